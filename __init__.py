@@ -79,7 +79,7 @@ _HOMES = {name: home for home, names in _NAMES_OF.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    """Import on first use: `import hpo` itself loads nothing."""
+    """Import an attribute on first use: `import hpo` by itself loads nothing."""
     if name in __all__:
         from importlib import import_module
 
@@ -88,7 +88,7 @@ def __getattr__(name: str) -> Any:
         if name != "HpoError":
             check_platform()
         home = import_module(f".{_HOMES.get(name, _CALLBACKS)}", __name__)
-        # In its home, Python's own `open` stays what it is.
+        # Inside its module, Python's built-in `open` keeps its name.
         return getattr(home, "open_study" if name == "open" else name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -1,4 +1,4 @@
-"""The command `hpo`: from a command line to a call of `hpo.views.commands`.
+"""The command `hpo`: turns a command line into a call of `hpo.views.commands`.
 
 Results go to stdout, everything else to stderr. Only the parser is imported before the command is
 known, and only the options of that command are added to it, so that `hpo --help` answers at once.
@@ -40,7 +40,7 @@ _FIRST = ("init", "check", "run", "top", "show", "compare", "confirm", "importan
           "eval", "tuned")  # fmt: skip
 _INTERRUPTED = 130
 _COLUMNS = 80  # without a terminal
-_BROKEN_PIPE = 141  # what a shell reports of a program that SIGPIPE ended
+_BROKEN_PIPE = 141  # exit status that a shell reports for a program ended by SIGPIPE
 _SOURCE = "the folder of the study file, if it names other files"
 _RESULTS = "the folder of results (default: results)"
 _Parser = argparse.ArgumentParser
@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return 0, 1, 2 for a mistake, 130 for Ctrl-C, 141 for a closed pipe."""
     if argv is None:
         argv = sys.argv[1:]
-    # XLA's alarms of slow compiles go straight to stderr; its errors are raised as well
+    # XLA's warnings about slow compilation go straight to stderr; its errors are also raised
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     _open_streams()
     try:
@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         module, function = args.call
         code = getattr(import_module(f".views.commands.{module}", __package__), function)(args)
         sys.stdout.flush()
-    except SystemExit as end:  # of code that the study names: this program never calls it
+    except SystemExit as end:  # raised by code that the study names, never by this program
         echo(f"the study's code calls sys.exit({end.code}); raise an error there", file=sys.stderr)
         return 2
     except BrokenPipeError:
@@ -85,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parse_line(argv: list[str]) -> argparse.Namespace:
-    if "_ARGCOMPLETE" in os.environ:  # a shell asks what could stand here
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks for completions
         whole, _ = make_parser()
         import_module(".views.commands.completion", __package__).complete_words(whole)
     argv, rest = argv or ["--help"], list[str]()
@@ -152,7 +152,7 @@ class _Unasked:
 
 
 class _Kinds:
-    """The sources of `hpo import`, from the tables, which are loaded only on request."""
+    """The sources of `hpo import`, read from the tables, which are loaded only on request."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(import_module(".foreign_names.tables", __package__).KINDS)
@@ -165,7 +165,7 @@ class _Help(argparse.HelpFormatter):
     def __init__(self, prog: str):
         width = min(_columns() - 2, 78)  # argparse leaves two columns free
         super().__init__(prog, max_help_position=22, width=width)
-        self._action_max_length = 22  # which argparse counts too low for indented names
+        self._action_max_length = 22  # argparse underestimates it for indented names
 
 
 def _columns() -> int:
@@ -191,7 +191,7 @@ class _Main(argparse.ArgumentParser):
         return [name for name in names if self.shows_all or name in _FIRST]
 
     def format_help(self) -> str:
-        """Return the help: the commands by purpose, or those needed first."""
+        """Format the help: all commands by purpose, or the most important ones."""
         from textwrap import wrap  # here: other commands start faster
 
         lines = [self.description or "", "", "usage: hpo COMMAND ...", ""]
@@ -489,10 +489,11 @@ def _open_streams() -> None:
 
 
 def _disk_words(error: OSError, reason: str) -> str:
-    """Return one line about a disk error; an unnamed file is stdout or a temporary one."""
+    """Format a disk error as one line; an unnamed file is stdout or a temporary one."""
     from .files.atomic_files import TEMPORARY_CURE, full_temporary_folder, has_refused, named_file
 
-    if error.filename is None and "temporary directory" in reason:  # none can be written
+    # no temporary folder is writable
+    if error.filename is None and "temporary directory" in reason:
         return f"{reason}; name one with TMPDIR=FOLDER"
     place = named_file(error)
     folder = None
@@ -507,6 +508,6 @@ def _disk_words(error: OSError, reason: str) -> str:
 
 
 def _discard_stdout() -> None:
-    """Discard buffered text, because stdout's reader has left, or its disk is full."""
-    with suppress(OSError, ValueError):  # stdout is no file
+    """Discard buffered text, because the reader of stdout has left or its disk is full."""
+    with suppress(OSError, ValueError):  # stdout is not a file
         discard(sys.stdout.fileno())

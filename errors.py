@@ -1,14 +1,14 @@
 """Every error that `hpo` raises on purpose.
 
-A message names the problem, with the value, and the allowed values, in the library's terms.
-`remedies` are settings that help: `hpo.views.words` has the wording for each interface. The
+A message names the problem, with the value and the allowed values, in the library's terms.
+`remedies` are settings that would help: `hpo.views.words` words them for each interface. The
 command line exits with `exit_code`.
 
     HpoError
-    ├── StudyError          the study file is wrong; carries every mistake with its line
+    ├── StudyError          the study file is wrong; has every mistake with its line
     ├── ConfigError         a hyperparameter, plan or environment value is wrong
-    ├── UnknownNameError    an id that no registry knows; suggests the nearest
-    │   └── UnimportedModuleError  an id names a module that only `imports` may bring in
+    ├── UnknownNameError    an id that is in no registry; suggests the nearest
+    │   └── UnimportedModuleError  an id in a module that only `imports` may load
     ├── StoreError          results on disk are missing, locked, damaged or of another study
     │   └── UnreadableError    files that this user may not read
     ├── MissingExtraError   an optional package is not installed; names the extra
@@ -39,8 +39,8 @@ _OURS = f"{__name__.partition('.')[0]}."
 class HpoError(Exception):
     """Base of all errors raised on purpose; the command line returns `exit_code`.
 
-    `remedies`: setting or request -> its value, such as `new=True`; each one alone helps, and one
-    with the value None does not apply.
+    `remedies` maps a setting or request to its value, such as `new=True`; each one helps by
+    itself, and one with the value None does not apply.
     """
 
     exit_code = 2
@@ -59,7 +59,7 @@ class StoreError(HpoError):
 
 
 class UnreadableError(StoreError):
-    """Results on disk that this user may not read."""
+    """Results on disk are not readable by this user."""
 
 
 class SearchError(HpoError):
@@ -177,7 +177,7 @@ def _source_folder() -> Path | None:
 
 
 def not_as_written(what: str) -> StoreError:
-    """Return the error for a study's missing or damaged file."""
+    """Return the error for a missing or damaged file of a study."""
     return StoreError(f"{what}; restore it from a copy, or start the study over", new=True)
 
 
@@ -213,12 +213,12 @@ def quoted_number(value: object) -> str:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """Return ` did you mean 'x'?` for the only known name with that prefix, or the nearest; or "".
+    """Return ` did you mean 'x'?` for the only name with this prefix, or the nearest; or "".
 
     >>> suggestion("tpee", ["tpe", "random"]), suggestion("max", ["maximize", "minimize"])
     (" did you mean 'tpe'?", " did you mean 'maximize'?")
     """
-    import difflib  # here, as below: `hpo --help` starts faster
+    import difflib  # imported late so that `hpo --help` starts faster
 
     known, text = list(known), str(name).casefold()
     near = [one for one in known if len(text) > 1 and one.casefold().startswith(text)]
@@ -262,10 +262,11 @@ def is_interrupt(error: BaseException) -> bool:
 
 
 def format_error(error: BaseException) -> str:
-    """Return an exception on one line: `file:line: Type: message`.
+    """Format an exception as one line: `file:line: Type: message`.
 
-    The line is the innermost in the user's code or, without one, the innermost outside this
-    package. If a library called by this code raised it, `, in package/file.py:line` follows.
+    The line is the innermost one in the user's code, or else the innermost one outside this
+    package. If a library called by that code raised the error, `, in package/file.py:line`
+    follows.
     """
     place = _find_place(error.__traceback__)
     if not place.shown:
@@ -274,7 +275,7 @@ def format_error(error: BaseException) -> str:
 
 
 def format_error_if_own(error: BaseException) -> str:
-    """Return `format_error` if an exception passed through user code, otherwise `named`."""
+    """Format an exception by `format_error` if it passed through user code, else by `named`."""
     if not _find_place(error.__traceback__).is_own:
         return named(error)
     return format_error(error)
@@ -289,18 +290,18 @@ def place_of(error: BaseException) -> str:
 
 
 def foreign_of(error: BaseException) -> str:
-    """Return `, in package/file.py:line` of a library called by the user's code, or ""."""
+    """Return `, in package/file.py:line` for a library called by the user's code, or ""."""
     return _find_place(error.__traceback__).foreign
 
 
 def format_traceback(error: BaseException) -> str:
-    """Return `format_error` with all lines of the message."""
+    """Format an exception like `format_error`, with all lines of its message."""
     more = str(error).strip().splitlines()[1:]
     return "\n".join([format_error(error), *more])
 
 
 def named(error: BaseException) -> str:
-    """Return an exception on one line: `Type: message`.
+    """Format an exception as one line: `Type: message`.
 
     >>> named(ValueError("too large"))
     'ValueError: too large'
@@ -313,7 +314,7 @@ def named(error: BaseException) -> str:
 
 @contextmanager
 def blamed(id_: str, values: Mapping[str, Any]) -> Generator[None, None, None]:
-    """Turn any error of a constructor into one line with the values that it was given."""
+    """Turn any error in a constructor into one line that lists the values it received."""
     try:
         yield
     except BaseException as error:
@@ -327,11 +328,11 @@ class _RaisedAt(NamedTuple):
     """Where an exception was raised."""
 
     shown: str = ""  # file:line
-    is_own: bool = False  # in the user's code
+    is_own: bool = False  # whether that is in the user's code
     foreign: str = ""  # `, in package/file.py:line` of a library that the user's code called
 
 
-# They raise errors about what they are given: their own lines help nobody.
+# Their errors are about the values they were given; a line inside them does not help.
 _WITHOUT_FRAMES = ("jax", "jaxlib", "numpy", "jaxtyping", "beartype")
 
 
@@ -374,7 +375,7 @@ def _find_place(trace: TracebackType | None) -> _RaisedAt:
 
 
 def own_place(frames: Iterable[tuple[str, int]]) -> str:
-    """Return `file:line` of the first frame, innermost first, in the user's code, or ""."""
+    """Return `file:line` of the innermost frame in the user's code, or ""."""
     modules = [module for name, module in list(sys.modules.items()) if name.startswith(_OURS)]
     ours = {getattr(module, "__file__", None) for module in modules}
     for path, line in frames:
@@ -390,7 +391,7 @@ def shown_path(path: str) -> str:
 
 @contextmanager
 def user_streams() -> Generator[None]:
-    """Restore stdout and stderr if user code removed them."""
+    """Restore stdout and stderr in case user code removed them."""
     kept = {name: getattr(sys, name) for name in ("stdout", "stderr")}
     try:
         yield

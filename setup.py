@@ -7,10 +7,10 @@ from setuptools.command.build_py import build_py
 
 
 class FreshBuild(build_py):
-    """`build_py` into an empty folder."""
+    """`build_py` that starts from an empty folder."""
 
     def run(self) -> None:
-        """Build."""
+        """Empty the folder, then build."""
         shutil.rmtree(self.build_lib, ignore_errors=True)
         super().run()
 

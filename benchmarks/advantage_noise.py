@@ -1,11 +1,11 @@
-"""How much of a cheaper path an advantage shows, by lambda and by what the critic sees.
+"""How clearly an advantage shows that a path is cheaper, by lambda and by the critic's inputs.
 
-A uniform policy serves RMSA on NSFNET (k = 5, 100 slots, aggregation 20, 250 Erlang). Linear
+A uniform policy acts in RMSA on NSFNET (k = 5, 100 slots, aggregation 20, 250 Erlang). Linear
 critics of the discounted return are fitted on half of the environments and used on the other half.
-GAE's advantages of all requests with a choice are regressed on what the chosen path costs
-(link-slots over S, less the mean of what could be chosen); shown is the t value of that slope, as
-100,000 env steps would have it. The larger, the fewer env steps tell a policy that cheap paths are
-good.
+GAE's advantages, for all requests with a choice, are regressed on the cost of the chosen path
+(link-slots over S, minus the mean over possible choices). The table shows the t value of that
+slope, scaled to 100,000 env steps. The larger it is, the fewer env steps show a policy that cheap
+paths are good.
 
     python benchmarks/advantage_noise.py
 """
@@ -60,7 +60,7 @@ def collect() -> Rows:
 
 
 def read(rows: Rows) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
-    """Return critics' inputs by name, the cost of what was chosen, where there was a choice."""
+    """Return the critics' inputs by name, the costs of choices, and where there was a choice."""
     seen, mask = rows["observation"], rows["mask"]
     nodes = 14
     request, rest = seen[..., : 2 * nodes + 2], seen[..., 2 * nodes + 2 :]
@@ -81,7 +81,7 @@ def read(rows: Rows) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
 
 
 def returns(reward: np.ndarray) -> np.ndarray:
-    """Return discounted returns, the tail's from the mean reward."""
+    """Return discounted returns, with the tail estimated from the mean reward."""
     found, ahead = np.zeros_like(reward), np.full(len(reward), reward.mean() / (1.0 - GAMMA))
     for t in range(reward.shape[1] - 1, -1, -1):
         ahead = reward[:, t] + GAMMA * ahead
@@ -90,7 +90,7 @@ def returns(reward: np.ndarray) -> np.ndarray:
 
 
 def values(features: np.ndarray, goal: np.ndarray) -> np.ndarray:
-    """Return what a linear critic of the other half of the environments says."""
+    """Return the values of a linear critic fitted on the other half of the environments."""
     found, early = np.zeros_like(goal), slice(0, STEPS - TAIL)
     half = np.arange(len(goal)) < len(goal) // 2
     for fitted in (half, ~half):
@@ -101,7 +101,7 @@ def values(features: np.ndarray, goal: np.ndarray) -> np.ndarray:
 
 
 def advantages(reward: np.ndarray, value: np.ndarray, decay: float) -> np.ndarray:
-    """Return GAE's advantages; the last step has none."""
+    """Return GAE's advantages, except for the last step."""
     found, ahead = np.zeros_like(value), np.zeros(len(value))
     for t in range(value.shape[1] - 2, -1, -1):
         ahead = reward[:, t] + GAMMA * (value[:, t + 1] + decay * ahead) - value[:, t]

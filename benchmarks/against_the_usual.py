@@ -1,15 +1,15 @@
-"""How often does a search method choose better than the usual one? Over environments.
+"""How often does a search method choose better than the usual one, over environments?
 
-Values of environments have no common unit; orders have. A method's *share of pairs* is the chance
-that a search by it chooses something better than a search by the usual method does, equal ones one
-half: the share of all pairs of repetitions in each environment (Mann and Whitney's U), the mean
-over environments, every one of which counts alike.
+Values in different environments have no common unit, but ranks do. A method's *share of pairs* is
+the probability that a search with it chooses a better configuration than a search with the usual
+method, where ties count half: it is the share of all pairs of repetitions in each environment
+(Mann and Whitney's U), averaged over environments with equal weights.
 
-Its interval is of these environments and over repetitions: Student's, by what each repetition adds
-(DeLong et al. 1988, with a covariance within repetitions, which share their random streams), with
-degrees of freedom by Welch and Satterthwaite. Shares of ten repetitions are often 0 or 1, where
-that has no width; so one more repetition counts, in which both are level with everyone, as Agresti
-and Coull add successes and failures.
+Its interval is for these environments and over repetitions: Student's, from each repetition's
+contribution (DeLong et al. 1988, with a covariance within repetitions, which share their random
+streams), with degrees of freedom by Welch and Satterthwaite. Shares of ten repetitions are often 0
+or 1, where the interval would have no width. So one more repetition is added, in which both tie
+with all others, as Agresti and Coull add successes and failures.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from scipy.stats import t as student
 
 LEVEL = 0.95
 Choices = Mapping[str, Sequence[Sequence[float | None]]]
-"""Method -> repetition -> judge mean of the choice at every budget, larger is better."""
+"""Method -> repetition -> mean of the choice on the judges at each budget; larger is better."""
 
 
 @dataclass(frozen=True)
 class Against:
-    """One method beside the usual one, over environments.
+    """One method compared with the usual one, over environments.
 
     Attributes:
-        method, usual: which.
-        budget: share of the whole one.
-        environments: in which both have choices.
-        share: of pairs in which the method's choice is better.
-        low, high: its interval; verdicts of a table hold at once.
+        method, usual: their names.
+        budget: share of the whole budget.
+        environments: those in which both have choices.
+        share: share of pairs in which the method's choice is better.
+        low, high: its interval; all verdicts of a table hold simultaneously.
         each: the share in each environment.
     """
 
@@ -50,21 +50,21 @@ class Against:
 
     @property
     def verdict(self) -> str:
-        """`better` or `worse` where the interval leaves out one half, else ""."""
+        """`better` or `worse` if the interval excludes one half, else ""."""
         return "better" if self.low > 0.5 else "worse" if self.high < 0.5 else ""
 
 
 def against(
     environments: Sequence[Choices], usual: str, budgets: Sequence[float], shown: Sequence[float]
 ) -> list[Against]:
-    """Return every other method beside the usual one; none where the usual one did not run.
+    """Compare every other method with the usual one; return [] if the usual one did not run.
 
     Args:
-        environments: what was chosen in each, by the same methods.
-        usual: the method.
-        budgets: shares of the whole one, as the choices have them.
-        shown: those of them to compare at. A method is left out at a budget where in some
-            environment it, or the usual one, has fewer than two choices.
+        environments: the choices in each, by the same methods.
+        usual: name of the usual method.
+        budgets: shares of the whole budget, in the order of the choices.
+        shown: the budgets at which to compare. A method is omitted at a budget if it, or the usual
+            one, has fewer than two choices in some environment.
     """
     pairs = dict[tuple[str, float], list[tuple[np.ndarray, np.ndarray]]]()
     for method in environments[0]:
@@ -82,7 +82,7 @@ def against(
 
 
 def _both(one: Choices, method: str, usual: str, at: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return what both have chosen at a budget, of the repetitions in which both did."""
+    """Return the choices of both at a budget, for repetitions in which both have one."""
     rows = zip(one[method], one.get(usual, ()), strict=False)
     chosen = [(mine[at], theirs[at]) for mine, theirs in rows]
     whole = [(a, b) for a, b in chosen if a is not None and b is not None]
@@ -97,7 +97,7 @@ def share_of_pairs(
 
     Args:
         environments: values of both by repetition, at least 2.
-        tests: intervals that hold at once (Bonferroni).
+        tests: number of intervals that hold simultaneously (Bonferroni).
     """
     shares, centres, variances, degrees = list[float](), [], [], []
     for mine, theirs in environments:
@@ -110,7 +110,7 @@ def share_of_pairs(
         adds = order.mean(axis=1) + order.mean(axis=0) - 2 * centre
         centres.append(centre)
         variances.append(float((adds**2).sum()) / (count * (count - 1)))
-        degrees.append(count - 2)  # of those that ran
+        degrees.append(count - 2)  # of the repetitions that ran
     count, total = len(environments), math.fsum(variances)
     centre, reach = float(np.mean(centres)), 0.0
     if total > 0:
@@ -121,7 +121,7 @@ def share_of_pairs(
 
 
 def table(rows: Sequence[Against]) -> str:
-    """Return the rows as a table of Markdown, a line a method; in (...) each environment's."""
+    """Return a Markdown table with a row per method and each environment's share in (...)."""
     shown = sorted({row.budget for row in rows})
     cells = {(row.method, row.budget): row for row in rows}
     head = [

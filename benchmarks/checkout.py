@@ -1,4 +1,4 @@
-"""`import hpo` from a bare checkout, for scripts that run without installing anything."""
+"""Makes `import hpo` work in a bare checkout, for scripts that run without installation."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def make_importable() -> None:
-    """Put `helpers` of the tests, and if need be the checkout as `hpo`, on the path.
+    """Put the tests' `helpers` and, if needed, the checkout as `hpo` on the import path.
 
-    For this process and its children.
+    This applies to this process and its children.
     """
     links = {"helpers": ROOT / "tests" / "helpers", "hpo": ROOT}
     missing = {name: path for name, path in links.items() if not importlib.util.find_spec(name)}

@@ -1,8 +1,9 @@
-"""Sixteen lanes of rejax's SAC against sixteen runs of it in turn, side by side.
+"""Sixteen lanes of rejax's SAC against sixteen sequential runs of it, compared side by side.
 
-The same class (`algorithm: rejax:SAC`, Pendulum-v1, 10,000 transitions, past the fill of
-the buffer) on both sides. In turn: `jit` of the updates with the learning rate traced, so one
-compile serves all runs. Closing over it compiles each run separately, which is measured, too.
+Both sides use the same class (`algorithm: rejax:SAC`, Pendulum-v1, 10,000 transitions, after the
+buffer has been filled). Sequential runs use `jit` of the updates with the learning rate traced, so
+one compile serves all runs. The cost of compiling each run separately, with the learning rate
+closed over, is also measured.
 
     pip install rejax==0.1.3
     python benchmarks/custom_training.py
@@ -22,7 +23,7 @@ from pathlib import Path
 from checkout import make_importable
 
 SETTINGS = {"buffer_size": 10_000, "batch_size": 64, "fill_buffer": 500}
-LANES, UPDATES, RUN = 16, 2, 16_384  # lanes; updates of a round; env steps of a whole run
+LANES, UPDATES, RUN = 16, 2, 16_384  # lanes; updates per round; env steps of a whole run
 RATES = [10 ** (-4 + 1.5 * at / (LANES - 1)) for at in range(LANES)]
 
 

@@ -1,8 +1,9 @@
-"""The defaults of several programs over all environments that have a tuned record.
+"""The defaults of several programs, over all environments that have a tuned record.
 
-Puts together studies over several environments whose trials of one number are one configuration:
-studies/defaults_check.yaml, and returns.yaml and networks.yaml of studies/defaults_elsewhere. Each
-score of each seed is kept in the file, so the table is made again from it alone.
+It combines studies over several environments in which equal trial numbers mean equal
+configurations: studies/defaults_check.yaml, and returns.yaml and networks.yaml in
+studies/defaults_elsewhere. Each score of each seed is stored in the file, so that the table can be
+made from the file alone.
 
     python benchmarks/defaults_together.py results/defaults-check results/defaults-check-rest \\
         results/defaults-check-networks --out benchmarks/defaults_together.json
@@ -39,21 +40,21 @@ TRIALS = {3: "this project", 0: "this project before 2026-11-23", 1: "CleanRL, p
 CHOSE = ("CartPole-v1", "Acrobot-v1", "Pendulum-v1", "MountainCarContinuous-v0", "Catch-bsuite",
          "Breakout-MinAtar", "MountainCar-v0", "Asterix-MinAtar", "Freeway-MinAtar",
          "SpaceInvaders-MinAtar")  # fmt: skip
-"""The environments of studies/defaults_check.yaml, by which the present default was chosen."""
+"""The environments of studies/defaults_check.yaml, used to choose the current default."""
 Scores = Mapping[str, Mapping[str, Sequence[float]]]
-"""Whose defaults -> environment -> the score of each seed."""
+"""Owner of the defaults -> environment -> the score of each seed."""
 
 
 def scores_of(folder: Path, known: dict[int, dict[str, Any]]) -> dict[str, dict[str, list[float]]]:
-    """Return the scores of one study, by the seeds of its search.
+    """Return the scores of one study, by its search seeds.
 
     Args:
-        folder: of the study.
-        known: trial -> its knobs in the studies before; those of this one are added.
+        folder: folder of the study.
+        known: trial -> its hyperparameters in earlier studies; this study's are added.
 
     Raises:
-        ValueError: a trial is missing, is another configuration than in a study before, or a seed
-            has no score.
+        ValueError: a trial is missing or has a different configuration than in an earlier study,
+            or a seed has no score.
     """
     with Journal(folder) as journal, journal.at_one_commit():
         trials = list(journal.trials())
@@ -79,10 +80,10 @@ def scores_of(folder: Path, known: dict[int, dict[str, Any]]) -> dict[str, dict[
 
 
 def left_out(scores: Scores) -> list[tuple[str, str, float]]:
-    """Return each environment, whose IQM is highest without it, and what is left of the gain.
+    """Leave out each environment in turn; return the best default by IQM and its gain there.
 
-    The gain is the present default's IQM less the former's; what is left of it without the
-    environment is a share.
+    The gain is the present default's IQM minus the former's; the gain left without the environment
+    is given as a share.
     """
 
     def iqms(without: str | None) -> dict[str, float]:
@@ -103,7 +104,7 @@ def left_out(scores: Scores) -> list[tuple[str, str, float]]:
 
 
 def that_chose_nothing(scores: Scores) -> Scores:
-    """Return the scores on the environments that had no part in the choice of the default."""
+    """Return the scores on the environments that were not used to choose the default."""
     return {
         whose: {name: seeds for name, seeds in each.items() if name not in CHOSE}
         for whose, each in scores.items()
@@ -113,11 +114,12 @@ def that_chose_nothing(scores: Scores) -> Scores:
 def over_environments(apart: Sequence[float]) -> tuple[float, Interval]:
     """Return the 25 % trimmed mean over environments, with Tukey and McLaughlin's interval.
 
-    The environments count as a sample of others: each has one number, a mean over its seeds, so
-    that the interval holds what environments differ by, and of seeds what is left in their means.
+    The environments are treated as a sample: each has one number, a mean over its seeds, so the
+    interval contains the differences between environments, and the noise of seeds that remains in
+    the means.
 
     Args:
-        apart: of each environment, one default's score less another's; five or more.
+        apart: for each environment, the difference between two defaults' scores; five or more.
     """
     ordered = np.sort(np.asarray(apart, float))
     count, cut = len(ordered), len(ordered) // 4
@@ -130,7 +132,7 @@ def over_environments(apart: Sequence[float]) -> tuple[float, Interval]:
 
 
 def table(scores: Scores) -> str:
-    """Return the rows as a table of Markdown."""
+    """Return the rows as a Markdown table."""
     arrays = {whose: np.array(list(each.values())) for whose, each in scores.items()}
     ours = arrays[TRIALS[3]]
     lines = [
@@ -157,7 +159,7 @@ def table(scores: Scores) -> str:
 
 
 def each(scores: Scores) -> str:
-    """Return the mean score on each environment as a table of Markdown."""
+    """Return the mean score on each environment as a Markdown table."""
     names = list(next(iter(scores.values())))
     lines = [f"| score | {' | '.join(scores)} |", f"|---|{'---|' * len(scores)}"]
     for name in names:
@@ -167,7 +169,7 @@ def each(scores: Scores) -> str:
 
 
 def main() -> int:
-    """Print the tables; 2 where a study cannot be read."""
+    """Print the tables; return 2 if a study cannot be read."""
     parser = argparse.ArgumentParser(description="Put the defaults together over all studies.")
     parser.add_argument("studies", nargs="*", type=Path, metavar="FOLDER")
     parser.add_argument("--out", type=Path, metavar="FILE")

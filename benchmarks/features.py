@@ -1,9 +1,10 @@
-"""What PPO's features cost: nothing where a study uses none, little where one is compiled in.
+"""The cost of PPO's features: none if a study uses none, and little if one is compiled in.
 
-First this checkout against an earlier commit, without any feature: CartPole-v1 (MLP 2x64, 8
-environments, 128 steps, 4 epochs, 4 minibatches), and rmsa on NSFNET, whose actions have masks.
-Then, in this checkout, each feature compiled in, off in all lanes and on in all of them, against
-the plain program. Both sides of a comparison are alive at once and asked in turn.
+First it compares this checkout with an earlier commit, without any feature: on CartPole-v1 (MLP
+2x64, 8 environments, 128 steps, 4 epochs, 4 minibatches), and on rmsa on NSFNET, whose actions
+have masks. Then, in this checkout, it compares each feature compiled in, off in all lanes and on
+in all lanes, with the plain program. Both sides of a comparison run at the same time and take
+turns.
 
     python benchmarks/features.py
 """
@@ -50,7 +51,7 @@ MASKED = ("off_policy_masking", "valid_mass_loss")
 
 
 def work(task: dict[str, Any]) -> None:
-    """Serve one side: a program of the task, in whichever checkout is importable."""
+    """Run one side: a program for the task, in whichever checkout is importable."""
     from hpo.core import program
     from hpo.core.envs import registry
 
@@ -64,7 +65,7 @@ def work(task: dict[str, Any]) -> None:
         from hpo.core.hypers import make_hypers
         from hpo.core.memory import parameter_count
         from hpo.core.plan import EnvPlan, make_plan
-    except ImportError:  # an earlier commit, whose state.py held all of them
+    except ImportError:  # an earlier commit, whose state.py had all of them
         from hpo.core.program import parameter_count  # pyright: ignore
         from hpo.core.state import EnvPlan, make_hypers, make_plan  # pyright: ignore
 
@@ -134,7 +135,7 @@ class Side:
         raise SystemExit("a side ended early; its message is above")
 
     def ask(self) -> dict[str, Any]:
-        """Return the answer to one request for some updates."""
+        """Request some updates and return the reply."""
         assert self.process.stdin is not None
         print(self.updates, file=self.process.stdin, flush=True)
         return self._read()
@@ -147,7 +148,7 @@ class Side:
 
 
 def compare(one: Side, other: Side, rounds: int) -> dict[str, Any]:
-    """Return speeds of both and the median ratio of the first over the second, per CPU-second."""
+    """Return the speeds of both, and the median ratio of first to second, per CPU-second."""
     answers = [(one.ask(), other.ask()) for _ in range(rounds + 1)][1:]
     for side in (one, other):
         side.close()
@@ -168,7 +169,7 @@ def compare(one: Side, other: Side, rounds: int) -> dict[str, Any]:
 
 
 def unpack(commit: str, folder: Path) -> Path:
-    """Write the tree of a commit so that `import hpo` finds it; gives the folder for the path."""
+    """Write a commit's files for `import hpo` and return the folder to import from."""
     done = subprocess.run(["git", "archive", commit], cwd=ROOT, stdout=subprocess.PIPE, check=True)
     with tarfile.open(fileobj=BytesIO(done.stdout)) as archive:
         archive.extractall(folder / "hpo", filter="data")

@@ -1,8 +1,9 @@
-"""The first minute with hpo next to rejax's: imports, first metrics, compile times, speed.
+"""The first minute with hpo and with rejax: imports, first metrics, compile times, speed.
 
-One run on one machine, both sides in turn. CartPole-v1 with 64 configurations, as in
+It is one run on one machine, with both sides in turn: CartPole-v1 with 64 configurations, as in
 `lanes_vs_rejax.py`; and the wall time of the README's study, whose env steps per second are
-compared with rejax's. *Cold* has an empty cache of compiled programs, *warm* that of the cold run.
+compared with rejax's. *Cold* has an empty cache of compiled programs, *warm* has that of the cold
+run.
 
     pip install rejax==0.1.3        # here, or: --rejax-path FOLDER, of pip install --target FOLDER
     python benchmarks/first_minute.py
@@ -53,14 +54,14 @@ def first_metrics() -> None:
 
 
 def seconds(*words: str) -> float:
-    """Return how long a command took, which must succeed."""
+    """Return the time taken by a command, which must succeed."""
     started = time.perf_counter()
     subprocess.run(words, check=True, capture_output=True)
     return time.perf_counter() - started
 
 
 def until_first(*words: str) -> float:
-    """Return the time until a command's first line of JSON."""
+    """Return the time until a command prints its first line of JSON."""
     started = time.perf_counter()
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
         for line in process.stdout:
@@ -114,7 +115,7 @@ def starts(cache: Path, rounds: int) -> dict[str, dict[str, float]]:
 
 
 def readme_study(small: bool, out: Path) -> dict[str, float]:
-    """Run the README's study with an empty cache, from process start to end."""
+    """Run the README's study with an empty cache; time it from process start to end."""
     from hpo.store import query
 
     os.environ["XDG_CACHE_HOME"] = str(out / "cache")

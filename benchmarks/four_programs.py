@@ -1,8 +1,8 @@
-"""The first run of a study with four architectures: how long it takes, and how much is waiting.
+"""The first run of a study with four architectures: its duration, and how much of it is waiting.
 
-CartPole-v1 with four values of hidden_sizes, each a program to compile, and an empty cache of
-compiled programs. With `--before` an earlier commit runs the same study in turn, and what differs
-between the tables of both is printed: nothing should.
+The study is CartPole-v1 with four values of hidden_sizes, each a program to compile, and an empty
+cache of compiled programs. With `--before`, an earlier commit runs the same study in turn, and
+differences between the tables of both are printed; there should be none.
 
     python benchmarks/four_programs.py --before COMMIT --out benchmarks/four_programs.json
 """

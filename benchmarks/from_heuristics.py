@@ -1,7 +1,7 @@
-"""Policies that began as the strongest heuristic, beside heuristics on the same requests.
+"""Policies that started as the strongest heuristic, and heuristics on the same requests.
 
-Reads studies of studies/from_heuristics, by the names of their files; the blocking of each seed is
-kept in the file, so the numbers of docs/optical.md are made again from it alone.
+It reads the studies of studies/from_heuristics, by the names of their files. The blocking of each
+seed is stored in the file, so that the numbers in docs/optical.md can be made from the file alone.
 
     python benchmarks/from_heuristics.py nsfnet=results/from-heuristics-nsfnet ... \\
         --out benchmarks/from_heuristics.json
@@ -9,9 +9,9 @@ kept in the file, so the numbers of docs/optical.md are made again from it alone
     python benchmarks/from_heuristics.py --serve nsfnet_from_200=ksp_lf,ksp_ff@25 \\
         --out benchmarks/from_heuristics.json
 
-The last one serves the requests of a study to further heuristics, which needs its file alone: the
-requests follow from its seed. A survey on few requests cannot say which heuristic is the strongest
-of those that lie within its noise; the requests that judged the policies can.
+The last command evaluates further heuristics on a study's requests, for which its file suffices,
+because the requests follow from its seed. A survey on few requests cannot show which heuristic is
+the strongest among those within its noise; the requests that judged the policies can.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ STUDIES = Path(__file__).resolve().parents[1] / "studies" / "from_heuristics"
 
 
 def kept(folder: Path) -> dict[str, Any]:
-    """Return what one study showed: blocking of each seed, by the policy and by heuristics.
+    """Return the results of one study: blocking of each seed, by the policy and by heuristics.
 
     Raises:
-        ValueError: it is not one trial that has finished, or a heuristic lacks seeds.
+        ValueError: it does not have exactly one finished trial, or a heuristic lacks seeds.
     """
     with Journal(folder) as journal, journal.at_one_commit():
         rows, study = journal.trials(), recorded(journal.meta.study_text)
@@ -78,7 +78,7 @@ def served(study: Study, rules: Sequence[str]) -> Iterator[tuple[str, list[float
 
 
 def table(found: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return a row per study and heuristic as a table of Markdown, the strongest ones first."""
+    """Return a Markdown table with a row per study and heuristic, the strongest ones first."""
     titles = ("study", "env steps", "load", "policy", "heuristic", "policy minus heuristic")
     lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
     for name, one in found.items():
@@ -100,7 +100,7 @@ def table(found: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _serve(words: str, out: Path) -> int:
-    """Add further heuristics to the file of an earlier run, to each study of the same requests."""
+    """Add heuristics to an earlier run's file, for each study with the same requests."""
     name, _, rules = words.partition("=")
     found = json.loads(out.read_text())
     same = [found[key]["heuristics"] for key in found if key.removesuffix("_again") == name]
@@ -114,7 +114,7 @@ def _serve(words: str, out: Path) -> int:
 
 
 def main() -> int:
-    """Print the table; 2 where a study cannot be read."""
+    """Print the table; return 2 if a study cannot be read."""
     parser = argparse.ArgumentParser(description="Policies beside the heuristics they began as.")
     parser.add_argument("studies", nargs="*", metavar="FILE=FOLDER")
     parser.add_argument("--out", type=Path, metavar="FILE")

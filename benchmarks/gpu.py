@@ -1,21 +1,22 @@
-"""What lanes give on one machine: throughput, compile seconds and memory from 64 to 8,192 lanes.
+"""The benefit of lanes on one machine: throughput, compile times and memory, 64 to 8,192 lanes.
 
-PPO on CartPole-v1 and Pendulum-v1 (MLP 2x64 tanh, 8 environments, 128 steps, 4 epochs, 4
-minibatches), for each number of lanes; one program of L lanes against L runs one after the
-other; the ladder of tiles; CUDA graphs whose kernels run side by side; what `deterministic`
-costs; float32, tf32 and bfloat16. It needs jax, flax, optax, gymnax, jaxtyping and six (which
-gymnax 1.0 imports without saying so), runs from a checkout without installing anything, and ends
-within 8 minutes: measurements that no longer fit are left out and named. `GPU.md` says what
-a model expects of them, and how to send in the JSON file.
+It measures PPO on CartPole-v1 and Pendulum-v1 (MLP 2x64 tanh, 8 environments, 128 steps, 4 epochs,
+4 minibatches) for each number of lanes; one program with L lanes against L sequential runs;
+different tiles; CUDA graphs whose kernels run concurrently; the cost of `deterministic`; float32,
+tf32 and bfloat16. It needs jax, flax, optax, gymnax, jaxtyping and six (which gymnax 1.0 imports
+without declaring it), runs from a checkout without installation, and ends within 8 minutes:
+measurements that do not fit are left out and listed. `GPU.md` explains what a model predicts, and
+how to submit the JSON file.
 
     pip install jax flax optax gymnax jaxtyping six     # on a GPU: "jax[cuda13]"
     python benchmarks/gpu.py               # everything, on the GPU if jax finds one
     python benchmarks/gpu.py --small       # half a minute on two CPU cores: that it runs
 
-`--small` compiles in half the time, to slower code: its speeds say nothing.
+`--small` compiles in half the time, to slower code: its speeds are meaningless.
 
-"One after the other" is scaled up: a few runs of one lane are timed, and L of them are said to
-take L / a few times as long. Their program is compiled once, which flatters that side.
+The time of sequential runs is extrapolated: a few runs of one lane are timed, and L of them are
+assumed to take L / a few times as long. Their program is compiled only once, which favours that
+side.
 """
 
 from __future__ import annotations
@@ -48,17 +49,17 @@ PACKAGES = ("jax", "jaxlib", "flax", "optax", "gymnax", "jaxtyping", "numpy")
 
 @dataclass(frozen=True)
 class Scale:
-    """How much is measured.
+    """The amount of measurement.
 
     Attributes:
-        lanes: the table's, ascending.
-        tile_lanes: lanes at which tiles are compared.
+        lanes: those in the table, ascending.
+        tile_lanes: number of lanes at which tiles are compared.
         tiles: those compared.
-        compared_lanes: lanes at which precisions are compared and, on a GPU, `deterministic` and
-            concurrent command buffers; 0: not at all.
+        compared_lanes: number of lanes at which precisions are compared and, on a GPU,
+            `deterministic` and concurrent command buffers; 0: not at all.
         precisions: those compared.
-        seconds: that each program is timed for.
-        updates: of a chunk.
+        seconds: time per program.
+        updates: updates per chunk.
     """
 
     lanes: tuple[int, ...]
@@ -77,13 +78,13 @@ SCALES = {
     "cpu": Scale((64, 256, 1024), 64, (1, 2, 4, 8, 32), 64, ("bfloat16",), 3.0, 4),
     "small": Scale((32,), 32, (16,), 32, ("bfloat16",), 0.5, 1),
 }
-# Knobs of each precision; float32 is what all other measurements are in.
+# Hyperparameters of each precision; all other measurements use float32.
 PRECISIONS = {
     "float32": {},
     "tf32": {"matmul_precision": "tf32"},
     "bfloat16": {"dtype": "bfloat16"},
 }
-# Kernels of a CUDA graph that do not wait for each other may run side by side.
+# Kernels of a CUDA graph that do not depend on each other may run concurrently.
 CONCURRENT = "--xla_gpu_command_buffer_scheduling_mode=CONCURRENT"
 
 
@@ -91,7 +92,7 @@ PLAIN = {"deterministic": False, "concurrent": False, "precision": "float32"}
 
 
 def default_tile(backend: str, lanes: int) -> int:
-    """Return the tile of a study with networks this small: on a GPU all lanes, up to 4,096."""
+    """Return the tile in a study with networks this small: on a GPU all lanes, up to 4,096."""
     return min(4 if backend == "cpu" else 4096, lanes)
 
 
@@ -123,7 +124,7 @@ def make_program(
 
 
 def fill(program: Any, replicate: int = 0) -> Any:
-    """Return refills that start every lane, each with a learning rate of its own."""
+    """Return refills that start every lane, each with a different learning rate."""
     import numpy as np
 
     rows = program.no_refills()
@@ -135,7 +136,7 @@ def fill(program: Any, replicate: int = 0) -> Any:
 
 
 def measure(program: Any, seconds: float) -> dict[str, float]:
-    """Compile, fill all lanes, then time chunks for some seconds; the median chunk counts."""
+    """Compile, fill all lanes, then time chunks for some seconds; return the median chunk."""
     import jax
 
     started = time.perf_counter()
@@ -166,7 +167,7 @@ def steps_per_update() -> int:
 
 
 def memory_mb(program: Any) -> float:
-    """Return the most memory in use so far: of the devices, or of the process on a CPU."""
+    """Return the peak memory so far: of the devices, or of the process on a CPU."""
     found = [device.memory_stats() for device in program.devices]
     if all(found):
         return sum(stats["peak_bytes_in_use"] for stats in found) / 2**20
@@ -174,7 +175,7 @@ def memory_mb(program: Any) -> float:
 
 
 def measure_single(env_id: str, updates: int, seconds: float, devices: tuple) -> dict[str, float]:
-    """Time a few runs of a program of one lane, one after the other."""
+    """Time a few runs of a program with one lane, one after the other."""
     import jax
 
     program = make_program(env_id, 1, 1, updates, devices[:1])
@@ -199,7 +200,7 @@ def measure_single(env_id: str, updates: int, seconds: float, devices: tuple) ->
 
 
 def child(task: Mapping[str, Any]) -> None:
-    """Do one task and print a JSON line a measurement, the first of them about the machine."""
+    """Run one task and print one JSON line per measurement; the first describes the machine."""
     make_importable()
     from hpo.machine.devices import prepare_devices
 
@@ -227,13 +228,13 @@ def say(row: Mapping[str, Any]) -> None:
     print(json.dumps(row), flush=True)
 
 
-# ---------------------------------------------------------------------- the process that asks
+# ---------------------------------------------------------------------- the main process
 
 
 def answers(task: Mapping[str, Any], until: float) -> Iterator[dict[str, Any]]:
-    """Run a task in a process of its own and give its rows; stop it when the time is up."""
+    """Run a task in a separate process and yield its rows; stop it when the time is up."""
     command = [sys.executable, __file__, "--child", json.dumps(task)]
-    # Compile seconds are of a cold cache.
+    # Compile times are for a cold cache.
     environment = {**os.environ, "JAX_ENABLE_COMPILATION_CACHE": "false"}
     if task["concurrent"]:
         environment["XLA_FLAGS"] = f"{environment.get('XLA_FLAGS', '')} {CONCURRENT}".strip()
@@ -261,7 +262,7 @@ def answers(task: Mapping[str, Any], until: float) -> Iterator[dict[str, Any]]:
 
 
 def tasks(scale: Scale, backend: str, common: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the tasks in the order of their worth, for the case that time runs out."""
+    """Return the tasks in order of importance, in case time runs out."""
     made: list[dict[str, Any]] = []
 
     def shape(lanes: int) -> tuple[int, int]:
@@ -291,7 +292,7 @@ def tasks(scale: Scale, backend: str, common: Mapping[str, Any]) -> list[dict[st
 
 
 def label(row: Mapping[str, Any]) -> str:
-    """Return what a row is about: its kind, or its precision."""
+    """Return a row's label: its kind, or its precision."""
     return row["precision"] if row["kind"] == "precision" else row["kind"]
 
 
@@ -327,10 +328,10 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """Return what the table comes to: gain of lanes an environment, and of what is compared.
+    """Return a summary of the table: gains from lanes per environment, and from other settings.
 
-    Gains of precisions, of concurrent command buffers and of `deterministic` are over the plain
-    program of as many lanes and the same tile.
+    Gains from precisions, concurrent command buffers and `deterministic` are relative to the plain
+    program with the same number of lanes and the same tile.
     """
     found: dict[str, float] = {}
     same = ("env", "lanes", "tile")
@@ -360,7 +361,7 @@ def main() -> None:
     if arguments.child:
         return child(json.loads(arguments.child))
     if arguments.small:
-        os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"  # of all children
+        os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"  # for all child processes
     started = time.monotonic()
     until = started + LIMIT_SECONDS
     ask = {"kind": "about", "platform": arguments.platform, **PLAIN}

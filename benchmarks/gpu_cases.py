@@ -1,7 +1,7 @@
-"""The training programs that are compiled for GPUs without one: cases as data, and their compile.
+"""Training programs that are compiled for GPUs without having one: cases as data; compilation.
 
-A compile runs in a process of its own (XLA reads its flags once): it lowers the training program
-of a case from shapes alone, and leaves what the compiler made of it in a folder.
+A compile runs in a separate process (XLA reads its flags once): it lowers the training program of
+a case from shapes alone, and stores the compiler's output in a folder.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from typing import Any
 from gpu_hlo import collectives
 
 TARGETS = Path(__file__).parent / "gpu_targets"
-UPDATES = 3  # of a chunk; no other loop of a case has this length
+UPDATES = 3  # per chunk; no other loop of a case has this length
 FLAGS = (
     "--xla_dump_hlo_as_text --xla_dump_hlo_as_long_text=false "
     "--xla_dump_hlo_module_re=jit_local --xla_dump_to="
 )
-# XLA's estimates of kernels. Its tables have none of the A100 and the RTX 4090 (jax 0.10.2 says
-# "Cannot find key: sm_80"), whose kernels then take what their bytes need.
+# XLA's estimates of kernels. Its tables do not have the A100 and the RTX 4090 (jax 0.10.2 reports
+# "Cannot find key: sm_80"), so their kernels take the time for their bytes.
 ESTIMATES = "--xla_gpu_collect_cost_model_stats=true "
 ESTIMATED = ("h100",)
 PPO = {"num_envs": 8, "rollout_length": 128, "update_epochs": 4, "num_minibatches": 4,
@@ -40,12 +40,12 @@ class Case:
     """One training program.
 
     Attributes:
-        env: id.
-        lanes: of the program, on all its devices together.
-        knobs: of its configuration.
-        keys: fixed ones of the environment.
-        tile: lanes a tile; None: as a study takes it.
-        devices: of one host that lanes are spread over.
+        env: id of the environment.
+        lanes: number in the program, on all its devices together.
+        knobs: its hyperparameters.
+        keys: fixed environment keys.
+        tile: lanes per tile; None: as in a study.
+        devices: number of devices of one host over which lanes are spread.
     """
 
     env: str
@@ -75,7 +75,7 @@ CASES = {
 
 
 def plan_of(case: Case, platform: str = "gpu") -> tuple[Any, Any]:
-    """Return the plan of a case as a program of a platform has it, and hypers for its shapes."""
+    """Return a case's plan in the form used on a platform, and hypers for its shapes."""
     from hpo.core.envs import registry
     from hpo.core.hypers import make_hypers
     from hpo.core.memory import for_platform
@@ -88,20 +88,20 @@ def plan_of(case: Case, platform: str = "gpu") -> tuple[Any, Any]:
 
 
 def tile_of(case: Case, plan: Any, example: Any, memory_bytes: int) -> int:
-    """Return the lanes a tile that a study of so many lanes takes on such GPUs."""
+    """Return the lanes per tile in a study with this many lanes on such GPUs."""
     from hpo.core import memory
 
     if case.tile is not None:
         return case.tile
     if hasattr(memory, "gpu_tile"):
         return memory.gpu_tile(plan, example, case.lanes // case.devices, memory_bytes)
-    from hpo.search.lanes.lane_count import tile_of as by_parameters  # before there was a ladder
+    from hpo.search.lanes.lane_count import tile_of as by_parameters  # in older versions
 
     return by_parameters("gpu", memory.parameter_count(plan, example))  # pyright: ignore
 
 
 def shapes_of(plan: Any, example: Any, lanes: int) -> tuple[Any, Any, Any]:
-    """Return (seed, lanes, refills) of a program as shapes."""
+    """Return (seed, lanes, refills) of a program, as shapes."""
     import jax
     import jax.numpy as jnp
 
@@ -130,7 +130,7 @@ def shapes_of(plan: Any, example: Any, lanes: int) -> tuple[Any, Any, Any]:
 
 
 def lowered(case: Case, tile: int, plan: Any, example: Any, devices: Any) -> Any:
-    """Return the lowered training program of a case for devices that need not be there."""
+    """Return the lowered training program of a case, for devices that need not exist."""
     import jax
     from jax.sharding import NamedSharding, PartitionSpec
 
@@ -152,7 +152,7 @@ def lowered(case: Case, tile: int, plan: Any, example: Any, devices: Any) -> Any
 
 
 def devices_of(target: str, count: int = 1) -> tuple[Any, ...]:
-    """Return devices to compile for, of a target configuration of `gpu_targets/`."""
+    """Return devices to compile for, from a target configuration in `gpu_targets/`."""
     from jax.experimental import topologies
 
     text = (TARGETS / f"{target}.txtpb").read_text()
@@ -166,10 +166,10 @@ def devices_of(target: str, count: int = 1) -> tuple[Any, ...]:
 def compile_case(
     name: str, target: str, options: Mapping[str, Any], cache: Path, dump: Path
 ) -> Path:
-    """Compile a case and return the folder of what came of it.
+    """Compile a case and return the folder with the output.
 
-    The folder's name is a hash of all that the result rests on: the lowered program, the target,
-    XLA's options and jax's version. One that is there already is not compiled again.
+    The folder's name is a hash of everything that determines the result: the lowered program, the
+    target, XLA's options and jax's version. An existing folder is not compiled again.
     """
     import jax
 
@@ -225,7 +225,7 @@ def _keep(path: Path, text: str) -> None:
 
 
 def memory_of(target: str) -> int:
-    """Return the bytes of a target's memory."""
+    """Return the memory of a target in bytes."""
     text = (TARGETS / f"{target}.txtpb").read_text()
     [line] = [line for line in text.splitlines() if "device_memory_size" in line]
     return int(line.split(":")[1])

@@ -1,10 +1,10 @@
-"""The training program compiled for a GPU that is not there: its launches, and their time.
+"""The training program compiled for a GPU that is not present: its launches, and their time.
 
-Needs no GPU and no driver: jax's two wheels for CUDA (the extra `cuda_aot`) compile for an H100,
-an A100 or an RTX 4090 from a description of it (`gpu_targets/`). Each case is compiled in a
-process of its own (20 to 130 s) and kept by a hash of what it rests on; then the launches of every
-loop are counted, and priced by a model whose constants are in `gpu_cost.py`. No time here was
-measured on a GPU.
+It needs no GPU and no driver: jax's two wheels for CUDA (the extra `cuda_aot`) compile for an
+H100, an A100 or an RTX 4090 from a description (`gpu_targets/`). Each case is compiled in a
+separate process (20 to 130 s) and cached by a hash of its inputs. Then the launches of every loop
+are counted, and their time is computed by a model with the constants in `gpu_cost.py`. No time
+here was measured on a GPU.
 
     python benchmarks/gpu_compiled.py                                  # all cases for an H100
     python benchmarks/gpu_compiled.py --only cartpole rmsa_packed --target a100
@@ -32,8 +32,8 @@ WHEELS = ("jax-cuda13-plugin", "jax-cuda13-pjrt")
 
 
 def child(task: dict[str, Any]) -> None:
-    """Compile one case, niced, and print the folder of what came of it."""
-    os.nice(10)  # here, not before the start: that would fork a process which jax runs in
+    """Compile one case at low priority, and print the folder with the output."""
+    os.nice(10)  # here, not before the start, which would fork a process in which jax runs
     make_importable()
     folder = compile_case(
         task["case"], task["target"], task["options"], Path(task["cache"]), Path(task["dump"])
@@ -44,12 +44,12 @@ def child(task: dict[str, Any]) -> None:
 def folder_of(
     name: str, target: str, options: dict[str, Any], cache: Path, source: Path | None
 ) -> Path:
-    """Compile one case in a process of its own, niced; its folder.
+    """Compile one case in a separate process at low priority; return its folder.
 
     Args:
-        name: of the case.
-        target: of `gpu_targets/`.
-        options: of XLA, besides those that programs have.
+        name: name of the case.
+        target: name in `gpu_targets/`.
+        options: XLA options, in addition to those of programs.
         cache: where folders are kept.
         source: a checkout to compile instead of this one.
     """
@@ -82,14 +82,14 @@ def folder_of(
 
 
 def commit_of(checkout: Path) -> str:
-    """Return the commit that a checkout stands at, "+" behind it where its files differ."""
+    """Return a checkout's commit, followed by "+" if its files differ from it."""
     command = ["git", "-C", str(checkout), "describe", "--always", "--exclude=*", "--dirty=+"]
     done = subprocess.run(command, capture_output=True, text=True)
     return done.stdout.strip() or "unknown"
 
 
 def check_wheels() -> None:
-    """Stop with a word where the wheels are missing or not those of this jax."""
+    """Exit with a message if the wheels are missing or do not match this jax."""
     wanted = metadata.version("jax")
     for name in WHEELS:
         try:

@@ -1,9 +1,9 @@
-"""What copies between lanes of several GPUs cost: a model, from the program for eight H100s.
+"""The cost of copies between lanes of several GPUs: a model, from the program for eight H100s.
 
-Population based training copies whole training states between two chunks, by a program of its own
-(`core.population.change_function`). It is compiled without a GPU, its collectives are counted,
-and their bytes priced by what the makers say a link gives in one direction. Needs the extra
-`cuda_aot`; 5 s a policy.
+Population based training copies whole training states between two chunks, by a separate program
+(`core.population.change_function`). It is compiled without a GPU, its collectives are counted, and
+the time for their bytes is computed from the manufacturers' bandwidths in one direction. It needs
+the extra `cuda_aot`, and takes 5 s per policy.
 
     python benchmarks/gpu_copies.py
 """
@@ -23,9 +23,10 @@ from gpu_compiled import check_wheels
 from gpu_hlo import collectives
 
 GPUS = 8
-COPIED = 0.25  # of all lanes: what `quantile` is by default
-# GB/s into a GPU. NVIDIA's data sheets: 900 of the H100's NVLink 4 and 600 of the A100's NVLink 3
-# count both directions, as do 128 of PCIe 5 x16 and 64 of PCIe 4 x16, the RTX 4090's only link.
+COPIED = 0.25  # of all lanes: the default of `quantile`
+# GB/s into a GPU. In NVIDIA's data sheets, the 900 of the H100's NVLink 4 and the 600 of the
+# A100's NVLink 3 are for both directions, like 128 of PCIe 5 x16 and 64 of PCIe 4 x16, which is
+# the RTX 4090's only link.
 LINKS = {"NVLink 4": 450.0, "NVLink 3": 300.0, "PCIe 5": 64.0, "PCIe 4": 32.0}
 POLICIES = {
     "cartpole": 4096, "lstm": 512, "minatar_cnn": 512, "rmsa_packed": 512, "deeprmsa": 512,
@@ -34,7 +35,7 @@ POLICIES = {
 
 
 def copies(case: Case, lanes_a_gpu: int, devices: tuple[Any, ...]) -> dict[str, float]:
-    """Return the bytes a lane takes, those that devices sum for one, and those each holds."""
+    """Return the bytes per lane, those that devices sum per lane, and those that each holds."""
     import jax
     import jax.numpy as jnp
     from jax.sharding import NamedSharding, PartitionSpec
@@ -61,7 +62,7 @@ def copies(case: Case, lanes_a_gpu: int, devices: tuple[Any, ...]) -> dict[str, 
     compiled = lowered.compile()
     found = collectives(compiled.as_text())
     ops = {one.op for one in found}
-    if ops != {"all-reduce"}:  # what is priced below
+    if ops != {"all-reduce"}:  # the only operation in the model below
         raise SystemExit(f"copies are made by {', '.join(sorted(ops)) or 'no collective'}")
     sizes = [leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(lanes.state)]
     return {
@@ -72,7 +73,7 @@ def copies(case: Case, lanes_a_gpu: int, devices: tuple[Any, ...]) -> dict[str, 
 
 
 def row_of(name: str, made: Mapping[str, float]) -> dict[str, Any]:
-    """Price the copies of one rung between all lanes of eight GPUs.
+    """Compute the time of the copies at one rung between all lanes of eight GPUs.
 
     To sum n bytes over D devices in a ring, each receives 2 (D - 1) / D n.
     """

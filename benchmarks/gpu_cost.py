@@ -1,9 +1,9 @@
-"""What the launches of a compiled program would take on its GPU: a model, not a measurement.
+"""The predicted time of a compiled program's launches on its GPU: a model, not a measurement.
 
-A kernel takes XLA's own estimate of it; a matrix product what its bytes need at 80 % of the
-memory's bandwidth, or its operations at half the peak of float32 (35 % of the tensor cores' for
-tf32 and bfloat16), whichever is more. Launches, conditionals and waits of the host cost the
-constants below.
+A kernel takes the time that XLA estimates for it. A matrix product takes the time for its bytes at
+80 % of the memory bandwidth, or for its operations at half of the float32 peak (35 % of the tensor
+cores' peak for tf32 and bfloat16), whichever is longer. Launches, conditionals and waits of the
+host have the constant costs below.
 """
 
 from __future__ import annotations
@@ -21,25 +21,26 @@ from gpu_hlo import Instruction, Program, Thunk, computations
 
 @dataclass(frozen=True)
 class Constants:
-    """Microseconds of what is not a kernel's own time; shares of peaks that products reach."""
+    """Overheads in microseconds; shares of the peaks that products reach."""
 
-    node: float = 1.5  # a node of a CUDA graph
-    stream: float = 2.5  # a launch outside of graphs
+    node: float = 1.5  # a node in a CUDA graph
+    stream: float = 2.5  # a launch outside graphs
     conditional: float = 5.0  # a conditional or loop inside a graph
-    wait: float = 15.0  # the host waits for a number that decides what comes next
+    wait: float = 15.0  # the host waits for a number that determines what runs next
     library: float = 300.0  # a cuSOLVER call on one small matrix
     bandwidth: float = 0.8
     rate: float = 0.5
-    tuned: bool = True  # products take what tuning should reach; else XLA's default tiling
+    # products reach the speed expected from tuning; otherwise that of XLA's default tiling
+    tuned: bool = True
 
 
 LIKELY = Constants()
 FAST = Constants(node=1.1, stream=2.0, conditional=3.0, wait=10.0, bandwidth=0.9, rate=0.7)
 SLOW = Constants(node=2.2, stream=3.5, conditional=8.0, wait=25.0, tuned=False)
-# Tensor cores' peak FLOP/s without sparsity (NVIDIA's data sheets), for tf32 and bfloat16.
+# Peak FLOP/s of tensor cores without sparsity (NVIDIA's data sheets), for tf32 and bfloat16.
 TENSOR = {"h100": (495e12, 990e12), "a100": (156e12, 312e12), "rtx4090": (82.6e12, 165e12)}
 TENSOR_SHARE = 0.35
-# Kinds that are no launch: what holds others, or does nothing on the device.
+# Kinds that are not launches: containers, or operations that do nothing on the device.
 _HOLDERS = {"kCommandBuffer", "kSequential", "kWhile", "kConditional", "kDynamicSliceFusion"}
 ROLES = ("refill", "env step", "values", "advantages", "epoch", "gradient step", "update", "chunk")
 
@@ -64,7 +65,7 @@ class Target:
         return cls(number("memory_bandwidth"), peak, TENSOR[path.stem])
 
     def rate(self, precision: str, constants: Constants) -> float:
-        """Return FLOP/s that products of a precision reach."""
+        """Return the FLOP/s that products reach in a precision."""
         if precision == "float32":
             return self.float32 * constants.rate
         return self.tensor[precision == "bfloat16"] * TENSOR_SHARE
@@ -72,7 +73,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Cost:
-    """One thing that happens: in which role, how often a chunk, and what it takes once."""
+    """One event: its role, how often it occurs per chunk, and its time."""
 
     role: str
     kind: str
@@ -84,7 +85,7 @@ class Cost:
 
 @dataclass
 class Model:
-    """Prices the thunks of a program."""
+    """Computes the times of a program's thunks."""
 
     program: Program
     target: Target
@@ -95,7 +96,7 @@ class Model:
     loops: dict[str, tuple[Instruction, float]] = field(default_factory=dict)
 
     def costs(self) -> list[Cost]:
-        """Return everything that happens in a chunk; loops met are noted in `loops`."""
+        """Return all events in a chunk; loops are recorded in `loops`."""
         return list(self._walk(self.program.thunks, "chunk", 1.0, False))
 
     def _walk(self, thunks: list[Thunk], role: str, times: float, graph: bool) -> Iterator[Cost]:
@@ -107,7 +108,8 @@ class Model:
                 yield from self._loop(one, known, role, times, graph)
             elif one.kind == "kConditional":
                 yield self._decision(role, times, graph, "conditional")
-                # With many environments some episode ends at nearly every step: the costlier one.
+                # With many environments, an episode ends in nearly every step: use the more
+                # expensive branch.
                 branches = [
                     list(self._walk(part, role, times, graph)) for part in one.parts.values()
                 ]
@@ -166,7 +168,7 @@ class Model:
 
 
 def _role(loop: Instruction, outer: str) -> str:
-    """Return what a loop does, told by the one around it and where it came from."""
+    """Return a loop's role, from the enclosing loop and its place in the source."""
     if outer == "chunk":
         if loop.trips == UPDATES:
             return "update"
@@ -181,9 +183,9 @@ def _role(loop: Instruction, outer: str) -> str:
 
 
 def roles_of(text: str) -> dict[str, str]:
-    """Return the role of every instruction of an optimised program of UPDATES updates a chunk.
+    """Return the role of every instruction in an optimised program with UPDATES updates per chunk.
 
-    The last computation of the text is the entry; those of fusions are one instruction each.
+    The last computation in the text is the entry; computations of fusions are single instructions.
     """
     found: dict[str, str] = {}
     all_rows = computations(text)
@@ -205,7 +207,7 @@ def _total(costs: list[Cost]) -> float:
 
 
 def measured(folder: Path, target: Path) -> dict[str, Any]:
-    """Return counts and modelled times of a compiled case, ready for JSON."""
+    """Return counts and predicted times of a compiled case, ready for JSON."""
     about = json.loads((folder / "about.json").read_text())
     program = Program(folder)
     speeds = Target.read(target)
@@ -217,7 +219,7 @@ def measured(folder: Path, target: Path) -> dict[str, Any]:
         about["env_steps"] / (_total(Model(*common, 0, constants).costs()) / UPDATES)
         for constants in (SLOW, FAST)
     )
-    counts = Model(*common, refills=1).costs()  # so that a refill is among them
+    counts = Model(*common, refills=1).costs()  # so that a refill is included
     loops = {
         role: _counted(program, model.loops, [c for c in counts if c.role == role], role, about)
         for role in ROLES
@@ -238,7 +240,7 @@ def _counted(
     role: str,
     about: dict[str, Any],
 ) -> dict[str, Any]:
-    """Return the counts of one iteration of the loop of a role."""
+    """Return the counts for one iteration of the loop with this role."""
     loop, times = loops.get(role, (None, 1.0))
     times = 1.0 if role in ("chunk", "refill") else max(times, 1.0)
 
@@ -246,7 +248,7 @@ def _counted(
         return round(sum(c.times for c in costs if c.kind == kind) / times, 1)
 
     chain = program.longest_chain(loop.body) if loop is not None and role != "update" else None
-    if role in ("epoch", "refill"):  # which hold loops of unknown length, or calls
+    if role in ("epoch", "refill"):  # they contain loops of unknown length, or calls
         chain = None
     return {
         "iterations_per_update": round(times / UPDATES, 1),

@@ -1,6 +1,7 @@
-"""What XLA made of a program for a GPU: its optimised HLO, and the thunks that launch it.
+"""XLA's output for a GPU program: its optimised HLO, and the thunks that launch it.
 
-Only what prices launches is read: shapes, operands, products, XLA's own estimates of kernels.
+Only information for the cost model is read: shapes, operands, products, XLA's estimates of
+kernels.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _THUNK = re.compile(r"(\d+): (k\w+)\s+\[[^\]]*\]")
 
 @dataclass(frozen=True)
 class Instruction:
-    """One instruction of the optimised program; `operands` are in its own computation."""
+    """One instruction of the optimised program; `operands` are in the same computation."""
 
     name: str
     shape: str
@@ -52,13 +53,13 @@ class Instruction:
 
     @property
     def trips(self) -> int | None:
-        """Iterations of a loop, None where the compiler does not know."""
+        """The number of a loop's iterations; None if the compiler does not know it."""
         found = re.search(r'known_trip_count":\{"n":"(\d+)"', self.line)
         return int(found[1]) if found else None
 
     @property
     def path(self) -> str:
-        """Where in the source it came from."""
+        """The place in the source that it came from."""
         found = re.search(r'op_name="([^"]*)"', self.line)
         return found[1] if found else ""
 
@@ -71,13 +72,13 @@ class Instruction:
 
     @property
     def estimates(self) -> dict[str, float]:
-        """XLA's estimates of its microseconds, by the model that made them."""
+        """XLA's estimates of its microseconds, by the estimating model."""
         return {name: float(value) for value, name in _COST.findall(self.line)}
 
 
 @dataclass
 class Thunk:
-    """One entry of the sequence that the host runs; `parts` are bodies of loops and branches."""
+    """One entry in the host's sequence; `parts` are bodies of loops and branches."""
 
     kind: str
     name: str
@@ -86,7 +87,7 @@ class Thunk:
 
 
 class Program:
-    """The optimised program, instruction by instruction, and its thunks."""
+    """The optimised program, as instructions and thunks."""
 
     def __init__(self, folder: Path):
         def text(name: str) -> str:
@@ -100,12 +101,12 @@ class Program:
         self.thunks = _thunks(text("thunk_sequence_after_thunk_passes.gz"), names)
 
     def traffic(self, one: Instruction) -> int:
-        """Return the bytes of what an instruction reads and writes."""
+        """Return the bytes that an instruction reads and writes."""
         read = sum(_bytes(self.named[name].shape) for name in one.operands if name in self.named)
         return read + _bytes(one.shape)
 
     def products(self, one: Instruction) -> int:
-        """Return the floating-point operations of the matrix products inside an instruction."""
+        """Return the floating-point operations of the matrix products in an instruction."""
         total = 0
         for called in one.called:
             rows = self.computations.get(called, {})
@@ -116,7 +117,7 @@ class Program:
         return total
 
     def parts(self, one: Instruction) -> int:
-        """Return in how many products of bfloat16 each of an instruction is done; 0: it is not."""
+        """Return how many bfloat16 products replace an instruction's product, or 0 if none do."""
         found = 0
         for called in one.called:
             for row in self.computations.get(called, {}).values():
@@ -142,14 +143,14 @@ class Program:
 
 @dataclass(frozen=True)
 class Collective:
-    """What devices of a program say to each other in one go: `bytes` is what each then holds."""
+    """A single exchange between a program's devices; `bytes` is what each device then has."""
 
     op: str
     bytes: int
 
 
 def collectives(text: str) -> list[Collective]:
-    """Return the collectives of an optimised program, those that overlap other work once."""
+    """Return the collectives in an optimised program; those that overlap other work count once."""
     found: list[Collective] = []
     for rows in computations(text).values():
         for one in rows.values():
@@ -160,7 +161,7 @@ def collectives(text: str) -> list[Collective]:
 
 
 def computations(text: str) -> dict[str, dict[str, Instruction]]:
-    """Return the instructions of every computation, both by name, in the order of the text."""
+    """Return the instructions of every computation, both by name, in text order."""
     found: dict[str, dict[str, Instruction]] = {}
     rows: dict[str, Instruction] = {}
     for line in text.splitlines():
@@ -209,13 +210,13 @@ def _names(text: str) -> dict[int, str]:
 
 
 def _thunks(text: str, names: dict[int, str]) -> list[Thunk]:
-    """Read the sequence; depth is told by how far a line is indented, 4 a level.
+    """Read the sequence of thunks; indentation gives the depth, 4 spaces per level.
 
-    The parts of a loop or conditional have a head of their own, two further than it, apart from
-    `condition:`, which stands where its loop does.
+    The parts of a loop or conditional have separate headers, indented by two more spaces, except
+    `condition:`, which is at the level of its loop.
     """
     top: list[Thunk] = []
-    into = {-1: top}  # depth -> where thunks one deeper go
+    into = {-1: top}  # depth -> the list for thunks one level deeper
     last: dict[int, Thunk] = {}
     loop: tuple[Thunk, int] | None = None
     for line in text.splitlines():

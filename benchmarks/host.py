@@ -1,7 +1,7 @@
-"""What host environments cost: share of time in env.step, and when worker processes pay.
+"""The cost of host environments: share of time in env.step, and when worker processes pay off.
 
-Every program trains the same configurations, first with environments in its own process, then with
-workers; they are asked in turn, so that other load hits all of them, and medians are shown.
+Every program trains the same configurations, first with environments in its process, and then with
+workers. They take turns, so that other load affects all of them, and medians are shown.
 
     pip install 'hpo-lanes[gym]'
     python benchmarks/host.py --out benchmarks/host.json
@@ -53,7 +53,7 @@ class Runner:
         rows.replicate[:] = range(lanes)
         self.lanes, _ = self.program.advance(0, self.program.empty(), rows)
         self.steps = lanes * plan.steps_per_update
-        self._inside = 0.0  # seconds of env.step
+        self._inside = 0.0  # seconds in env.step
         self._step = self.program.stage.batch.step
         self.program.stage.batch.step = self._timed_step  # type: ignore[method-assign]
 
@@ -64,7 +64,7 @@ class Runner:
         return outcome
 
     def update(self) -> tuple[float, float]:
-        """Do one update of all lanes; give its seconds, and those of them inside of env.step."""
+        """Run one update of all lanes; return its seconds, and those spent in env.step."""
         rows = self.program.no_refills()
         before, started = self._inside, time.perf_counter()
         self.lanes, _ = self.program.advance(0, self.lanes, rows)

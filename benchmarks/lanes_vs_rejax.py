@@ -1,13 +1,13 @@
 """Our lanes against rejax's PPO vmapped over its hyperparameters, side by side.
 
 CartPole-v1, MLP 2x64 tanh, 8 environments, 128 steps, 4 epochs, 4 minibatches, evaluation off on
-both sides, L = 1, 16, 64 configurations. rejax lives in a venv of its own, because it needs an
-older gymnax (or takes it wrapped, see `cartpole`):
+both sides, L = 1, 16, 64 configurations. rejax runs in a separate venv, because it needs an older
+gymnax (or a wrapped one, see `cartpole`):
 
     python -m venv /tmp/rejax && /tmp/rejax/bin/pip install rejax==0.1.3 gymnax==0.0.9
     python benchmarks/lanes_vs_rejax.py --rejax-python /tmp/rejax/bin/python
 
-With `--before` an earlier commit of this repository takes rejax's place, and no file is written:
+With `--before`, an earlier commit of this repository takes rejax's place, and no file is written:
 
     python benchmarks/lanes_vs_rejax.py --before 7a913bf
 """
@@ -127,7 +127,7 @@ def rejax(lanes: int, updates: int) -> None:
 
 
 def cartpole() -> dict:
-    """Return CartPole for rejax, also where gymnax 1.0 steps with five values, not six."""
+    """Return CartPole for rejax, also with gymnax 1.0, whose steps return six values, not five."""
     from importlib.metadata import version
 
     import gymnax

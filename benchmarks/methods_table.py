@@ -1,27 +1,29 @@
-"""Search methods side by side: regret over env steps, with intervals over repetitions.
+"""Search methods compared: regret over env steps, with intervals over repetitions.
 
-Every method searches the same study for the same training env steps, several times with other
-seeds; evaluations are not counted. At some shares of the budget its choice is the best finished
-trial by its own search values, of the trials that had ended when so many env steps were spent on
-ended trials (at less than the whole, those of trials that still ran are not counted); before one
-has finished it is the default. Every choice is then trained on judge seeds, which no search used:
-each repetition has its own, the same for all methods. Regret is the judge mean of the best known
-configuration less that of the choice. The best known one has the best judge mean of all choices
-and the default, which flatters it, by the same for every method. Shown is the median over
-repetitions with its interval by order statistics, which is right for any distribution; each
-interval holds alone. `no search` is the default configuration. How often a method chooses better
-than tpe is `against_the_usual.py`'s, and differences between methods are to be read there alone.
+Every method searches the same study with the same training env steps, several times with different
+seeds; evaluations are not counted. At some shares of the budget, a method's choice is the best
+finished trial by its search value, among the trials that had ended when so many env steps had been
+spent on ended trials (below the full budget, env steps of running trials are not counted); before
+any has finished, it is the default. Every choice is then trained on judge seeds, which no search
+used: each repetition has separate ones, equal for all methods. Regret is the judge mean of the
+best known configuration minus that of the choice. The best known one has the best judge mean of
+all choices and the default, which is optimistic, equally for every method. The table shows the
+median over repetitions with its interval by order statistics, which is valid for any distribution;
+each interval holds by itself. `no search` is the default configuration. How often a method chooses
+better than tpe is computed by `against_the_usual.py`, and only that should be used to compare
+methods.
 
-Trials of all methods but `pbt` and `pb2` are stopped as the study says, and nothing is confirmed.
-`pbt` and `pb2` choose a schedule and not one configuration: a population as large as the budget
-pays for, without early stopping, whose choice is there at the end alone. Its confirm stage trains
-the schedule on seeds of its own, which no budget counts for any method; the policy that the
-population made counts nothing.
+Trials of all methods except `pbt` and `pb2` are stopped as in the study, and nothing is confirmed.
+`pbt` and `pb2` choose a schedule instead of one configuration: the population is as large as the
+budget allows, without early stopping, and has a choice only at the end. Its confirm stage trains
+the schedule on separate seeds, which are not counted in any method's budget; the policy made by
+the population does not count.
 
     python benchmarks/methods_table.py benchmarks/methods/Acrobot-v1.yaml --methods random,tpe,gp
     python benchmarks/methods_table.py benchmarks/methods/*.yaml --small
 
-Everything resumes: run the same command again. More repetitions judge what is new alone.
+All runs can be resumed: repeat the command. With more repetitions, only new configurations are
+judged.
 """
 
 from __future__ import annotations
@@ -45,23 +47,23 @@ from checkout import make_importable
 METHODS = ("random", "sobol", "tpe", "gp", "cmaes", "smac", "pbt", "pb2")
 EVOLVING = ("pbt", "pb2")
 COPIES = 16
-"""How often a population copies along a run."""
+"""How many times a population copies in one run."""
 SHARES = (0.125, 0.25, 0.5, 0.75, 1.0)
 COMPARED = (0.5, 1.0)
-"""Those at which methods are held against the usual one."""
+"""The shares of the budget at which methods are compared with the usual one."""
 USUAL = "tpe"
 """The method that `hpo init` writes."""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """A trial of a search that has ended.
+    """A search trial that has ended.
 
     Attributes:
-        config: what it searched.
-        value: at the end of a full run; None of one that was stopped.
-        env_steps: it took.
-        number: of the trial.
+        config: the searched values.
+        value: value at the end of a full run; None for a stopped trial.
+        env_steps: env steps used.
+        number: number of the trial.
     """
 
     config: Mapping[str, Any]
@@ -75,9 +77,9 @@ class Row:
     """One method at one share of the budget.
 
     Attributes:
-        study, method: whose.
-        env_steps: of the budget so far.
-        repetitions: of the search.
+        study, method: their names.
+        env_steps: part of the budget used so far.
+        repetitions: number of searches.
         regret: median over repetitions, in units of the metric.
         low, high: its 95 % interval, None with fewer than 6 repetitions.
     """
@@ -98,8 +100,8 @@ def choices(
 
     Args:
         trials: in the order in which they ended.
-        budgets: env steps, rising.
-        goal: of the metric.
+        budgets: env steps, ascending.
+        goal: goal of the metric.
     """
     sign = 1.0 if goal == "maximize" else -1.0
     found, best, chosen, spent, place = [], (-math.inf, 0), None, 0, 0
@@ -123,11 +125,11 @@ def rows_of(
     """Return the rows of a study.
 
     Args:
-        study: its name.
+        study: name of the study.
         chosen: method -> repetition -> judge mean of the choice at every budget.
         budgets: env steps.
         best: judge mean of the best known configuration.
-        goal: of the metric.
+        goal: goal of the metric.
     """
     sign, found = (1.0 if goal == "maximize" else -1.0), list[Row]()
     for method, repetitions in chosen.items():
@@ -142,10 +144,10 @@ def rows_of(
 def middle(values: Sequence[float]) -> tuple[float, float | None, float | None]:
     """Return the median and its 95 % interval by order statistics, for any distribution.
 
-    None with fewer than 6 values.
+    The ends are None with fewer than 6 values.
     """
     ordered, count, below, rank = sorted(values), len(values), 0.0, 0
-    while True:  # how many may lie beyond each end: at most 2.5 % by chance
+    while True:  # how many may be beyond each end: at most 2.5 % by chance
         below += math.comb(count, rank) / 2**count
         if below > 0.025:
             break
@@ -155,7 +157,7 @@ def middle(values: Sequence[float]) -> tuple[float, float | None, float | None]:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Return the rows as a table of Markdown."""
+    """Return the rows as a Markdown table."""
     from hpo.views.formatting import number, steps
 
     head = ("study", "method", "training env steps", "repetitions", "median regret", "95 %")
@@ -182,10 +184,10 @@ def table(rows: Sequence[Row]) -> str:
 
 
 class Runs:
-    """The searches and judge runs of one study, in a folder where they resume.
+    """The searches and judge runs of one study, in a folder from which they resume.
 
     Attributes:
-        study: as its file says.
+        study: the study in its file.
         budget: env steps of a search.
     """
 
@@ -195,7 +197,7 @@ class Runs:
         self.budget = full_runs * study.env_steps * study.seeds.per_config
 
     def search(self, method: str, repetition: int) -> list[Ended]:
-        """Search once, and return the trials in the order in which they ended."""
+        """Run one search, and return its trials in the order in which they ended."""
         from hpo.studies.spec import Budget, SearchSpec
 
         rows = self._run(
@@ -213,9 +215,9 @@ class Runs:
         return [Ended(row.params, row.value, row.env_steps, row.trial) for row in rows]
 
     def evolve(self, rule: str, repetition: int) -> float | None:
-        """Let a population evolve once, and return the judge mean of the schedule that it chose.
+        """Run one evolving population, and return the judge mean of the schedule that it chose.
 
-        None where nothing could be chosen.
+        Returns None if it could not choose any.
         """
         from hpo.studies.spec import Budget, Confirm, EarlyTerminate, SearchSpec
 
@@ -233,10 +235,10 @@ class Runs:
         return self._mean(chosen[0].report_values) if chosen else None
 
     def judge(self, configs: Sequence[Mapping[str, Any]], repetition: int) -> dict[str, float]:
-        """Return the means on the judge seeds of a repetition by `key_of`.
+        """Return the means on a repetition's judge seeds, by `key_of`.
 
-        A seed that diverged counts as its configuration's worst one. All that were not judged
-        before run side by side, in one study.
+        A diverged seed counts as its configuration's worst value. All configurations that were not
+        judged before run side by side, in one study.
         """
         from hpo.search.seeds import study_seed
         from hpo.studies.spec import Budget, SearchSpec, Seeds
@@ -298,7 +300,7 @@ class Runs:
             return [row for row in journal.trials() if row.trial >= 0]
 
     def _mean(self, values: Sequence[float]) -> float:
-        """Return the mean over all judges; those that have no value count as the worst."""
+        """Return the mean over all judge seeds; missing values count as the worst."""
         if not values:
             return -math.inf if self.study.metric.goal == "maximize" else math.inf
         worst = min(values) if self.study.metric.goal == "maximize" else max(values)
@@ -311,7 +313,7 @@ def key_of(config: Mapping[str, Any]) -> str:
 
 
 def shares_its_best(trials: Sequence[Ended], goal: str) -> bool:
-    """Return whether several trials have the best value, so that their order chose."""
+    """Return whether trials tie for best, which makes the choice depend on their order."""
     values = [one.value for one in trials if one.value is not None]
     best = max(values, default=0.0) if goal == "maximize" else min(values, default=0.0)
     return values.count(best) > 1
@@ -320,12 +322,12 @@ def shares_its_best(trials: Sequence[Ended], goal: str) -> bool:
 def measure(
     runs: Runs, methods: Sequence[str], repetitions: int
 ) -> tuple[list[Row], against_the_usual.Choices, list[bool], list[float]]:
-    """Search and judge.
+    """Run the searches and judge their choices.
 
     Returns:
-        The rows of one study; what was chosen, larger is better; of each search whether several
-        trials had its best value; and of each but those that evolve how much better than the
-        default its choice is in the end, on the same judge seeds.
+        The rows of one study; the choices, larger is better; for each search, whether several
+        trials had its best value; and, except for evolving methods, how much better than the
+        default its final choice is on the same judge seeds.
     """
     goal = runs.study.metric.goal
     budgets = [share * runs.budget for share in SHARES]
@@ -346,7 +348,7 @@ def measure(
     ]
 
     def of(method: str, at: int) -> Iterator[float | None]:
-        """Yield what the choices of a repetition are worth; the default where there is none."""
+        """Yield the values of a repetition's choices, or the default's where none was made."""
         if method in EVOLVING:
             found = runs.evolve(method, at)
             yield from [None] * (len(SHARES) - 1)
@@ -377,7 +379,7 @@ def measure(
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Print the table; 2 for a mistake, 130 where it was interrupted."""
+    """Print the table; return 2 for a mistake, 130 if interrupted."""
     parser = argparse.ArgumentParser(description="Put search methods side by side.")
     parser.add_argument("studies", nargs="+", type=Path, metavar="FILE")
     parser.add_argument("--methods", default=",".join(METHODS), metavar="NAME,NAME")

@@ -1,11 +1,11 @@
-"""Graph network and transformer on RMSA: env steps a second, beside what their products allow.
+"""Graph network and transformer on RMSA: env steps per second, next to their products' limit.
 
-Setting: directed NSFNET, k = 5, 100 slots, load 250, continuous; 16 environments x 100 steps, one
-epoch, one minibatch; sizes of the networks as by default (those of XLRON's flags), the transformer
-with aggregation 20. The ceiling is the machine's own rate at products of a usual shape, divided by
+The setting is directed NSFNET, k = 5, 100 slots, load 250, continuous; 16 environments x 100
+steps, one epoch, one minibatch; default network sizes (those of XLRON's flags), and aggregation 20
+for the transformer. The limit is the machine's speed at products of a typical shape, divided by
 the products of one env step: forward to act, forward and backward to learn. With `--rejax-python`
-(see lanes_vs_rejax.py) rejax's CartPole figure of the same run stands beside, so that XLRON's
-published-setting figures, taken where rejax ran at 355,000, can be scaled to this machine.
+(see lanes_vs_rejax.py), rejax's CartPole speed from the same run is added, so that XLRON's
+published speeds, measured where rejax ran at 355,000, can be scaled to this machine.
 
     python benchmarks/networks.py [--only gnn transformer] [--rejax-python PYTHON] [--json FILE]
 """
@@ -60,7 +60,7 @@ def plan_and_hypers(network: str, knobs: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def training(network: str, knobs: dict[str, Any], lanes: int) -> dict[str, float]:
-    """Rates of the whole training program, one lane a device at a time."""
+    """Return the rates of the whole training program, with one lane per device at a time."""
     import jax
     import numpy as np
 
@@ -89,7 +89,7 @@ def training(network: str, knobs: dict[str, Any], lanes: int) -> dict[str, float
 
 
 def products_of(jaxpr: Any) -> int:
-    """Count the floating-point operations of all matrix products of a program."""
+    """Count the floating-point operations of all matrix products in a program."""
     total = 0
     for equation in jaxpr.eqns:
         if equation.primitive.name == "dot_general":
@@ -105,7 +105,7 @@ def products_of(jaxpr: Any) -> int:
 
 
 def operations(network: str, knobs: dict[str, Any]) -> float:
-    """Floating-point operations of one env step's products: acting and one epoch of learning."""
+    """Return the floating-point operations of one env step's products: acting and one epoch."""
     import jax
     import jax.numpy as jnp
 
@@ -132,7 +132,7 @@ def operations(network: str, knobs: dict[str, Any]) -> float:
 
 
 def product_rate() -> float:
-    """Floating-point operations a second of [4400, 128] x [128, 128] on all devices at once."""
+    """Return floating-point operations per second of [4400, 128] x [128, 128] on all devices."""
     import jax
     import jax.numpy as jnp
     from jax.sharding import Mesh, NamedSharding, PartitionSpec

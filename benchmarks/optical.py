@@ -1,9 +1,9 @@
-"""Optical environments: heuristics, single steps, memory, and PPO beside its matrix products.
+"""Optical environments: heuristics, single steps, memory, and PPO next to its matrix products.
 
-All figures are env steps a second at the settings named in each row (directed NSFNET, k = 5, 100
-slots, load 250, continuous). `per CPU second` is what survives a machine shared with others: times
-the number of cores it is what a quiet machine gives. With `--rejax-python` (see lanes_vs_rejax.py)
-rejax's CartPole figure of the same run stands beside them.
+All numbers are env steps per second with the settings in each row (directed NSFNET, k = 5, 100
+slots, load 250, continuous). `per CPU second` is valid even on a shared machine: times the number
+of cores, it is the speed on an idle one. With `--rejax-python` (see lanes_vs_rejax.py), rejax's
+CartPole speed from the same run is added.
 
     python benchmarks/optical.py [--rejax-python PYTHON] [--json FILE] [--only heuristics ...]
 """
@@ -33,11 +33,11 @@ PPO = {
     "rmsa packed": ("rmsa", {"observation": "packed"}, RMSA, 16, 100),
     "deeprmsa": ("deeprmsa", {}, {"hidden_sizes": (128,) * 5, "update_epochs": 10}, 16, 100),
 }
-"""Name: environment id, its keys, knobs, environments, rollout length; one minibatch each."""
+"""Name -> environment id, its keys, hyperparameters, number of environments, rollout length."""
 
 
 def timed(run: Callable[[], None], steps: int) -> dict[str, float]:
-    """Median rates of some rounds; the first call, which compiles, is timed apart."""
+    """Return median rates over some rounds, timing the first, compiling call apart."""
     started = time.perf_counter()
     run()
     first = time.perf_counter() - started
@@ -66,7 +66,7 @@ def heuristics() -> list[dict]:
 
 
 def steps() -> list[dict]:
-    """One step with its mask and observation, stored as a rollout does, on one device."""
+    """Time one step with its mask and observation, stored as in a rollout, on one device."""
     import jax
     import jax.numpy as jnp
 
@@ -126,7 +126,7 @@ def memory() -> list[dict]:
 
 
 def matrix_products(inputs: int, outputs: int, knobs: dict, envs: int, length: int):
-    """One update's products alone: forward while acting, forward and backward while learning."""
+    """Time only one update's products: forward to act, forward and backward to learn."""
     import jax
     import jax.numpy as jnp
 

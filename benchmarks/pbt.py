@@ -1,11 +1,11 @@
-"""What population based training costs: a study of 64 lanes with copies over the same without.
+"""The cost of population based training: a study with 64 lanes, with and without copies.
 
 Both sides train the same configurations in the same program, chunk by chunk, and evaluate all of
-them at the same env steps; one of them copies and changes lanes at every rung, as `pbt` and `pb2`
-do, and writes that down. Programs are compiled once, before anything is timed, and sides take
-turns, so that all meet the same machine; ratios are within a turn, of wall and of CPU seconds.
-Episodes of Pendulum-v1 are all equally long: on CartPole-v1 copies of good policies would make
-evaluations longer, which is no cost of copying.
+them at the same env steps; one side copies and changes lanes at every rung, like `pbt` and `pb2`,
+and records that. Programs are compiled once, before any timing, and sides take turns, so that
+conditions are equal; ratios are within a turn, of wall and of CPU seconds. Episodes of Pendulum-v1
+all have the same length: on CartPole-v1, copies of good policies would make evaluations longer,
+which is not a cost of copying.
 
     python benchmarks/pbt.py              # three minutes on two cores
     python benchmarks/pbt.py --small      # seconds; the ratio means little
@@ -59,7 +59,7 @@ def study(rule: str | None, trials: int, rungs: int, updates: int) -> Any:
 
 
 def factory_of(asked: Any, programs: dict[Any, Any], spent: dict[str, float]) -> Any:
-    """Return a factory whose programs outlive a study, and whose changes of lanes are timed."""
+    """Return a factory whose programs are kept between studies, and which times lane changes."""
     from hpo.search.lanes.local import LocalFactory
     from hpo.search.lanes.local_population import LocalPopulation
 
@@ -83,7 +83,7 @@ def factory_of(asked: Any, programs: dict[Any, Any], spent: dict[str, float]) ->
 
 
 class _FirstCopies:
-    """A callback that ends a study once its first copies have trained on."""
+    """A callback that ends a study once its first copies have continued training."""
 
     def __init__(self, chunks: int):
         self._left = chunks
@@ -96,14 +96,14 @@ class _FirstCopies:
             raise StopStudy
 
     def on_evaluation(self, event: Any) -> None:
-        """Does not matter."""
+        """Do nothing."""
 
     def on_trial_end(self, event: Any) -> None:
-        """Does not matter."""
+        """Do nothing."""
 
 
 def run_once(asked: Any, programs: dict[Any, Any], chunks: int | None = None) -> dict[str, float]:
-    """Run a study, up to a number of chunks; give what it took."""
+    """Run a study, up to a number of chunks; return its cost."""
     from hpo.search.run import RunOptions, run
 
     spent = {"change_seconds": 0.0, "copies": 0.0}
@@ -126,12 +126,12 @@ def run_once(asked: Any, programs: dict[Any, Any], chunks: int | None = None) ->
 
 
 def measure(trials: int, rungs: int, updates: int, rounds: int) -> dict[str, Any]:
-    """Take turns; give medians, and the medians of the ratios within a turn."""
+    """Take turns; return medians, and the medians of the ratios within a turn."""
     sides = {"alone": None, "pbt": "pbt", "pb2": "pb2"}
     studies = {name: study(rule, trials, rungs, updates) for name, rule in sides.items()}
     programs: dict[Any, Any] = {}
     for asked in studies.values():
-        run_once(asked, programs, chunks=updates + 1)  # compiles; a chunk has an update or more
+        run_once(asked, programs, chunks=updates + 1)  # compiles; a chunk has at least one update
     if len(programs) != 1:
         raise RuntimeError(f"the sides use {len(programs)} programs and cannot be compared")
     turns: dict[str, list[dict[str, float]]] = {name: [] for name in sides}
@@ -166,7 +166,7 @@ def report(found: dict[str, Any]) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Scale:
-    """How much is measured; the whole has rungs of 20,480 env steps, half pendulum_pbt.yaml's."""
+    """The amount of measurement; full runs halve pendulum_pbt.yaml's rungs to 20,480 env steps."""
 
     trials: int
     rungs: int

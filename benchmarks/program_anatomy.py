@@ -1,17 +1,17 @@
-"""What a compiled program is made of: its size by part, and what compiling takes.
+"""The composition of a compiled program: its size by part, and the cost of compiling.
 
-Each case is compiled in a process of its own, without a cache. Operations of StableHLO are counted
-as lowered, instructions of HLO after XLA's passes. *Kernels* are the fusions that differ, metadata
-aside: XLA compiles equal ones once. A part is a `jax.named_scope` of the core: `refill` starts
-lanes, `rollout`, `advantages`, `epochs` and `metrics` are an update, `lanes` is the rest, which
-moves lanes in and out of their tiles. Random numbers of all parts are counted as one.
+Each case is compiled in a separate process, without a cache. StableHLO operations are counted as
+lowered, HLO instructions after XLA's passes. *Kernels* are distinct fusions, ignoring metadata:
+XLA compiles equal ones once. A part is a `jax.named_scope` in the core: `refill` starts lanes;
+`rollout`, `advantages`, `epochs` and `metrics` form an update; `lanes` is the rest, which moves
+lanes in and out of their tiles. Random numbers of all parts are counted together.
 
     python benchmarks/program_anatomy.py                                    # about 8 CPU-minutes
     python benchmarks/program_anatomy.py --rejax-python /tmp/rejax/bin/python
     python benchmarks/program_anatomy.py --before COMMIT --only cartpole-16 --rounds 3
 
-rejax (see lanes_vs_rejax.py) compiles the CartPole cases in turn with ours. With `--before` an
-earlier commit does, all its parts are one, and no file is written.
+rejax (see lanes_vs_rejax.py) compiles the CartPole cases in turn with ours. With `--before`, an
+earlier commit does; all its parts are then counted as one, and no file is written.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def rejax(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def compiled(lower: Callable[[], Any], options: dict[str, Any] | None) -> dict[str, Any]:
-    """Lower and compile one program; return its sizes, by part, and the seconds of both."""
+    """Lower and compile one program; return its sizes by part, and the seconds of both."""
     cpu = cpu_seconds()
     lowered = lower()
     seconds = {"lower_cpu_seconds": cpu_seconds() - cpu}
@@ -136,7 +136,7 @@ def compiled(lower: Callable[[], Any], options: dict[str, Any] | None) -> dict[s
 
 
 def part_of(path: str) -> str:
-    """Return the part that a path of scopes is in.
+    """Return the part that contains a path of scopes.
 
     >>> part_of("jit(f)/while/body/epochs/mul"), part_of("refill/while/body/threefry2x32/add")
     ('epochs', 'random numbers')
@@ -148,7 +148,7 @@ def part_of(path: str) -> str:
 
 
 def operations(lowered: Any) -> collections.Counter[str]:
-    """Count operations of StableHLO by part; a function counts once, where it is first called."""
+    """Count StableHLO operations by part; a function counts once, where it is first called."""
     text = lowered.as_text(debug_info=True)
     places = dict(re.findall(r"^(#loc\d*) = (.*)$", text, re.MULTILINE))
     functions: dict[str, list[str]] = {}
@@ -173,10 +173,10 @@ def operations(lowered: Any) -> collections.Counter[str]:
 
 
 def _scope(line: str, places: dict[str, str]) -> str:
-    """Return the scopes that the location at the end of a line names."""
+    """Return the scopes named by the location at the end of a line."""
     found = re.search(r"loc\((#loc\d*)\)\s*$", line)
     place = places.get(found[1], "") if found else ""
-    for _ in range(8):  # locations refer to others
+    for _ in range(8):  # locations refer to other locations
         if named := re.search(r'"([^"]*)"', place):
             return named[1]
         further = re.search(r"#loc\d*", place)
@@ -185,7 +185,7 @@ def _scope(line: str, places: dict[str, str]) -> str:
 
 
 def instructions(text: str) -> Iterator[collections.Counter[str]]:
-    """Count instructions, fusions and kernels of an HLO module by part."""
+    """Count instructions, fusions and kernels of an HLO module, by part."""
     bodies: dict[str, list[str]] = {}
     lines: list[str] = []
     for line in text.splitlines():
@@ -194,9 +194,10 @@ def instructions(text: str) -> Iterator[collections.Counter[str]]:
         elif " = " in line:
             lines.append(line)
     every, fusions, kernels = (collections.Counter[str]() for _ in range(3))
-    parts: dict[str, str] = {}  # of computations, by where they are called
+    parts: dict[str, str] = {}  # part of each computation, by where it is called
     known: set[str] = set()
-    for name in reversed(bodies):  # callers come after what they call, the entry last
+    # callers follow the computations that they call; the entry is last
+    for name in reversed(bodies):
         for line in bodies[name]:
             named = re.search(r'op_name="([^"]*)"', line)
             part = part_of(named[1]) if named else parts.get(name, "lanes")
@@ -212,7 +213,7 @@ def instructions(text: str) -> Iterator[collections.Counter[str]]:
 
 
 def _without_names(lines: list[str]) -> str:
-    """Return a computation's text with its values numbered, without metadata."""
+    """Return a computation's text with numbered values and without metadata."""
     numbers: dict[str, str] = {}
 
     def number(name: re.Match[str]) -> str:
@@ -223,7 +224,7 @@ def _without_names(lines: list[str]) -> str:
 
 
 def measure(python: str, side: str, case: str, path: Path | None = None) -> dict[str, Any]:
-    """Compile one case in a new process; return what it printed."""
+    """Compile one case in a new process; return its output."""
     environment = {**os.environ, "JAX_ENABLE_COMPILATION_CACHE": "false"}
     if path is not None:
         environment["PYTHONPATH"] = str(path)
@@ -233,7 +234,7 @@ def measure(python: str, side: str, case: str, path: Path | None = None) -> dict
 
 
 def compare(case: str, sides: dict[str, tuple[str, str, Path | None]], rounds: int) -> dict:
-    """Compile a case on every side in turn; sizes are of the last round, seconds medians."""
+    """Compile a case on each side in turn; return the last sizes and median seconds."""
     seen = collections.defaultdict[str, list[dict[str, Any]]](list)
     for _ in range(rounds):
         for name, (python, side, path) in sides.items():
@@ -293,7 +294,7 @@ def main() -> None:
                 sides["rejax"] = (args.rejax_python, "rejax", None)
             rows[case] = compare(case, sides, args.rounds)
             show(case, rows[case])
-            if before is None:  # after each: the last cases take minutes
+            if before is None:  # after each case, because the last ones take minutes
                 args.out.write_text(json.dumps({**about, "cases": rows}, indent=1) + "\n")
 
 

@@ -1,4 +1,4 @@
-"""How fast something compiled runs: medians of a few rounds, by the clock and by the CPU."""
+"""The speed of a compiled function: medians over a few rounds, by wall time and CPU time."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ SHOWN = 8  # functions of a profile
 
 
 def cpu_seconds() -> float:
-    """What this process has used so far."""
+    """Return the CPU seconds that this process has used so far."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
 
 
 def rates(run: Callable[[], None], steps: int, rounds: int) -> dict[str, float]:
-    """Median rates of some rounds of that many env steps each."""
+    """Return median rates over some rounds of `steps` env steps each."""
     wall, cpu = [], []
     for _ in range(rounds):
         walls, cpus = time.perf_counter(), cpu_seconds()

@@ -1,14 +1,14 @@
 """The two scores that normalise an environment: uniformly random actions, and a good policy.
 
-Random actions are drawn uniformly among the valid ones (of a box between its bounds). The good
-policy is PPO as configured below, or a rule of a line where PPO from scratch finds none, or a
-heuristic of optical networks. All are measured as a study evaluates: whole episodes, or in
-continuous operation windows behind the warm-up; PPO greedily.
+Random actions are drawn uniformly among the valid ones (for a box, between its bounds). The good
+policy is PPO as configured below, or a one-line rule where PPO from scratch finds none, or a
+heuristic for optical networks. All are measured like evaluations in a study: whole episodes, or in
+continuous operation windows after the warm-up; PPO acts greedily.
 
     python benchmarks/references.py [ID ...] [--write]
 
-measures all environments, or those named, and keeps what it found in references.json;
-`--write` puts the rows into environments/registry.py.
+measures all environments, or those listed, and stores the results in references.json; `--write`
+puts the rows into environments/registry.py.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from hpo.studies.load import load
 HERE = Path(__file__).parent
 FOUND, TABLE = HERE / "references.json", HERE.parent / "environments" / "registry.py"
 RANDOM_EPISODES, SEEDS, EPISODES = 1024, 4, 100
-WINDOWS, WINDOW = 32, 4000  # of optical networks: how many, and their requests
+WINDOWS, WINDOW = 32, 4000  # for optical networks: number of windows, and requests per window
 PLAIN = {"learning_rate": 3e-4, "normalise_rewards": False}
 MINATAR = {
     **PLAIN,
@@ -61,7 +61,7 @@ Rule = Callable[[Any], Array]
 
 @dataclass(frozen=True)
 class Ppo:
-    """PPO on SEEDS seeds of study seed 0, each for so many env steps."""
+    """PPO on SEEDS seeds of study seed 0, each with this many env steps."""
 
     env_steps: int
     config: Mapping[str, Any] = field(default_factory=dict)
@@ -122,14 +122,14 @@ def uniform(env: Environment, key: Array, state: Any, params: Any) -> Array:
 def play(
     env: Environment, rule: Rule | None, episodes: int, window: int | None, seed: int = 0
 ) -> tuple[np.ndarray, Mapping[str, np.ndarray]]:
-    """Return returns and metrics of episodes, or of windows behind the warm-up; float64 [n].
+    """Return returns and metrics of episodes, or of windows after the warm-up; float64 [n].
 
     Args:
-        env: with its default parameters.
+        env: the environment, with its default parameters.
         rule: observation -> action; None draws actions uniformly.
-        episodes: how many.
+        episodes: number of episodes or windows.
         window: env steps of each in continuous operation; None runs episodes to their ends.
-        seed: of everything random.
+        seed: seed for all randomness.
     """
     params = env.default_params
     first = env.warmup_steps if window is not None else 0

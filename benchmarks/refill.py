@@ -1,7 +1,8 @@
-"""What a configuration costs the host before its lane runs: admitted, first refill, further ones.
+"""A configuration's cost on the host before its lane runs: admission, first refill, further ones.
 
-A trial is resolved once: when it is admitted its knobs are completed, checked and given a plan, at
-its first refill traced numbers; each further seed writes the same numbers into another lane.
+A trial is resolved once. On admission its hyperparameters are completed, checked and given a plan;
+at its first refill, it gets traced numbers; each further seed writes the same numbers to another
+lane.
 
     python benchmarks/refill.py
 """

@@ -1,7 +1,7 @@
-"""Rules of early stopping side by side over many studies: what each would have saved and lost.
+"""Early stopping rules compared over many studies: what each would have saved and lost.
 
 Each study's recorded curves are judged again (`hpo what-if`); studies without early stopping and
-with `evaluation: {every: ...}`, or with audits, say the most.
+with `evaluation: {every: ...}`, or with audits, are the most informative.
 
     python benchmarks/rules_table.py results/one results/two --out rules.json
 """
@@ -31,11 +31,11 @@ class Rule:
     """One rule over all studies.
 
     Attributes:
-        rule: its words, without the first rung, which is each study's own.
-        studies, exact: judged by it, and of these without anything assumed.
+        rule: the rule as text, without the first rung, which differs between studies.
+        studies, exact: number judged by it, and number of these without any assumption.
         stopped: the median share of trials that it stops.
-        saved: the median share of env steps.
-        kept: the share of studies whose best trial wins, of those where that is known.
+        saved: the median share of env steps saved.
+        kept: the share of studies whose best trial wins, among those where this is known.
     """
 
     rule: str
@@ -47,7 +47,7 @@ class Rule:
 
 
 def summary(found: Sequence[WhatIf]) -> list[Rule]:
-    """Return the rules over some studies, in the order in which they first came."""
+    """Return the rules over some studies, in the order of their first occurrence."""
     rows: dict[str, list[WhatIfRow]] = {}
     for study in found:
         for row in study.rows:
@@ -70,13 +70,13 @@ def _rule(name: str, rows: Sequence[WhatIfRow]) -> Rule:
 
 
 def _median(shares: Iterable[float]) -> float:
-    """Return the median; NaN where no study knows the number."""
+    """Return the median; NaN if the number is unknown in all studies."""
     known = list(shares)
     return statistics.median(known) if known else math.nan
 
 
 def table(rules: Sequence[Rule]) -> str:
-    """Return the rules as a table of Markdown."""
+    """Return the rules as a Markdown table."""
     lines = [f"| {' | '.join(HEADER)} |", f"|{'---|' * len(HEADER)}"]
     for rule in rules:
         cells = (
@@ -92,7 +92,7 @@ def table(rules: Sequence[Rule]) -> str:
 
 
 def main() -> int:
-    """Print the table of the studies that are named; 2 if one cannot be judged."""
+    """Print the table for the given studies; return 2 if one cannot be judged."""
     parser = argparse.ArgumentParser(description="Put rules of early stopping side by side.")
     parser.add_argument("studies", nargs="+", type=Path, metavar="FOLDER")
     parser.add_argument("--early-terminate", action="append", default=[], metavar="RULE")

@@ -1,10 +1,10 @@
-"""What proposing costs: env steps per second with TPE over those with random search.
+"""The cost of proposals: env steps per second with TPE over those with random search.
 
-Both searches run the very same configurations: the TPE side draws every proposal as TPE would,
-from the history so far, and then runs what random search proposes. So the ratio shows nothing but
-the time that proposals take away from the lanes. Without `--real` a chunk pretends to take a fixed
-time on a device of its own; with it, PPO trains on CartPole on this machine's cores, which then
-have to draw the proposals too.
+Both searches run exactly the same configurations: the TPE side draws every proposal as TPE would,
+from the history so far, and then runs the proposal of random search. So the ratio shows only the
+time that proposals take away from the lanes. Without `--real`, a chunk takes a fixed simulated
+time on a separate device; with it, PPO trains on CartPole on this machine's cores, which then also
+have to draw the proposals.
 
     python benchmarks/search_overhead.py
     python benchmarks/search_overhead.py --real
@@ -33,7 +33,7 @@ from hpo.studies.spec import Budget, EnvSpec, SearchSpec, Study
 
 
 class ShadowTpe:
-    """Draws with TPE, proposes what random search would."""
+    """Draws with TPE, but proposes what random search would."""
 
     def __init__(self, spec):
         self._tpe = via_optuna.Tpe(spec)

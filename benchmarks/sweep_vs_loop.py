@@ -1,13 +1,13 @@
-"""A sweep as lanes of one program against a loop over Stable-Baselines3 under Optuna.
+"""A sweep as lanes of one program, against a loop over Stable-Baselines3 under Optuna.
 
-The same 64 random configurations on CartPole-v1 (the knobs of studies/cartpole.yaml that both
-sides have; 8 environments, 128 steps, 4 minibatches, MLP 2x64 tanh), 500k env steps each, one
-seed, nothing stopped early, evaluated once at the end. Ours is timed in whole, from the start of
-the process, with an empty compilation cache. The other side runs one process a core, one thread
-each, and trains every configuration for a measured part of its steps, which is scaled up to
-500k; importing and warming up are left out there. Then ours runs once more with ASHA. At last a
-few configurations are trained for equal env steps on both sides, several seeds each, and their
-final returns compared.
+The sweep has the same 64 random configurations on CartPole-v1 (the hyperparameters of
+studies/cartpole.yaml that both sides have; 8 environments, 128 steps, 4 minibatches, MLP 2x64
+tanh), 500k env steps each, one seed, without early stopping, evaluated once at the end. Our side
+is timed as a whole, from the start of the process, with an empty compilation cache. The other side
+runs one process per core with one thread each, and trains every configuration for a measured part
+of its steps, which is extrapolated to 500k, without the time for imports and warm-up. Then our
+side runs again with ASHA. Finally a few configurations are trained for equal env steps on both
+sides, with several seeds each, and their final returns are compared.
 
     python -m venv /tmp/sb3
     /tmp/sb3/bin/pip install stable-baselines3 gymnasium optuna torch
@@ -42,7 +42,7 @@ FIXED = {
     "normalise_rewards": False,
 }  # fmt: skip
 EPISODES = 20
-_UNSAID = ("sb3_python", "out", "our_side")  # paths of this machine, and inner words
+_UNSAID = ("sb3_python", "out", "our_side")  # paths on this machine, and internal arguments
 MEASURED = "the loop is measured on {steps:,} env steps of each configuration and scaled up"
 
 Config = dict[str, Any]
@@ -52,7 +52,7 @@ Config = dict[str, Any]
 
 
 def space() -> Any:
-    """Return the space of studies/cartpole.yaml, without the knobs that the other side lacks."""
+    """Return cartpole.yaml's space without hyperparameters that the other side lacks."""
     from hpo.spaces import Space
     from hpo.studies.load import load
 
@@ -61,7 +61,7 @@ def space() -> Any:
 
 
 def draw_configs(count: int, seed: int) -> list[Config]:
-    """Return the default configuration (which is always trial 0) and random ones."""
+    """Return the default configuration (always trial 0) and random ones."""
     from hpo.search.samplers.registry import SamplerSpec
     from hpo.search.samplers.without_model import RandomSearch
 
@@ -71,7 +71,7 @@ def draw_configs(count: int, seed: int) -> list[Config]:
 
 
 def our_side(task: dict[str, Any]) -> None:
-    """Run a study of the configurations given and print what it found."""
+    """Run a study with the given configurations and print its results."""
     from hpo.search.lanes.local import LocalFactory
     from hpo.search.run import run
     from hpo.studies.spec import (
@@ -114,7 +114,7 @@ def our_side(task: dict[str, Any]) -> None:
 
 
 def run_ours(configs: Sequence[Config], env_steps: int, asha: bool, seeds: int) -> dict[str, Any]:
-    """Run our side in a process of its own, with no compilation cache; time all of it."""
+    """Run our side in a separate process without a compilation cache; time all of it."""
     task = {"configs": list(configs), "env_steps": env_steps, "asha": asha, "seeds": seeds}
     environment = {**os.environ, "JAX_ENABLE_COMPILATION_CACHE": "false"}
     started = time.perf_counter()
@@ -135,7 +135,7 @@ def run_ours(configs: Sequence[Config], env_steps: int, asha: bool, seeds: int) 
 def run_loop(
     python: str, configs: Sequence[Config], env_steps: int, seeds: int, episodes: int
 ) -> list[dict[str, Any]]:
-    """Run the other side, one process a core; each row says which process made it."""
+    """Run the other side, with one process per core; each row names the process that made it."""
     cores = min(os.cpu_count() or 1, len(configs))
     processes = []
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -168,7 +168,7 @@ def run_loop(
 
 
 def loop_seconds(rows: Sequence[dict[str, Any]], env_steps: int) -> float:
-    """Scale measured parts up to whole runs; the slowest process says when the loop is done."""
+    """Extrapolate measured parts to whole runs; the slowest process determines the total time."""
     busy: dict[int, float] = defaultdict(float)
     for row in rows:
         busy[row["core"]] += row["seconds"] * env_steps / row["env_steps"]

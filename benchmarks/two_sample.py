@@ -1,7 +1,7 @@
 """Do two sides that ran the same configurations give the same results? Permutation tests.
 
-Labels are shuffled within each configuration only, so that differences between configurations
-count for neither side.
+Labels are shuffled only within each configuration, so differences between configurations do not
+affect the result.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ def distance(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def compare(pairs: Sequence[Pair], permutations: int = PERMUTATIONS) -> dict[str, float]:
-    """Compare the results of two sides, one pair of samples a configuration.
+    """Compare the results of two sides, with one pair of samples per configuration.
 
     Args:
-        pairs: (ours, theirs) of each configuration.
-        permutations: random ones that give the p-values.
+        pairs: (ours, theirs) for each configuration.
+        permutations: number of random ones behind the p-values.
 
     Returns:
-        mean_difference, and mean_p of a two-sided test of it; distance of the distributions
-        (values minus their configuration's pooled mean), and distance_p of it.
+        mean_difference, and mean_p from a two-sided test of it; the distance of the distributions
+        (of values minus their configuration's pooled mean), and distance_p from a test of it.
     """
     rng = np.random.default_rng(0)
     pooled = [np.concatenate([np.asarray(side, float) for side in pair]) for pair in pairs]

@@ -1,6 +1,6 @@
-"""One side of a side-by-side benchmark: reads a count of updates a line, answers with its times.
+"""One side of a side-by-side benchmark: reads a number of updates per line, replies with times.
 
-Keeping both sides alive and asking them in turn lets the ratio survive a noisy machine.
+Both sides stay alive and take turns, so that the ratio is reliable even on a noisy machine.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from rates import cpu_seconds
 
 
 def serve(name: str, steps_per_update: int, compile_seconds: float, run: Callable[[int], None]):
-    """Answer requests on standard input until it closes.
+    """Reply to requests on standard input until it closes.
 
     Args:
-        name: of this side.
+        name: name of this side.
         steps_per_update: env steps of one update of all its lanes.
-        compile_seconds: what making the program took.
-        run: does that many updates and returns when they are done.
+        compile_seconds: time to create the program.
+        run: runs that many updates and returns when they are done.
     """
     print(json.dumps({"name": name, "compile_seconds": compile_seconds}), flush=True)
     for line in sys.stdin:

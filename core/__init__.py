@@ -1,4 +1,4 @@
-"""The compiled half: pure functions on arrays; this package exposes what uses a trained policy."""
+"""Pure functions on arrays, compiled; this module exposes the functions for trained policies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["SavedPolicy", "evaluate", "load_policy", "predict"]
 
 
 def __getattr__(name: str) -> Any:
-    """Return a name on first use: `import hpo.core` by itself loads nothing."""
+    """Import an attribute on first use: `import hpo.core` by itself loads nothing."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

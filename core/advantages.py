@@ -13,10 +13,10 @@ from .pytree import Pytree, pytree
 class Steps(Pytree):
     reward: Float[Array, "T *batch"]
     value: Float[Array, "T *batch"]
-    # V(s'_t); of a truncated step that of the final observation: a time limit bootstraps
+    # V(s'_t); for a truncated step, V of the final observation, because time limits bootstrap
     next_value: Float[Array, "T *batch"]
-    terminated: Bool[Array, "T *batch"]  # the episode ended by its rules; nothing is bootstrapped
-    truncated: Bool[Array, "T *batch"]  # it was cut by a limit
+    terminated: Bool[Array, "T *batch"]  # the episode ended by its rules: no bootstrap
+    truncated: Bool[Array, "T *batch"]  # a limit cut the episode
 
 
 def gae(
@@ -31,7 +31,7 @@ def gae(
 
     A_t = delta_t + gamma lambda (1 - terminated_t)(1 - truncated_t) A_{t+1}
 
-    (Schulman et al. 2016, equations 11 to 16.) `unroll` is the steps per iteration of the loop.
+    (Schulman et al. 2016, equations 11 to 16.) `unroll` is the number of steps per loop iteration.
     """
     return _discount(temporal_differences(steps, gamma), steps, gamma, gae_lambda, unroll=unroll)
 
@@ -55,7 +55,7 @@ def v_trace(
     """Return V-trace advantages of a rollout from another policy, time first.
 
     With rho_t = min(ratio_t, rho_clip), c_t = min(ratio_t, c_clip), and `ratio` the action's
-    current probability divided by that at acting time:
+    current probability divided by its probability when it was taken:
 
     delta_t = rho_t (r_t + gamma (1 - terminated_t) V(s'_t) - V(s_t))
 

@@ -33,11 +33,11 @@ def save_tree(directory: Path, tree: Any) -> None:
     Arrays must not be empty, and typed keys are not allowed (store their words).
 
     Raises:
-        StoreError: the disk refuses.
+        StoreError: the files cannot be written.
     """
     import orbax.checkpoint as ocp
 
-    here = jax.device_get(tree)  # outside: errors of devices are not errors of the disk
+    here = jax.device_get(tree)  # outside `telling`: a device error is not a disk error
     with (
         atomic_files.telling(directory),
         _silence_orbax(),
@@ -53,13 +53,13 @@ def save_tree(directory: Path, tree: Any) -> None:
 
 @contextmanager
 def _silence_orbax() -> Generator[None, None, None]:
-    """Keep Orbax's threads from printing tracebacks of errors that it raises anyway."""
+    """Keep Orbax's threads from printing tracebacks of errors that are raised anyway."""
     logger, hook = logging.getLogger("absl"), sys.excepthook
     level = logger.level
     logger.setLevel(logging.CRITICAL)
 
     def print_unless_late(kind: Any, error: BaseException, traceback: Any) -> None:
-        # late: a thread found the loop of its save closed already
+        # a thread of a save that has failed finds its event loop closed
         if not (isinstance(error, RuntimeError) and "Event loop is closed" in str(error)):
             hook(kind, error, traceback)
 
@@ -81,9 +81,10 @@ def restore_tree(directory: Path, like: Any) -> Any:
         with ocp.StandardCheckpointer() as checkpointer:
             found = checkpointer.restore(directory.resolve(), target)
     except (ValueError, KeyError, OSError, TypeError) as error:
-        words = " ".join(line.strip(" :") for line in str(error).splitlines()[:2])  # then arrays
+        # the rest lists arrays
+        words = " ".join(line.strip(" :") for line in str(error).splitlines()[:2])
         raise StoreError(f"the checkpoint {directory} cannot be read: {words:.250}") from error
-    # Orbax gives arrays of the shapes on disk, whatever was asked for.
+    # Orbax returns arrays with the shapes on disk, whatever shapes were requested.
     if [x.shape for x in jax.tree.leaves(found)] != [x.shape for x in jax.tree.leaves(target)]:
         raise StoreError(f"the arrays in the checkpoint {directory} have different shapes")
     return found

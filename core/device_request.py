@@ -1,4 +1,4 @@
-"""Requests to jax before it creates devices: how many host devices, with which kernels.
+"""Settings that jax reads when it creates its devices: the number of host devices, and kernels.
 
 Separate from `machine.devices`, which creates them, because a study's Python files may start jax
 on import.
@@ -10,14 +10,14 @@ import os
 
 import jax
 
-# XLA's flags for kernels of a GPU that give the same bits every time
+# XLA flags that make GPU kernels bitwise deterministic
 DETERMINISTIC = "--xla_gpu_deterministic_ops=true --xla_gpu_autotune_level=0"
 
 
 def ask_for_devices(
     platform: str = "auto", deterministic: bool = False, cores: int | None = None
 ) -> None:
-    """Set how many host devices jax creates, and with which kernels.
+    """Set the number of host devices that jax creates, and the kernels that it uses.
 
     Called before user code runs, because an array created at import starts jax. Has no effect once
     jax has started. Takes the arguments of `machine.devices.prepare_devices`; jax is not bound to

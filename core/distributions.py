@@ -21,9 +21,9 @@ from ..knobs import allow_choice, known_choices
 from .envs.contract import ActionSpace, MultiDiscrete
 from .pytree import Pytree, pytree, static
 
-BETA_PROPOSALS = 6  # of a Gamma draw; the first accepted one is taken
+BETA_PROPOSALS = 6  # proposals per Gamma draw; the first accepted one is used
 
-ENTROPY_DRAWS = 2  # averaged in a sampled entropy
+ENTROPY_DRAWS = 2  # draws averaged in a sampled entropy
 
 _MASKED = -1e9  # finite: -inf gives NaN gradients of the entropy
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
@@ -31,7 +31,7 @@ _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 
 @runtime_checkable
 class ActionDistribution(Protocol):
-    """Distribution of one action as taken by `log_prob`; leading axes are batch axes.
+    """Distribution of one action in the form that `log_prob` accepts; leading axes are batch axes.
 
     The environment's action may be a function of this action (see `policy.environment_action`).
     """
@@ -45,7 +45,7 @@ class ActionDistribution(Protocol):
         ...
 
     def entropy(self, noise: Any = None) -> Array:
-        """Return the entropy in nats; sampled ones need the noise of `Family.entropy_noise`."""
+        """Return the entropy in nats; estimates need the noise of `Family.entropy_noise`."""
         ...
 
     def mode(self) -> Array:
@@ -76,14 +76,15 @@ class CategoricalActions(Pytree):
         return cls(jax.nn.log_softmax(logits, axis=-1), selects)
 
     def sample(self, noise: Float[Array, "..."]) -> Int[Array, "..."]:
-        """Invert the cumulative distribution at `noise` in [0, 1); never a masked action."""
+        """Return the action at quantile `noise`, in [0, 1); never a masked one."""
         probs = jnp.exp(self.log_probs)
         possible = probs > 0.0
-        # Sums of more than 256 terms are trees: a masked action may seem to add a rounding error
-        # (and later sums may be smaller), so that only possible actions are looked at.
+        # Sums of more than 256 terms are computed as trees: rounding may make a masked action seem
+        # to add to the sum (and later sums may be smaller). Only possible actions are therefore
+        # compared.
         cumulative = jnp.cumsum(probs, axis=-1)
         total = jnp.max(jnp.where(possible, cumulative, 0.0), axis=-1)
-        point = (noise * total)[..., None]  # below the total, which one of them reaches
+        point = (noise * total)[..., None]  # below the total, so some action reaches it
         places = jax.lax.broadcasted_iota(jnp.int32, probs.shape, probs.ndim - 1)
         above = jnp.where(possible & (cumulative > point), places, probs.shape[-1] - 1)
         return jnp.min(above, axis=-1)
@@ -103,7 +104,7 @@ class CategoricalActions(Pytree):
 
 @pytree
 class MultiCategorical(Pytree):
-    """C independent categoricals, `parts.log_probs` [..., C, widest], padded by probability 0."""
+    """C independent categoricals, `parts.log_probs` [..., C, widest], padded with 0."""
 
     parts: CategoricalActions
 
@@ -220,7 +221,7 @@ class Beta(Pytree):
 
     @classmethod
     def make(cls, outputs: Float[Array, "... P"], log_volume: Float[Array, ""]) -> Beta:
-        """Make it from P = 2D head outputs: alpha, then beta, are softplus(.) + 1."""
+        """Return the distribution for P = 2D outputs: alpha, then beta, each softplus(.) + 1."""
         alpha, beta = jnp.split(jax.nn.softplus(outputs) + 1.0, 2, axis=-1)
         return cls(alpha, beta, log_volume)
 
@@ -235,7 +236,7 @@ class Beta(Pytree):
 
         Written around the mean m = alpha / (alpha + beta), so that large terms do not need to
         cancel. With t = logit(x) - logit(m), log(x / m) = c and log((1 - x) / (1 - m)) = c - t,
-        where c = -log(1 + (1 - m) (exp(-t) - 1)). The sides are exchanged if t < 0.
+        where c = -log(1 + (1 - m) (exp(-t) - 1)). If t < 0, x and 1 - x are exchanged.
         """
         both = self.alpha + self.beta
         t = action - self.mode()
@@ -258,7 +259,7 @@ class Beta(Pytree):
         return jnp.log(self.alpha) - jnp.log(self.beta)
 
     def _log_normaliser(self) -> Float[Array, "... D"]:
-        """Return alpha log m + beta log(1 - m) - log B by Stirling's formula: small terms."""
+        """Return alpha log m + beta log(1 - m) - log B, by Stirling's formula in small terms."""
         both = self.alpha + self.beta
         width = 0.5 * jnp.log(self.alpha * (self.beta / both)) - _HALF_LOG_2PI
         return width - _remainder(self.alpha) - _remainder(self.beta) + _remainder(both)
@@ -344,11 +345,11 @@ class Family:
     Methods are pure functions of arrays and run inside compiled programs.
     """
 
-    # the kind of action space that it is for
+    # the kind of action space that it supports
     actions: ClassVar[Literal["discrete", "multi_discrete", "continuous"]] = "continuous"
-    bounded: ClassVar[bool] = False  # it needs a finite range, else the user gets an error
-    # it takes one log standard deviation per component, parameters of the policy that see no
-    # observation (`log_std_init`, `log_std_min`, `log_std_max`)
+    bounded: ClassVar[bool] = False  # needs a finite range; any other is a user error
+    # It uses one log standard deviation per component: policy parameters that do not depend on the
+    # observation (`log_std_init`, `log_std_min`, `log_std_max`).
     has_log_std: ClassVar[bool] = False
 
     def outputs(self, actions: Actions) -> int:
@@ -370,11 +371,11 @@ class Family:
         """Return the distribution.
 
         Args:
-            outputs: of the policy head.
-            actions: of the environment.
-            mask: valid choices, or None; an invalid one must have probability 0, but where nothing
-                is valid the mask must be ignored.
-            log_std: with `has_log_std`, clipped; else None.
+            outputs: outputs of the policy head.
+            actions: the environment's actions.
+            mask: valid choices, or None. An invalid choice must get probability 0; a mask without
+                any valid choice must be ignored.
+            log_std: log standard deviations, clipped, if `has_log_std`; else None.
         """
         raise NotImplementedError(f"{type(self).__name__} has no `make`")
 

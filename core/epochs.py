@@ -33,7 +33,7 @@ class Held(Pytree):
 
     gradient: Any  # their sum
     count: Float[Array, "..."]
-    minibatches: Float[Array, "..."]  # learnt from in this update, before and with these
+    minibatches: Float[Array, "..."]  # number used in this update so far, including these
 
 
 @pytree
@@ -41,7 +41,7 @@ class Learning(Pytree):
     params: Any
     moments: Any
     stopped: Bool[Array, "..."]  # target_kl was exceeded
-    sums: Losses  # over the minibatches learnt from
+    sums: Losses  # over the minibatches used
     start_error: Float[Array, "..."]  # largest |ratio - 1| of the first minibatch
     grad_norm: Float[Array, "..."]  # sum over the steps taken
     grad_mean: Any  # mean of their gradients
@@ -70,9 +70,9 @@ class _Lane(Pytree):
 
 class _Minibatch(NamedTuple):
     rows: Samples
-    live: Bool[Array, ""]  # this epoch is one of the lane's
-    weight: Float[Array, " B"] | None  # 0 for rows that only fill up; None if there are none
-    closes: Bool[Array, ""] | None  # held gradients make a step here; None: each makes one
+    live: Bool[Array, ""]  # whether the lane still runs this epoch
+    weight: Float[Array, " B"] | None  # 0 for padding rows; None without padding
+    closes: Bool[Array, ""] | None  # apply held gradients here; None: every minibatch steps
 
 
 def run_epochs(
@@ -198,12 +198,12 @@ def _epoch_rows(
 def _split_minibatches(
     plan: Plan, order: Int[Array, "L N"], count: int, size: int
 ) -> tuple[Int[Array, "M L B"], Float[Array, "M B"] | None]:
-    """Return minibatch indices and, with a remainder, weights (0 fills up)."""
+    """Return minibatch indices and, if the last one is padded, weights (0 for padding)."""
     lanes, rows = order.shape
     parts = plan.gradient_parts
     wide = math.ceil(size / parts) * parts
     flat = np.arange(count * wide)
-    place = size * (flat // wide) + flat % wide  # in an order without end
+    place = size * (flat // wide) + flat % wide  # position in the order, repeated without end
     real = (flat % wide < size) & (place < rows)
     if wide != size:
         order = order[:, place % rows]
@@ -216,10 +216,10 @@ def _split_minibatches(
 
 
 def _minibatch(plan: Plan, count: int, lane: _Lane, part: _Minibatch) -> Learning:
-    """Learn from one of `count` minibatches, unless the lane is done or target_kl stopped it.
+    """Train on one of `count` minibatches, unless the lane is done or target_kl stopped it.
 
-    Without `closes`, this is a gradient step. With it, gradients are held. Where it is true, their
-    mean makes a step; a stopped lane drops its held gradients.
+    Without `closes`, every call is a gradient step. Otherwise gradients are held, and their mean
+    makes a step where `closes` is true; a stopped lane drops its held gradients.
     """
     hypers, values, learning, live = lane.hypers, lane.values, lane.learning, part.live
     if "schedule_on_gradient_steps" in plan.features:
@@ -298,7 +298,7 @@ def _optimiser_step(plan: Plan, lane: _Lane, gradients: Any, takes: Bool[Array, 
 def _moved_spread(
     mean: Any, taken: Float[Array, ""], gradients: Any, distance: Float[Array, ""] | None = None
 ) -> tuple[Any, Float[Array, ""]]:
-    """Add one gradient to a mean; return the mean and the increase of the gradients' spread.
+    """Return the mean after one more gradient, and the increase of the gradients' spread.
 
     The n-th gradient g moves the mean m by (g - m) / n and adds |g - m|^2 (n - 1) / n (Welford
     1962). The difference of mean(|g|^2) and |mean(g)|^2 would lose their common digits. `distance`

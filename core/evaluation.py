@@ -1,4 +1,4 @@
-"""Evaluation of policies on seeds that training never uses, many episodes side by side.
+"""Evaluation of policies on seeds that training never uses, with many episodes in parallel.
 
 Every lane's parameters run in the evaluation environment until each of its episodes has ended (or
 for a fixed number of steps in continuous operation). Normalisers are frozen.
@@ -27,7 +27,7 @@ from .plan import Plan
 from .pytree import Leaf, Pytree, pytree, where
 
 EVALUATION = 5  # use of a lane's key
-STEP_LIMIT = 100_000  # env steps after which an episode that never ends is cut by default
+STEP_LIMIT = 100_000  # env steps after which an endless episode is cut by default
 
 
 @pytree
@@ -42,16 +42,16 @@ class Policies(Pytree):
 class Episodes(Pytree):
     """Results, [L, episodes]."""
 
-    returns: Float[Leaf, "*L episodes"]  # undiscounted, unscaled; with several agents their mean
+    returns: Float[Leaf, "*L episodes"]  # undiscounted, unscaled; mean over agents
     lengths: Int[Leaf, "*L episodes"]  # env steps
-    metrics: dict[str, Float[Leaf, "*L episodes"]]  # the environment's
+    metrics: dict[str, Float[Leaf, "*L episodes"]]  # metrics of the environment
 
 
 @pytree
 class Seen(Pytree):
     """One env step of all episodes, [L, episodes, ...]."""
 
-    # the step belongs to an episode or, in continuous operation, to the window
+    # whether the step belongs to an episode or, in continuous operation, to the window
     counted: Bool[Leaf, "... L episodes"]
     observation: Any  # before the step, raw
     action: Leaf
@@ -99,7 +99,7 @@ class Carry(Pytree):
         steps: int | None,
         fresh: Callable[[], tuple[Any, Any, Any]],
     ) -> Carry:
-        """Return the state after a step; `fresh`: state, observation, memory of new episodes."""
+        """Return the state after a step; ended episodes restart from `fresh()`."""
         counted, ended = self.counted(env, steps), step.terminated | step.truncated
         state, observation, running = step.state, step.observation, self.running
         if steps is None:
@@ -112,7 +112,7 @@ class Carry(Pytree):
             memory = where(segments, new_memory, memory)
         known = self.info or jax.tree.map(jnp.zeros_like, step.info)
 
-        def add(total: Array, value: Array) -> Array:  # what follows an end may be anything
+        def add(total: Array, value: Array) -> Array:  # later values are meaningless
             return total + jnp.where(counted, value, 0.0)
 
         return Carry(
@@ -129,7 +129,7 @@ class Carry(Pytree):
     def played(
         self, env: Environment, step: Callable[[Carry], Carry], last: int
     ) -> tuple[Array, Array, dict[str, Array]]:
-        """Return the fields of `Episodes` after the last step, or once no episode is running."""
+        """Return the fields of `Episodes` after the last step, or once every episode has ended."""
         end: Carry = jax.lax.while_loop(lambda c: (c.step < last) & jnp.any(c.running), step, self)
         summarise = env.summarise
         for _ in end.lengths.shape:
@@ -295,7 +295,7 @@ def _by_episode(env: Environment, x: Array) -> Array:
 _BLOCK = 256
 
 
-Making = Callable[[Any], Players]  # of a tree of arrays, within a compiled function
+Making = Callable[[Any], Players]  # from a tree of arrays, inside a compiled function
 
 
 def film(make: Making, policies: Any, episodes: int) -> tuple[float, Iterator[np.ndarray]]:
@@ -369,7 +369,7 @@ def _inner_state(state: Any) -> Any:
     return state
 
 
-_MOST_COMPONENTS = 256  # of an observation, beyond which it is left out
+_MOST_COMPONENTS = 256  # larger observations are left out of traces
 
 
 def trace(
@@ -392,7 +392,7 @@ def trace(
 
 
 def columns_of(seen: Seen) -> dict[str, np.ndarray]:
-    """Return the steps that become rows; arrays have the shape [episodes, steps, ...]."""
+    """Return the counted steps as columns; arrays of `seen` are [episodes, steps, ...]."""
     rows = np.asarray(seen.counted)
     episode, at = np.nonzero(rows)
     reward = np.where(rows, seen.reward, 0.0).astype(np.float64)
@@ -405,7 +405,7 @@ def columns_of(seen: Seen) -> dict[str, np.ndarray]:
         "truncated": np.asarray(seen.truncated)[rows],
         **_value_columns("action", seen.action, rows),
     }
-    if hasattr(seen.observation, "shape"):  # a tree has no columns of its own
+    if hasattr(seen.observation, "shape"):  # a tree does not become columns
         columns |= _value_columns("observation", seen.observation, rows)
     return columns | {f"info_{name}": np.asarray(x)[rows] for name, x in seen.info.items()}
 

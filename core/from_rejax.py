@@ -1,7 +1,7 @@
-"""rejax's algorithms as trainings: `algorithm: rejax:SAC`, in the environment of the study.
+"""rejax's algorithms as custom trainings (`algorithm: rejax:SAC`) in the study's environment.
 
-A lane's numbers are those of rejax's `train`. rejax itself is imported when a program is made, so
-that its hyperparameters are known without it.
+A lane's results equal those of rejax's `train`. rejax itself is imported only when a program is
+made, so its hyperparameters can be listed without it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .envs.from_gymnax import import_gymnax
 from .pytree import Pytree, pytree, where
 from .training import Declared, Training, environment, fixed, traced
 
-_STEPS = 256  # env steps of an update, about, where an iteration of rejax is a few
+_STEPS = 256  # approximate env steps per update; one iteration of rejax may have only a few
 _RATE = {"min": 1e-5, "max": 1e-2, "distribution": "log_uniform"}
 _NEAR_1 = {"min": 0.9, "max": 0.999, "distribution": "one_minus_log"}
 _SMALL = {"min": 0.005, "max": 0.2, "distribution": "log_uniform"}
@@ -50,7 +50,7 @@ def _imported(label: str) -> Any:
     import_gymnax()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of TensorFlow Probability, about jax
+            warnings.simplefilter("ignore")  # TensorFlow Probability warns about jax
             return importlib.import_module("rejax")
     except ModuleNotFoundError as error:
         missing = error.name or "rejax"
@@ -58,17 +58,17 @@ def _imported(label: str) -> Any:
 
 
 def _whole(default: int, meaning: str, low: int) -> Any:
-    """Declare an integer that lanes of one program may differ in."""
+    """Declare an integer that may differ between the lanes of one program."""
     return Declared(default, True, meaning, low=low)
 
 
 @pytree
 class Playing(Pytree):
-    """A training environment and its episodes; sums are those of ended ones."""
+    """A training environment and its current episodes, with sums over the finished ones."""
 
     inner: Any
-    so_far: Float[Array, "..."]  # return of the episode under way
-    steps: Int[Array, "..."]  # and its length
+    so_far: Float[Array, "..."]  # return of the current episode
+    steps: Int[Array, "..."]  # its length so far
     episodes: Int[Array, "..."]
     returns: Float[Array, "..."]
     lengths: Int[Array, "..."]
@@ -90,7 +90,7 @@ class Playing(Pytree):
         )
 
     def counted(self) -> Playing:
-        """Return it with sums of 0, for the next update."""
+        """Return a copy with all sums set to 0, for the next update."""
         empty = jax.tree.map(jnp.zeros_like, (self.episodes, self.returns, self.lengths))
         return self.replace(episodes=empty[0], returns=empty[1], lengths=empty[2])
 
@@ -144,7 +144,7 @@ class Rejax(Training):
     """Any of rejax's algorithms; a subclass declares its hyperparameters by their names there."""
 
     takes: ClassVar[tuple[type, ...]] = (Discrete, Box)  # action spaces
-    networks: ClassVar[tuple[str, ...]] = ("actor", "critic")  # fields that hold one
+    networks: ClassVar[tuple[str, ...]] = ("actor", "critic")  # fields that contain a network
     env = environment()
     hidden_layer_sizes = fixed((64, 64), "widths of the hidden layers")
     activation = fixed("swish", "of the hidden layers", choices=_ACTIVATIONS)
@@ -187,7 +187,7 @@ class Rejax(Training):
         self.steps_per_update = self.iterations * each
 
     def _sized(self, made: Any, name: str) -> Any:
-        """Return a network with the widths asked for, which `create` does not always take."""
+        """Return a network with the requested widths, which `create` does not always accept."""
         from flax import linen
 
         given = {"hidden_layer_sizes": self.hidden_layer_sizes}
@@ -196,11 +196,11 @@ class Rejax(Training):
         return getattr(made, name).clone(**given)
 
     def steps_of_iteration(self) -> int:
-        """Return the env steps of one of rejax's `train_iteration`."""
+        """Return the env steps of one call of rejax's `train_iteration`."""
         return self.num_envs
 
     def mistakes(self) -> Iterator[str]:
-        """Yield in words which fixed values do not fit each other."""
+        """Yield a sentence for each conflict between fixed values."""
         yield from ()
 
     def _algorithm(self, h: Any) -> Any:
@@ -215,7 +215,7 @@ class Rejax(Training):
     def init(self, key: PRNGKeyArray, h: Any) -> Any:
         with relaxed():
             state = self._algorithm(h).init_state(key)
-            # rejax starts these with the integers 0 and 1, and counts on in floats
+            # rejax starts these with the integers 0 and 1, and then adds floats
             rewards = jax.tree.map(jnp.float32, state.rew_rms_state)
             return state.replace(rew_rms_state=rewards)
 
@@ -251,7 +251,7 @@ def _norm(state: Any) -> Array:
 
 
 def _misfits(training: Rejax, label: str) -> Iterator[str]:
-    """Yield in words why an algorithm does not run in an environment."""
+    """Yield a sentence for each reason why an algorithm cannot run in its environment."""
     env, other = training.env, "use algorithm: ppo"
     if not isinstance(env.action_space, training.takes):
         yield f"{label} {_other_actions(training)}"

@@ -29,7 +29,7 @@ def register(name: str, factor: Factor) -> None:
     """Add a schedule: `factor(p, end_fraction)` returns the value divided by the initial one.
 
     p is the completed share of the horizon, float32 in 0 .. 1. Every `..._schedule` hyperparameter
-    then accepts the name. Programs compiled earlier do not have it.
+    then accepts the name. It has no effect on programs compiled earlier.
 
     Raises:
         ConfigError: the name is taken.
@@ -96,15 +96,15 @@ def annealed_lambda(
 ) -> Scalar:
     """Return lambda(p) = l0 + (l1 - l0)(1 - sech(3 p)) with p = progress / multiplier.
 
-    At multiplier 1 it covers 90.07 % of the way by the end, as published. It has no end: with a
-    multiplier below 1 it moves closer to l1 until the run ends. Above 1, progress beyond the run's
-    length still counts.
+    At multiplier 1, 90.07 % of the way is covered at the end of the run, as published. With a
+    multiplier below 1, lambda keeps approaching l1 until the run ends. Above 1, progress beyond
+    the run's length still counts.
     """
     p = jnp.minimum(jnp.maximum(1.0, 1.0 / multiplier), progress / multiplier)
     return initial + (final - initial) * (1.0 - 1.0 / jnp.cosh(3.0 * p))
 
 
-OFF = math.inf  # a clip or limit that is off
+OFF = math.inf  # value of a clip or limit that is switched off
 
 SAME = -1.0  # `value_clip_eps: same`
 
@@ -124,8 +124,8 @@ class Hypers(Pytree):
     """
 
     __annotations__ = {name: _leaf_type(knob) for name, knob in KNOBS.items() if knob.traced}
-    env_params: Any  # parameters of the environment, a pytree of float32
-    eval_params: Any  # those of the evaluation environment
+    env_params: Any  # parameters of the training environment, a pytree of float32
+    eval_params: Any  # parameters of the evaluation environment
 
     if TYPE_CHECKING:
 
@@ -137,7 +137,7 @@ def make_hypers(config: Mapping[str, Any], env_params: Any, eval_params: Any) ->
 
 
 def hypers_of(full: Mapping[str, Any], env_params: Any, eval_params: Any) -> Hypers:
-    if full["gae_lambda_initial"] is None:  # no annealing is annealing between equals
+    if full["gae_lambda_initial"] is None:  # without annealing, both ends are equal
         same = dict.fromkeys(("gae_lambda_initial", "gae_lambda_final"), full["gae_lambda"])
         full = {**full, **same}
     leaves = {name: _encode(name, full[name]) for name, knob in KNOBS.items() if knob.traced}

@@ -54,12 +54,12 @@ class RunningStatistics(Pytree):
 
 @pytree
 class LaneState(Pytree):
-    # threefry, of (seed, stream, replicate); draws fold in a use and `updates`
+    # threefry key of (seed, stream, replicate); draws fold in a use and `updates`
     key: UInt32[Array, "... 2"]
     updates: Int[Array, "..."]  # negative during warm-up
-    total_updates: Int[Array, "..."]  # of the full run, the horizon of the schedules
+    total_updates: Int[Array, "..."]  # updates of the full run, the horizon of the schedules
     params: Any
-    moments: Any  # of the optimiser: (policy's, critic's)
+    moments: Any  # optimiser moments: (policy's, critic's)
     gradient_steps: Int[Array, "..."]
     env_state: Any
     observation: Any  # raw
@@ -68,7 +68,7 @@ class LaneState(Pytree):
     return_statistics: RunningStatistics  # of the discounted return or the scaled reward
     discounted_return: Float[Array, "... E"]  # for normalise_rewards
     average_reward: Float[Array, "..."]  # for reward_centering
-    average_trace: Float[Array, "..."]  # o, how much of a step's weight the average has seen
+    average_trace: Float[Array, "..."]  # o, the weight that the average has seen
     episode_return: Float[Array, "... E"]
     episode_length: Int[Array, "... E"]
 

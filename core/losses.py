@@ -1,4 +1,4 @@
-"""The PPO loss of one minibatch of one lane (Schulman et al. 2017), every switch traced.
+"""The PPO loss of one minibatch of one lane (Schulman et al. 2017), with every switch traced.
 
 Rows are single steps, or whole segments if a plan learns from segments. Terms that only some plans
 need (see `plan.FEATURES`) are compiled only into those.
@@ -25,12 +25,12 @@ from .plan import Plan
 from .policy import component_sizes, raw_logits
 from .pytree import Pytree, pytree
 
-_LEAST_TOTAL = 1e-8  # of weights: a minibatch without a row that counts has no loss
+_LEAST_TOTAL = 1e-8  # least total weight: a minibatch whose rows all have weight 0 has no loss
 Mean = Callable[[Array], Array]
 
 
 class _Purposes(NamedTuple):
-    """By purpose, as in `masking.RowWeights`: step weights (None: equal), totals, or means."""
+    """One value per use in `masking.RowWeights`: step weights (None: equal), totals or means."""
 
     policy: Any
     value: Any
@@ -53,12 +53,12 @@ class Losses(Pytree):
     ratio_std: Float[Array, "..."]
     ratio_min: Float[Array, "..."]
     ratio_max: Float[Array, "..."]
-    # of the actions taken, under the policy whose ratio is learned from
+    # of the actions taken, under the policy that the ratio is computed from
     log_prob: Float[Array, "..."]
     log_prob_min: Float[Array, "..."]
     # normalised, clipped, times the importance weight
     normalised_advantage_mean: Float[Array, "..."]
-    # of steps with two valid actions or more, as choice_entropy
+    # over steps with two or more valid actions, as choice_entropy
     choice_log_prob: Float[Array, "..."]
     choice_entropy: Float[Array, "..."]
 
@@ -90,7 +90,7 @@ class _Terms(Pytree):
     change: Float[Array, "B *T"]  # log pi - log pi_old of the action, both masked
     entropy: Float[Array, "B *T"]
     value: Float[Array, "B *T"]
-    log_mass: Float[Array, "B *T"] | None  # log valid mass, where a feature needs it
+    log_mass: Float[Array, "B *T"] | None  # log of the valid mass; None if no feature needs it
     last_value: Float[Array, " B"] | None  # V of the observation after the rollout, for V-trace
 
 
@@ -112,18 +112,18 @@ def ppo_loss(
     """Return the loss and its parts.
 
     L = -mean(min(r A, clip(r, 1 - eps, 1 + eps) A)) + vf_coef L_V - ent_coef mean(H), with r =
-    exp(clip(log pi - log pi_old, +-logr_clip)), A normalised over the minibatch (weighted as the
-    policy loss is, so that steps without a choice do not count; a row alone keeps its A), and L_V
-    = 0.5 mean((V - R)^2), or the larger of that and the same for V clipped to V_old +-
-    value_clip_eps. approx_kl = mean((r - 1) - log r) (Schulman 2020, estimator k3).
+    exp(clip(log pi - log pi_old, +-logr_clip)). A is normalised over the minibatch with the
+    weights of the policy loss, so that steps without a choice do not count; the A of a single row
+    is not normalised. L_V = 0.5 mean((V - R)^2), or the larger of that and the same for V clipped
+    to V_old +- value_clip_eps. approx_kl = mean((r - 1) - log r) (Schulman 2020, estimator k3).
 
     With masks, means are weighted as in `masking.row_weights`. With V-trace, A and R = A + V are
-    recomputed from the current parameters. With priorities, A carries the importance weight only
+    recomputed from the current parameters. With priorities, A includes the importance weight only
     in the policy loss. With `off_policy_masking`, r is the raw policy's probability divided by
     that of the masked policy that acted. approx_kl still compares the two masked policies, so that
     target_kl keeps its meaning. The valid-mass loss is -valid_mass_coef mean(log valid mass).
 
-    `weight` is 0 for padding rows in the last minibatch; None if there are none.
+    `weight` is 0 for padding rows in the last minibatch; it is None without padding.
     """
     terms = _forward_terms(params, plan, hypers, rows)
     learned = _learning_targets(plan, hypers, coefficients, rows, terms)
@@ -215,10 +215,10 @@ def _forward_terms(params: dict[str, Any], plan: Plan, hypers: Hypers, rows: Sam
 def _learning_targets(
     plan: Plan, hypers: Hypers, coefficients: Coefficients, rows: Samples, terms: _Terms | None
 ) -> _Targets:
-    """Return the rollout's advantages and targets, or V-trace's in lanes where it is on.
+    """Return the rollout's advantages and targets, or V-trace's in lanes that use it.
 
-    V of a final observation where an episode was cut is kept from the rollout: such steps are
-    rare, and recomputing it would double the network's observations.
+    V of the final observation of a cut episode is taken from the rollout: such steps are rare, and
+    recomputing it would double the observations that the network reads.
     """
     seen = rows.segments
     if seen is None or terms is None or terms.last_value is None:
@@ -286,7 +286,7 @@ class _Batch(NamedTuple):
     rows: Samples
     terms: _Terms
     learned: _Targets
-    counts: Float[Array, " B"] | None  # weights of the value loss, 0 for rows that fill up
+    counts: Float[Array, " B"] | None  # weights of the value loss, 0 for padding
 
 
 def _loss(
@@ -307,7 +307,7 @@ def _loss(
     approx_kl = over_value((ratio - 1.0) - log_ratio)
     log_prob = rows.log_prob + terms.change
     if terms.log_mass is not None and "off_policy_masking" in plan.features:
-        # the policy without its mask: its probability is that with it, times the valid mass
+        # the unmasked policy: its probability is the masked one times the valid mass
         raw = jnp.clip(terms.change + terms.log_mass, -hypers.logr_clip, hypers.logr_clip)
         off_policy = (hypers.off_policy_masking > 0.0) & (hypers.action_masking > 0.0)
         ratio = jnp.where(off_policy, jnp.exp(raw), ratio)
@@ -328,7 +328,7 @@ def _loss(
         mass_loss = -over_mass(terms.log_mass)
         loss = loss + coefficients.valid_mass_coef * mass_loss
     ratio_mean = over_value(ratio)
-    present, spoken = ratio, log_prob  # extremes leave out rows that only fill up
+    present, spoken = ratio, log_prob  # extremes leave out padding rows
     if counts is not None:
         present = jnp.where(counts > 0.0, ratio, 1.0)
         spoken = jnp.where(counts > 0.0, log_prob, jnp.inf)

@@ -1,9 +1,9 @@
 """Valid actions: their share of the raw policy, and the weight of rows with few of them.
 
 The valid mass of a state is the raw (unmasked) policy's probability of its valid actions. A masked
-policy whose raw policy gives them no mass learns from rounding errors. With several components,
-all must be valid. `sizes` are the numbers of choices of each action component, None for an action
-of one choice; logits and masks list component after component.
+policy learns from rounding errors if its raw policy gives the valid actions no mass. With several
+components, all must be valid. `sizes` are the numbers of choices of each action component; None
+for a single choice. Logits and masks list component after component.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .pytree import Pytree, pytree
 Sizes = tuple[int, ...] | None
 
 _MASKED = -1e9  # finite: see distributions.py
-_MOST_ACTIONS = 2.0**24  # that are counted; the largest `masking_gate_min_actions`
+_MOST_ACTIONS = 2.0**24  # largest count, and largest `masking_gate_min_actions`
 
 
 @pytree
@@ -29,13 +29,13 @@ class RowWeights(Pytree):
     policy: Float[Array, "..."]
     value: Float[Array, "..."]  # in the value loss, the KL and the statistics of the ratios
     mass: Float[Array, "..."]  # in the valid-mass loss
-    choice: Float[Array, "..."]  # among the steps with two valid actions or more
+    choice: Float[Array, "..."]  # in statistics over steps with two or more valid actions
 
 
 def log_valid_mass(
     logits: Float[Array, "*batch A"], mask: Bool[Array, "*batch A"], sizes: Sizes = None
 ) -> Float[Array, "*batch"]:
-    """Return the log of the raw policy's valid probability, summed over components; or 0."""
+    """Return the raw policy's log valid mass, summed over components (0 where none is valid)."""
     masses = []
     for part, valid in zip(
         _split_components(logits, sizes), _split_components(mask, sizes), strict=True
@@ -65,7 +65,7 @@ def valid_actions(mask: Bool[Array, "*batch A"], sizes: Sizes = None) -> Int[Arr
     if sizes is None:
         return counts[0]
     total = jnp.ones_like(counts[0])
-    for count in counts:  # float32 holds every number up to the limit, and knows what is above
+    for count in counts:  # float32 is exact up to the limit, and above it only the order matters
         product = total.astype(jnp.float32) * count.astype(jnp.float32)
         total = jnp.minimum(product, _MOST_ACTIONS).astype(jnp.int32)
     return total
@@ -98,9 +98,9 @@ def row_weights(
 ) -> RowWeights:
     """Return the weights of one lane's rows; `valid_mass` belongs to the acting policy.
 
-    With `masking_gating`, rows with fewer valid actions than `masking_gate_min_actions` give no
-    gradient to policy and entropy, and rows without any give none to the value. With
-    `masking_damping`, the others have weight min(1, valid mass / valid_mass_target). If
+    With `masking_gating`, rows with fewer valid actions than `masking_gate_min_actions` contribute
+    no gradient to the policy and the entropy, and rows without any contribute none to the value.
+    With `masking_damping`, the others have weight min(1, valid mass / valid_mass_target). If
     `action_masking` is off, every row counts in full.
     """
     count = valid_actions(mask, sizes)

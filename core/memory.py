@@ -1,6 +1,6 @@
-"""Device memory of a program, estimated from shapes alone, before it is compiled.
+"""Device memory of a program, estimated from shapes alone, before compilation.
 
-It determines how many lanes fit.
+The estimate determines how many lanes fit.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ def computed_numbers(plan: Plan, params: Any, rows: int) -> int:
     return sum(math.prod(out.aval.shape) for equation in innermost for out in equation.outvars)
 
 
-MEMORY_SHARE = 0.6  # of a device's memory, for a program
+MEMORY_SHARE = 0.6  # of a device's memory, available to a program
 
-# Of what a forward pass computes, what learning holds at a time; the rest never leaves the chip.
+# Share of a forward pass's values that learning keeps at a time; the rest never leaves the chip.
 _KEPT_ON_GPUS = {"cnn": 0.5, "gnn": 0.2, "gru": 0.75, "lstm": 0.75, "transformer": 0.2}
-_RECORD_BYTES = 32  # of the numbers of one step
+_RECORD_BYTES = 32  # bytes of the scalars recorded per step
 _RUNGS = (4096, 1024, 256, 64, 16, 4)
 _WIDE = 64
-_LEAST_STEP = 8  # lanes that a tile of all lanes is rounded up to
+_LEAST_STEP = 8  # a tile of all lanes is rounded up to a multiple of this
 
 
 def parameter_count(plan: Plan, example: Hypers) -> int:
@@ -60,12 +60,12 @@ def estimate_memory(plan: Plan, example: Hypers, lanes: int, tile: int, devices:
     if plan.backend != CPU:
         return _on_gpus(plan, shapes, lane, lanes, tile * devices)
     observation = _bytes(shapes.observation)
-    segments = shapes.episode_return.shape[0]  # environments, times their bodies
+    segments = shapes.episode_return.shape[0]  # environments times agents
     trajectory = plan.rollout_length * (observation + 32 * segments)
     rows = math.ceil(plan.minibatch_size * segments // plan.num_envs / plan.gradient_parts)
     if plan.network == "mlp":
         row = 4 * (sum(plan.hidden_sizes) * 2 + 16)  # four times the widths
-    else:  # of which compilers keep about half and add as much on the way back
+    else:  # compilers keep about half of these and add as many in the backward pass
         row = computed_numbers(plan, shapes.params, 1)
     activations = 4 * rows * (row + _expanded_size(plan))
     running = 3 * trajectory + 4 * _bytes(shapes.params) + activations
@@ -102,11 +102,12 @@ def _row_numbers_on_gpus(plan: Plan, params: Any) -> int:
 
 
 def gpu_tile(plan: Plan, example: Hypers, lanes: int, memory_bytes: int) -> int:
-    """Return the number of lanes that one GPU runs side by side.
+    """Return the tile: the number of lanes that one GPU runs side by side.
 
-    Tiles run one after the other, and a kernel for few lanes takes as long as one for many. So all
-    lanes run at once if memory allows, otherwise the highest rung of a ladder that fits. If no
-    wide rung fits, fewer lanes run: those of the widest tile that fits.
+    Tiles run one after the other, and a kernel takes as long for few lanes as for many. So all
+    lanes run at once if memory allows; otherwise the tile is the widest rung of a ladder that
+    fits. If no wide rung fits all lanes, the program has only as many lanes as its widest tile
+    that fits.
     """
     whole = min(_RUNGS[0], math.ceil(lanes / _LEAST_STEP) * _LEAST_STEP)
     ladder = (whole, *(rung for rung in _RUNGS if rung < whole))
@@ -141,19 +142,19 @@ def _bytes(tree: Any) -> int:
     return sum(math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize for leaf in leaves)
 
 
-# Counted is all that one forward pass computes, most of which no compiler keeps. On cores with
-# 1 MiB of cache a sample's gradient cost least at 10 to 60 MB, 1.4 to 1.9 times as much at 180 and
-# more.
+# Bytes of all values of one forward pass, most of which no compiler keeps. On cores with 1 MiB of
+# cache, a sample's gradient was cheapest at 10 to 60 MB, and cost 1.4 to 1.9 times as much at 180
+# MB and more.
 _CACHE_BYTES = 16 * 2**20
 _FEWEST_ROWS = 16
 
 
 def for_platform(plan: Plan, platform: str) -> Plan:
-    """Return a plan with every device-dependent choice made for a platform.
+    """Return the plan with every device-dependent choice made for a platform.
 
-    It is written for that backend, and its optical environments observe in the form that suits it.
-    The number of gradient parts per minibatch is kept if set; otherwise it is 1 on a GPU and
-    `fitting_parts` on a CPU.
+    The plan gets that platform's backend, and its optical environments get the observation format
+    that suits it. The number of gradient parts per minibatch is kept if set; otherwise it is 1 on
+    a GPU and `fitting_parts` on a CPU.
     """
     backend = backend_of(platform)
     env, eval_env = (for_backend(env, backend) for env in (plan.env, plan.eval_env))
@@ -169,7 +170,7 @@ def for_platform(plan: Plan, platform: str) -> Plan:
 def fitting_parts(rows: int, row_bytes: int, least: int = _FEWEST_ROWS) -> int:
     """Return the fewest parts of equal size whose activations fit into cache.
 
-    A part has at least `least` rows, because matrix products are slow otherwise. If no number of
+    A part has at least `least` rows, because smaller matrix products are slow. If no number of
     parts below twice the fewest divides the rows, the last part is padded.
 
     >>> fitting_parts(1600, 10_000), fitting_parts(1600, 200_000), fitting_parts(1600, 10**7)
@@ -190,7 +191,7 @@ def _parts_on_cpu(plan: Plan) -> int:
 
 
 def _row_bytes(plan: Plan) -> int:
-    hypers = make_hypers({}, {}, {})  # of which shapes do not depend
+    hypers = make_hypers({}, {}, {})  # shapes do not depend on their values
     key = jax.ShapeDtypeStruct((), jax.random.key(0, impl="threefry2x32").dtype)
     params = jax.eval_shape(lambda key: policy.init_params(plan, hypers, key), key)
     one, two = (computed_numbers(plan, params, rows) for rows in (1, 2))

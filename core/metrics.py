@@ -1,4 +1,4 @@
-"""Metrics of one update of one lane, and how updates become curve rows."""
+"""Metrics of one update of one lane, and their aggregation into curve rows."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from .pytree import Pytree, pytree
 class Metrics(Pytree):
     """One update, [L] (or [K, L] for a chunk); all float32 except `diverged`.
 
-    Fields without a comment are means over the gradient steps taken.
+    Fields without a comment are means over the gradient steps taken in the update.
 
-    `features` holds metrics that only some plans have. With masks: `valid_actions` (mean count per
-    step) and `valid_actions_min`, `_max`, `valid_fraction` (mean share of valid actions),
-    `valid_mass_mean`, `_std`, `_min`, `_max` (the raw policy's probability of valid actions),
-    `invalid_actions` (share of steps that took one), `all_actions_valid` (1 if none did),
-    `policy_weight_mean` (mean weight of a step in the policy loss), `choice_fraction` (share of
-    steps with at least two valid actions), and `choice_log_prob` and `choice_entropy` (`log_prob`
-    and the entropy over those steps). With the features of these names: `average_reward`,
-    `priority_beta`, `priority_mean`, `priority_std`, `valid_mass_loss`, `valid_mass_coef`,
-    `progress` (which drives the schedules). With shadows: `shadow_removed`, the share of the
-    advantages' variance that they removed.
+    `features` holds metrics that only some plans have. With masks, these are `valid_actions` (mean
+    count per step) and `valid_actions_min`, `_max`, `valid_fraction` (mean share of valid
+    actions), `valid_mass_mean`, `_std`, `_min`, `_max` (the raw policy's probability of valid
+    actions), `invalid_actions` (share of steps with an invalid action), `all_actions_valid` (1 if
+    that share is 0), `policy_weight_mean` (mean weight of a step in the policy loss),
+    `choice_fraction` (share of steps with at least two valid actions), and `choice_log_prob` and
+    `choice_entropy` (`log_prob` and the entropy over those steps). The features of the same names
+    add `average_reward`, `priority_beta`, `priority_mean`, `priority_std`, `valid_mass_loss`,
+    `valid_mass_coef` and `progress` (which drives the schedules). Shadows add `shadow_removed`,
+    the share of the advantages' variance that they removed.
     """
 
-    episodes: Float[Array, "..."]  # that ended
+    episodes: Float[Array, "..."]  # number of finished episodes
     episode_return: Float[Array, "..."]  # sum over them
     episode_length: Float[Array, "..."]  # sum over them, env steps
     reward_mean: Float[Array, "..."]  # per env step, unscaled
@@ -45,33 +45,33 @@ class Metrics(Pytree):
     clip_fraction: Float[Array, "..."]
     ratio_mean: Float[Array, "..."]
     ratio_std: Float[Array, "..."]
-    ratio_min: Float[Array, "..."]  # extreme over the gradient steps, as ratio_max
+    ratio_min: Float[Array, "..."]  # extreme over the gradient steps, like ratio_max
     ratio_max: Float[Array, "..."]
-    # largest |ratio - 1| before the first gradient step; 0 but for rounding
+    # largest |ratio - 1| before the first gradient step; nonzero only through rounding
     ratio_start_error: Float[Array, "..."]
     early_stopped: Float[Array, "..."]  # share of gradient steps that target_kl skipped
     explained_variance: Float[Array, "..."]  # 1 - var(R - V) / var(R)
-    value_target_mean: Float[Array, "..."]  # of R
-    advantage_mean: Float[Array, "..."]  # before normalisation, as advantage_std
+    value_target_mean: Float[Array, "..."]  # mean of R
+    advantage_mean: Float[Array, "..."]  # before normalisation, like advantage_std
     advantage_std: Float[Array, "..."]
     grad_norm: Float[Array, "..."]  # global, before clipping
-    # of the gradients of the steps, summed over parameters: mean(|g - mean(g)|^2)
+    # variance of the gradients over the steps, summed over parameters: mean(|g - mean(g)|^2)
     grad_variance: Float[Array, "..."]
     param_norm: Float[Array, "..."]  # after the update
     policy_std: Float[Array, "..."]  # mean standard deviation of a Gaussian policy, else 0
-    learning_rate: Float[Array, "..."]  # scheduled values of this update, to gae_lambda
-    vf_learning_rate: Float[Array, "..."]  # `learning_rate` unless the critic has an optimiser
+    learning_rate: Float[Array, "..."]  # scheduled values of this update, up to gae_lambda
+    vf_learning_rate: Float[Array, "..."]  # differs only with a separate critic optimiser
     clip_eps: Float[Array, "..."]
     ent_coef: Float[Array, "..."]
     gae_lambda: Float[Array, "..."]
     log_prob: Float[Array, "..."]  # of the actions taken
     log_prob_min: Float[Array, "..."]  # the smallest over the gradient steps
-    # as the policy loss takes them: clipped, with importance weights
+    # as the policy loss uses them: clipped, with importance weights
     normalised_advantage_mean: Float[Array, "..."]
-    value_mean: Float[Array, "..."]  # of V over the rollout
+    value_mean: Float[Array, "..."]  # mean of V over the rollout
     diverged: Bool[Array, "..."]  # the lane's numbers are meaningless from here on
     features: dict[str, Float[Array, "..."]]
-    env: dict[str, Float[Array, "..."]]  # of the environment
+    env: dict[str, Float[Array, "..."]]  # metrics of the environment
 
 
 _LAST = ("param_norm", "policy_std", "learning_rate", "vf_learning_rate", "clip_eps", "ent_coef",
@@ -110,7 +110,7 @@ _WEIGHTED = ("episode_return", "episode_length")
 def split_rows(
     metrics: Metrics, ends: Sequence[int]
 ) -> tuple[list[Mapping[str, np.ndarray]], np.ndarray]:
-    """Return the row of a chunk [K, L], one row per part of its updates, and the diverged lanes.
+    """Return the parts of a chunk [K, L], one row per part, and the diverged lanes.
 
     A row has one value per lane and metric. Episode returns and lengths are means over the
     episodes (NaN without any). Extremes stay extremes. Scheduled values, norms, the explained
@@ -179,7 +179,7 @@ def _join_metric(
     if name in _SUMS:
         return one + other
     if name in _WEIGHTED:
-        if 0.0 in episodes:  # NaN stands where none ended
+        if 0.0 in episodes:  # NaN if no episode ended
             return one if episodes[0] else other
         return (one * episodes[0] + other * episodes[1]) / sum(episodes)
     if name in _LEAST:

@@ -24,8 +24,8 @@ def permutation(key: Array, size: int) -> Int[Array, " N"]:
     several times faster than `jax.random.permutation`, which sorts keys with values, twice.
 
     Words with equal high bits keep their order. With 2^16 rows, a row shares its high bits with
-    one other on average; with 2^20 rows, with 256. When they are cut into minibatches, only rows
-    at a cut are not placed at random.
+    one other row on average; with 2^20 rows, with 256. In minibatches, only rows at a boundary
+    between two are affected.
     """
     bits = max(1, (size - 1).bit_length())
     low = np.uint32((1 << bits) - 1)
@@ -39,7 +39,7 @@ _LEAST = 1e-6  # added to |A|, so that every row can be drawn
 def probabilities(advantage: Float[Array, "N *T"], alpha: Float[Array, ""]) -> Float[Array, " N"]:
     """Return P(i) = p_i / sum p, p_i = (|A|_i + 1e-6)^alpha; a segment's |A|_i sums its steps.
 
-    If alpha is above 1, powers are taken of the share of the largest, which cannot overflow.
+    If alpha is above 1, powers are taken of |A|_i / max |A|, which cannot overflow.
     """
     size = _advantage_sizes(advantage)
     size = jnp.where(alpha > 1.0, size / jnp.max(size), size)
@@ -73,7 +73,7 @@ def draw_rows(
 def choose_rows(
     key: PRNGKeyArray, advantage: Float[Array, "N *T"], alpha: Float[Array, ""], count: int
 ) -> Int[Array, " count"]:
-    """Return the rows of one update's epochs, drawn by priority; uniformly at alpha 0."""
+    """Return the rows of one update's epochs, drawn by priority (uniformly at alpha 0)."""
     rows = advantage.shape[0]
     plain = jnp.arange(count, dtype=jnp.int32) % rows
     if count != rows:
@@ -86,7 +86,7 @@ def choose_rows(
 class Segments(Pytree):
     """Whole segments for V-trace, [B, T] or [N, T]; fields as in `Trajectory`."""
 
-    reward: Float[Array, "B T"]  # as the learner sees it
+    reward: Float[Array, "B T"]  # as used for learning
     terminated: Bool[Array, "B T"]
     truncated: Bool[Array, "B T"]
     bootstrap: Float[Array, "B T"]
@@ -96,22 +96,22 @@ class Segments(Pytree):
 class Samples(Pytree):
     """Rows of a rollout, [B, ...] or [N, ...]; with whole segments [B, T, ...] or [N, T, ...]."""
 
-    # as the network saw it; for V-trace the one after the rollout is the last of T + 1
+    # as the network saw it; for V-trace, row T is the observation after the rollout
     observation: Any
     action: Array
     mask: Array | None  # valid actions
     log_prob: Float[Array, "B *T"]  # under the policy that took the action
     value: Float[Array, "B *T"]  # V_old
     advantage: Float[Array, "B *T"]
-    # R = A + V_old, with the A of the critic's lambda where it has one
+    # R = A + V_old, with the A of the critic's own lambda if it has one
     target: Float[Array, "B *T"]
-    noise: Array | None = None  # of `Family.entropy_noise`
-    # for networks with a memory: an episode starts at this step
+    noise: Array | None = None  # from `Family.entropy_noise`
+    # whether an episode starts at this step, for networks with a memory
     first: Bool[Array, "B T"] | None = None
     carry: Any = ()  # the memory before the segment, [B, 1, ...]
     weights: RowWeights | None = None  # None without masks
     # weight of the row in the policy loss; None without priorities
     importance: Float[Array, " B"] | None = None
     segments: Segments | None = None  # for V-trace
-    # the shadows' part, already subtracted from `advantage`
+    # the shadows' advantages, already subtracted from `advantage`
     shadow: Float[Array, "B *T"] | None = None

@@ -1,7 +1,7 @@
 """Traced Adam, AdamW, SGD, Muon and registered optimisers, for the policy and the critic.
 
-Both share clip, moments and step size unless a lane turns on `separate_vf_optimiser`. The critic's
-parameters then follow the `vf_*` hyperparameters.
+Policy and critic share clip, moments and step size unless a lane turns on `separate_vf_optimiser`.
+The critic's parameters then use the `vf_*` hyperparameters.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from .plan import Plan
 from .policy import is_critic
 from .pytree import Pytree, pytree
 
-# Steps taken, first and second moments; a leaf without one has a scalar in its place.
+# Steps taken, first and second moments; a scalar takes the place of a moment that a leaf lacks.
 Moments = optax.ScaleByAdamState
 
 State = Any  # `Moments`, or the state of a registered optimiser
 
 # A quintic whose iterates take singular values in (0, 1] to about 1 (Jordan 2024, "Muon").
 _QUINTIC, _ITERATIONS = (3.4445, -4.7750, 2.0315), 5
-_SMALL = 2048  # numbers of a leaf that are cheaper to copy than to launch a kernel for
+_SMALL = 2048  # leaves with fewer numbers are cheaper to copy than to launch a kernel for
 
 
 @pytree
@@ -134,7 +134,7 @@ def _few_leaves(tree: Any) -> list[Array]:
     return few
 
 
-# Fields of `Settings` -> hyperparameters, those of the critic with `vf_` before.
+# Fields of `Settings` -> hyperparameters; the critic's have the prefix `vf_`.
 _SHARED = {"max_grad_norm": "max_grad_norm", "beta1": "adam_beta1", "beta2": "adam_beta2",
            "eps": "adam_eps", "weight_decay": "weight_decay"}  # fmt: skip
 
@@ -165,19 +165,19 @@ def apply_gradients(
 ) -> tuple[Params, tuple[State, State], Float[Array, ""]]:
     """Take one step; return new parameters, new moments and the global gradient norm.
 
-    `squares` are the gradients' `group_squares`; None computes them here.
+    `squares` are the gradients' `group_squares`; with None they are computed here.
 
     Gradients are clipped by their global norm (over all parameters, or over each group with
     `separate_vf_optimiser`) and give a direction d. p becomes p - lr (d + decay p):
 
     - adam (Kingma & Ba 2015, no decay), adamw (Loshchilov & Hutter 2019)
-    - adam_l2: adam of g + decay p, g clipped; d does not decay again (`weight_decay` of
+    - adam_l2: adam of g + decay p with clipped g, and no further decay in d (`weight_decay` of
       torch.optim.Adam)
     - sgd: m = momentum m + g, d = m (Sutskever et al. 2013, without Nesterov's look-ahead)
     - muon (Jordan 2024): matrices by `_muon`, all other parameters as in adamw with Nesterov's
-      look-ahead (Dozat 2016), as optax.contrib.muon has it
+      look-ahead (Dozat 2016), as in optax.contrib.muon
 
-    A registered one returns the change of p (see `own_optimisers.register`).
+    A registered optimiser returns the change of p (see `own_optimisers.register`).
     """
     own = own_optimiser(plan.optimiser)
     separate = hypers.separate_vf_optimiser > 0.0
@@ -238,7 +238,7 @@ def _adam(
 
 
 def _muon(settings: Settings, gradient: Params, moments: Moments) -> tuple[Params, Moments]:
-    """Return Muon's directions of matrices, and Adam-Nesterov directions of everything else.
+    """Return Muon's directions for matrices, and Adam-Nesterov directions for everything else.
 
     With m = b m + (1 - b) g, both terms bias-corrected, a matrix moves along the orthogonalised b
     m + (1 - b) g (Nesterov's look-ahead), times sqrt(max(1, outputs / inputs)).
@@ -301,7 +301,7 @@ class Coefficients(Pytree):
 
 @pytree
 class Scheduled(Pytree):
-    progress: Float[Array, ""]  # share of the full run that is done
+    progress: Float[Array, ""]  # completed share of the full run
     priority_beta: Float[Array, ""]  # exponent of the importance weights
     coefficients: Coefficients
     sizes: StepSizes
@@ -312,10 +312,11 @@ def progress_of(
 ) -> Float[Array, ""]:
     """Return the completed share of one lane's full run.
 
-    This is updates done divided by updates of the full run. With `schedule_on_gradient_steps` it
-    counts gradient steps; the end may then not be reached, because target_kl skips steps. `state`
-    is from before this update. The `minibatches` of an epoch make one step each, or one per
-    `accumulate_minibatches`. `taken` counts this update's gradient steps so far.
+    This is the number of updates done divided by the updates of the full run. With
+    `schedule_on_gradient_steps`, gradient steps count instead; progress may then end below 1,
+    because target_kl skips steps. `state` is from before this update. Each of an epoch's
+    `minibatches` makes one step, or every `accumulate_minibatches` of them do. `taken` counts this
+    update's gradient steps so far.
     """
     done = jnp.maximum(state.updates, 0).astype(jnp.float32)
     updates = jnp.maximum(state.total_updates, 1).astype(jnp.float32)

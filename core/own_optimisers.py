@@ -1,7 +1,7 @@
-"""Optimisers that user code registers: optax transformations made from traced numbers.
+"""Optimisers registered by user code: optax transformations made from traced numbers.
 
-They replace adam: the hyperparameter `optimiser` selects them, and gradients arrive clipped. The
-critic's parameters have a separate state, and with `separate_vf_optimiser` separate numbers.
+They replace adam: the hyperparameter `optimiser` selects them, and they receive clipped gradients.
+The critic's parameters have a separate state, and separate settings with `separate_vf_optimiser`.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from .pytree import Pytree, pytree
 class Settings(Pytree):
     """Traced settings of one optimiser step, for the policy or the critic."""
 
-    learning_rate: Float[Array, ""]  # after its schedule
-    max_grad_norm: Float[Array, ""]  # infinite where it is off; gradients are clipped already
+    learning_rate: Float[Array, ""]  # scheduled
+    max_grad_norm: Float[Array, ""]  # infinite if off; gradients are already clipped
     beta1: Float[Array, ""]  # `adam_beta1`
     beta2: Float[Array, ""]  # `adam_beta2`
     eps: Float[Array, ""]  # `adam_eps`
-    weight_decay: Float[Array, ""]  # decoupled or not, as the optimiser likes
-    momentum: Float[Array, ""]  # `sgd_momentum`; of muon `muon_momentum`
+    weight_decay: Float[Array, ""]  # the optimiser decides whether it is decoupled
+    momentum: Float[Array, ""]  # `sgd_momentum`, or `muon_momentum` for muon
 
 
-Params = dict[str, Any]  # by name, trees of arrays
+Params = dict[str, Any]  # name -> tree of arrays
 OptimiserFactory = Callable[[Settings], optax.GradientTransformation]  # see `register`
 
 _OWN: dict[str, OptimiserFactory] = {}
@@ -74,7 +74,7 @@ def step_own(
     """Return parameters and state after one step along a clipped gradient.
 
     Raises:
-        ConfigError: the state has another structure, shape or dtype than before.
+        ConfigError: the state's structure, shapes or dtypes changed.
     """
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         updates, moved = factory(settings).update(gradient, state, params)

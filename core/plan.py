@@ -19,44 +19,45 @@ from ..knobs import KNOBS, RECURRENT_NETWORKS, complete, matters
 
 @dataclass(frozen=True)
 class Backend:
-    # real conditionals skip resets and bootstrap values in steps where no episode ends. On a GPU
-    # thousands of environments leave few such steps, and a conditional costs three kernels.
+    # Real conditionals skip resets and bootstrap values in steps where no episode ends. On a GPU
+    # with thousands of environments few steps are like that, and a conditional costs three
+    # kernels.
     branches: bool = True
-    # the numbers of a step are one array and episodes are summed per environment: fewer kernels
-    # end a step
+    # The numbers of a step are one array, and episodes are summed per environment, so that a step
+    # ends with fewer kernels.
     one_record: bool = False
-    advantage_unroll: int = 1  # steps of advantages per iteration of their loop
-    refill_batch: int = 1  # lanes that are started side by side
-    # spectra of optical networks are kept as one bit per slot where a study leaves their form
-    # open; networks see the same numbers
+    advantage_unroll: int = 1  # steps per iteration of the advantage loop
+    refill_batch: int = 1  # lanes started side by side
+    # Spectra of optical networks are stored as one bit per slot if the study leaves the format
+    # open; networks see the same numbers.
     packs_observations: bool = False
-    # short loops inside a step of an optical environment are written out, because each turn would
-    # be a launch
+    # Short loops inside a step of an optical environment are unrolled, because each iteration
+    # would be a launch.
     unrolls_steps: bool = False
-    # gradients of a layer's kernel and bias are one product, where it has fewer inputs than
-    # outputs
+    # Gradients of a layer's kernel and bias are one product if the layer has fewer inputs than
+    # outputs.
     joins_biases: bool = False
-    # norms of gradients are summed before anything is written from them, so that the new values
-    # take the place of the old
+    # Gradient norms are summed before any value computed from them is written, so that the new
+    # values replace the old in place.
     sums_first: bool = False
-    # the log probability of an action is summed out of all, so that nothing is scattered
+    # The log probability of an action is a masked sum over all actions, which avoids a scatter.
     selects_actions: bool = False
-    # products of very wide inputs, or for very many actions, in float32 are six of parts in
-    # bfloat16 on tensor cores, with float32's digits
+    # float32 products with very many inputs or actions are computed as six products of bfloat16
+    # parts on tensor cores, with float32 accuracy.
     splits_wide_products: bool = False
-    # a perceptron's first layers read packed spectra as bytes, which are exact in bfloat16: three
-    # products make float32's digits where two of floats need six
+    # An MLP's first layers read packed spectra as bytes, which are exact in bfloat16: float32
+    # accuracy takes three products, instead of six for two floats.
     reads_flags: bool = False
-    # parameters in a network's precision are made once for a whole rollout
+    # Parameters are cast to the network's precision once per rollout.
     cast_once: bool = False
-    # values are computed after a rollout, for many steps at once, so that a critic's weights are
-    # not read in every step
+    # Values are computed after a rollout, for many steps at once, so that the critic's weights are
+    # not read in every step.
     values_after: bool = False
 
 
 CPU = Backend()
 _SWITCHES = [each for each in dataclasses.fields(Backend) if isinstance(each.default, bool)]
-GPU = Backend(  # every switch the other way
+GPU = Backend(  # every switch inverted
     advantage_unroll=16, refill_batch=64, **{each.name: not each.default for each in _SWITCHES}
 )
 
@@ -67,8 +68,8 @@ def backend_of(platform: str) -> Backend:
     return GPU
 
 
-# Features that cost time even when off, and their hyperparameters, which are truthy where they are
-# on. A Plan compiles in only those that its study can switch on.
+# Features that cost time even when off, and the hyperparameters that turn them on when truthy. A
+# Plan compiles in only those that its study can switch on.
 FEATURES: Mapping[str, str] = {
     "normalise_observations": "normalise_observations",
     "normalise_rewards": "normalise_rewards",
@@ -86,7 +87,7 @@ FEATURES: Mapping[str, str] = {
 AUTOMATIC = 0
 
 _OVER_LINKS = ("gnn", "transformer")
-_FLAT_SPECTRA = ("rmsa", "rsa", "rwa")  # optical environments that can observe a bit a slot
+_FLAT_SPECTRA = ("rmsa", "rsa", "rwa")  # optical environments that can observe one bit per slot
 
 # Networks with a carry, which learn from whole segments; registering one adds its name.
 RECURRENT: set[str] = set(RECURRENT_NETWORKS)
@@ -96,10 +97,10 @@ RECURRENT: set[str] = set(RECURRENT_NETWORKS)
 class EnvPlan:
     id: str
     keys: tuple[tuple[str, Any], ...] = ()  # (name, value), as written, sorted by name
-    # of files among the values; not in the plan's hash, so that a study may be moved
+    # folder of files among the values; not in the plan's hash, so that a study may be moved
     folder: str = dataclasses.field(default="", repr=False)
-    history: int = 1  # observations stacked
-    # short loops of a step are written out, see `Backend`
+    history: int = 1  # number of observations stacked
+    # whether short loops of a step are unrolled, see `Backend`
     unrolled: bool = dataclasses.field(default=False, repr=False)
 
 
@@ -171,7 +172,7 @@ class Plan:
     action_high: float | None
     dtype: str
     matmul_precision: str
-    features: tuple[str, ...] = ()  # costly switches compiled in, see `FEATURES`
+    features: tuple[str, ...] = ()  # costly features compiled in, see `FEATURES`
     accumulate_minibatches: int = dataclasses.field(default=1, repr=False)
     path_mlp_begins: str = dataclasses.field(default="path", repr=False)
     cnn_residual_blocks: int = dataclasses.field(default=0, repr=False)
@@ -198,17 +199,17 @@ class Plan:
 
     @property
     def has_free_minibatches(self) -> bool:
-        """Whether number and size of minibatches were both given (prioritised sampling)."""
+        """Whether both number and size of minibatches were given (prioritised sampling)."""
         return self.num_minibatches != math.ceil(self.steps_per_update / self.minibatch_size)
 
 
-On = tuple[str, ...] | None  # features that a plan compiles in; None: those that are on
+On = tuple[str, ...] | None  # features that a plan compiles in; None: those that are switched on
 
 
 def make_plan(
     config: Mapping[str, Any], env: EnvPlan, eval_env: EnvPlan | None = None, features: On = None
 ) -> Plan:
-    """Return the static part of a configuration, which `knobs.complete` completes."""
+    """Return the static part of a configuration, after `knobs.complete` has filled it in."""
     given: dict[str, Any] = {}
     if features is not None:
         off = [knob for name, knob in FEATURES.items() if name not in features]
@@ -221,11 +222,11 @@ def plan_of(
 ) -> Plan:
     """Return the static part of a complete configuration.
 
-    `features` are the costly switches that this study may turn on; None: those that are on here.
-    Without `eval_env`, evaluation uses `env`.
+    `features` are the costly features that this study may turn on; by default those that are on
+    here. Without `eval_env`, evaluation uses `env`.
 
     Raises:
-        ConfigError: something is on that `features` leaves out, or does not go with it.
+        ConfigError: a feature is on that `features` does not list, or does not fit this plan.
     """
     on = tuple(name for name, knob in FEATURES.items() if full[knob])
     if features is None:
@@ -249,7 +250,7 @@ def _check_features(on: tuple[str, ...], features: tuple[str, ...]) -> None:
 def _static_values(full: Mapping[str, Any]) -> dict[str, Any]:
     """Return the static hyperparameters; those without effect get their defaults.
 
-    So configurations that differ only in such a value share a program.
+    Configurations that differ only in such values therefore share a program.
     """
     names = {field.name for field in dataclasses.fields(Plan)} & set(KNOBS)
     defaults = {name: KNOBS[name].default for name in names}
@@ -302,7 +303,7 @@ def _check_minibatches(plan: Plan) -> None:
 
 
 def as_seen(env: EnvPlan, config: Mapping[str, Any]) -> EnvPlan:
-    """Return an environment whose observations the network of a complete `config` reads."""
+    """Return the environment with the observations that the network of `config` reads."""
     env = dataclasses.replace(env, history=config["history"])
     tokens = f"link_{config['transformer_obs_type']}"
     shown = {"gnn": "graph", "path_mlp": "paths", "transformer": tokens}
@@ -314,10 +315,10 @@ def as_seen(env: EnvPlan, config: Mapping[str, Any]) -> EnvPlan:
 
 
 def for_backend(env: EnvPlan, backend: Backend) -> EnvPlan:
-    """Return an environment in the form that fits a backend; networks see the same numbers.
+    """Return the environment in the form that suits a backend; networks see the same numbers.
 
-    Spectra of optical networks are packed if the study leaves their form open; shared lightpaths
-    need more bits.
+    Spectra of optical networks are packed if the study leaves the format open; shared lightpaths
+    need more than one bit per slot.
 
     >>> for_backend(EnvPlan("rmsa", (("k", 3),)), GPU).keys
     (('k', 3), ('observation', 'packed'))
@@ -344,8 +345,8 @@ def features_of(possible: Mapping[str, set[Any]]) -> tuple[str, ...]:
 def plan_hash(plan: Plan) -> str:
     """Return eight hex digits that identify a plan, the same in every process.
 
-    Newer fields are not in its `repr`. They count only if they differ from their defaults, so that
-    the names of older plans do not change.
+    Newer fields are not in the plan's `repr`. They count only if they differ from their defaults,
+    so that the hashes of older plans do not change.
     """
     text = repr(plan)
     for field in dataclasses.fields(plan):

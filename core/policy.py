@@ -1,7 +1,7 @@
 """A plan's policy: network, action distribution and observation normaliser combined.
 
-All acting goes through `act` and `act_to_learn`, so that the normaliser, the memory and the mask
-are never forgotten.
+All acting goes through `act` and `act_to_learn`, so that normaliser, memory and mask are always
+applied.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _KINDS = {Discrete: "discrete", MultiDiscrete: "multi_discrete", Box: "continuou
 
 
 def distribution_kind(plan: Plan, env: Environment) -> str:
-    """Return the name of a plan's distribution; the default is the first that fits its actions."""
+    """Return the name of a plan's distribution; by default the first that fits its actions."""
     fitting = fitting_distributions(_KINDS.get(type(env.action_space), ""))
     if not fitting:
         kind = type(env.action_space).__name__
@@ -132,7 +132,7 @@ def action_range(plan: Plan, space: Box) -> tuple[np.ndarray, np.ndarray]:
 
 
 def environment_action(plan: Plan, env: Environment, action: Array) -> Array:
-    """Return the environment's action for a policy's actions; leading axes are allowed.
+    """Return the environment's action for a policy's action; leading axes are allowed.
 
     Integers do not change. Real actions are mapped by the distribution, and clipped to
     `action_low` and `action_high` if one is set. Otherwise the environment clips them to its box.
@@ -142,7 +142,7 @@ def environment_action(plan: Plan, env: Environment, action: Array) -> Array:
         return action
     family, actions = _family_and_actions(plan, env)
     action = family.environment_action(action, actions)
-    if _has_own_range(plan) and not isinstance(family, Squashed):  # which clips them already
+    if _has_own_range(plan) and not isinstance(family, Squashed):  # it clips
         action = jnp.clip(action, *spread_bounds(actions, action))
     return action.reshape((*action.shape[:-1], *space.shape))
 
@@ -190,15 +190,15 @@ def initial_carry(plan: Plan, lead: tuple[int, ...]) -> Any:
 def apply(plan: Plan, params: dict[str, Any], observation: Any) -> Outputs:
     """Run the network of one lane on (normalised) observations with any leading axes.
 
-    A network with a memory treats each as the first of its episode. With `dtype: bfloat16` the
-    network receives parameters and real observations in bfloat16 and returns float32; gradients
-    arrive at float32 parameters.
+    A network with a memory treats each observation as the first of its episode. With `dtype:
+    bfloat16` the network receives parameters and real observations in bfloat16 and returns
+    float32; gradients are those of the float32 parameters.
     """
     return _apply_network(plan, params, None, observation)
 
 
 def step(plan: Plan, params: dict[str, Any], observation: Any, carry: Any) -> tuple[Outputs, Any]:
-    """Run the network for one step; return outputs and memory. A `carry` of None starts fresh."""
+    """Run the network for one step; return outputs and memory. `carry` None starts an episode."""
     if not is_recurrent(plan):
         return apply(plan, params, observation), carry
     if carry is None:
@@ -226,7 +226,7 @@ def _apply_network(
     mixing = nullcontext()
     if plan.dtype != "float32":
         network, args = _cast((network, args), plan.dtype)
-        mixing = jax.numpy_dtype_promotion("standard")  # flax's norms are float32 inside
+        mixing = jax.numpy_dtype_promotion("standard")  # flax's norms compute in float32
     precision = jax.default_matmul_precision(_PRECISIONS[plan.matmul_precision])
     with precision, mixing:  # gradients inherit the precision
         made = _network(plan, env).apply({"params": network}, *args, method=method)
@@ -254,7 +254,7 @@ def _cast(tree: Any, dtype: str) -> Any:
 def _expand_observation(observation: Any) -> Any:
     """Return an observation in the network's form; packed ones are expanded.
 
-    Matrix products see the same floats as if a rollout had stored them, so outputs are bitwise
+    Matrix products see the same floats as from a rollout that stores them, so outputs are bitwise
     equal.
     """
     if isinstance(observation, Keyed):
@@ -269,7 +269,7 @@ def _network_input(plan: Plan, observation: Any) -> Any:
 
 
 def keyed(plan: Plan, observation: Any, words: UInt32[Array, "... 2"]) -> Any:
-    """Return an observation with words for dropout masks; learning reuses the masks of acting."""
+    """Return an observation with words for dropout masks, which learning uses again."""
     if not plan.transformer_enable_dropout:
         return observation
     return Keyed(observation, words ^ _DROPOUT_WORD)
@@ -325,8 +325,8 @@ def statistics_shape(plan: Plan) -> tuple[int, ...]:
 def normalised(plan: Plan, hypers: Hypers, statistics: RunningStatistics, observation: Any) -> Any:
     """Return the observation as one lane's network sees it (leading axes allowed).
 
-    If lanes may differ in `normalise_observations`, bytes reach all networks as floats. A lane
-    without normalisation sees a cnn's bytes divided by 255, as that network does itself.
+    If lanes may differ in `normalise_observations`, all networks receive bytes as floats. Without
+    normalisation, a cnn's bytes are divided by 255, as that network itself does.
     """
     if "normalise_observations" not in plan.features:
         return observation

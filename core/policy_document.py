@@ -19,11 +19,11 @@ from ..files.plain_data import freeze, is_dict, is_list, parse_json
 from .plan import EnvPlan
 
 NAME = "policy.json"
-TRAINING = "training.json"  # in its place in the folder of a custom training
-IMPORTS = "imports"  # folder within a policy's, of the code that registers its parts
+TRAINING = "training.json"  # at the same place in the folder of a custom training
+IMPORTS = "imports"  # subfolder for the code that registers the policy's parts
 FORMAT = 1
 _FIELDS = ("env", "eval_env", "features", "config", "env_params", "eval_params", "about")
-_MOST = (2.0 - 2.0**-23) * 2.0**127  # of float32
+_MOST = (2.0 - 2.0**-23) * 2.0**127  # the largest float32
 _REWARDS = {"returns": ("count", "mean", "square"), "centring": ("average", "trace")}
 _Fits = Callable[[Any], bool]
 
@@ -38,7 +38,7 @@ class PolicyDocument:
     eval_params: Mapping[str, float]
     about: Mapping[str, Any]
     imports: tuple[str, ...]  # files of user code
-    # `returns`, their statistics, and `centring`, the average reward; None of an earlier version
+    # `returns`: return statistics; `centring`: average reward; None from an earlier version
     rewards: Mapping[str, Mapping[str, float] | None] | None
 
 

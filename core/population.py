@@ -1,7 +1,7 @@
 """L lanes as one program: refill some, then run K updates of all lanes in tiles on all devices.
 
 `advance` is the whole inner loop of a study: one dispatch per chunk with donated arguments. Only
-arrays of fixed shape cross to the host.
+arrays of fixed shape are transferred to the host.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Initial(Pytree):
     params: dict[str, Any]  # top-level parameters that are kept, by name
     statistics: RunningStatistics | None  # of the observation normaliser
     moments: Any  # of the optimiser
-    rewards: RewardState = RewardState()  # of the critic's reward units
+    rewards: RewardState = RewardState()  # the critic's reward units
 
 
 def start_from(state: LaneState, initial: Initial | None) -> LaneState:
@@ -61,10 +61,10 @@ def kept(
     normalised: bool = True,
     rewards: RewardState | None = None,
 ) -> Initial:
-    """Choose the part of a saved policy to keep, and check that it fits.
+    """Select the part of a saved policy to keep, and check that it fits.
 
-    Shared layers belong to the policy. `normalised`: whether the saved policy used normalised
-    observations. A study that searches `normalise_observations` gathers these statistics in all
+    Shared layers count as the policy's. `normalised` is whether the saved policy normalised its
+    observations; a study that searches `normalise_observations` gathers these statistics in all
     lanes. `rewards` are kept with the critic, because its values are in their units.
 
     Raises:
@@ -96,7 +96,7 @@ def _is_kept(keep: Keep, name: str) -> bool:
 
 
 def _check_statistics(saved: tuple[int, ...], own: tuple[int, ...]) -> None:
-    """Refuse observation statistics of a different shape; () means no statistics."""
+    """Raise if saved observation statistics have a different shape; () means no statistics."""
     if saved == own:
         return
     if saved:
@@ -131,7 +131,7 @@ INIT, ENV_RESET = 0, 4  # uses of a lane's key; see also rollout.py, epochs.py, 
 
 @pytree
 class Lanes(Pytree):
-    """The contents of lanes, [L, ...]: `Hypers` and `LaneState`, or those of a custom training."""
+    """The contents of lanes, [L, ...]: `Hypers` and `LaneState`, or a custom training's."""
 
     hypers: Any
     state: Any
@@ -144,8 +144,8 @@ class Refills(Pytree):
     hypers: Hypers  # rows of other lanes are ignored
     stream: Int[Leaf, " L"]  # number of the seed stream
     replicate: Int[Leaf, " L"]  # index within it
-    updates: Int[Leaf, " L"]  # before the first one that learns, negated (0 without warm-up)
-    total_updates: Int[Leaf, " L"]  # of the full run
+    updates: Int[Leaf, " L"]  # warm-up updates, negated (0 without warm-up)
+    total_updates: Int[Leaf, " L"]  # updates of the full run
 
 
 @pytree
@@ -207,8 +207,8 @@ def refill_lanes(
 ) -> Lanes:
     """Start new replicates where the mask is set.
 
-    Only what is drawn is made by a loop over fresh lanes. The rest of their state is chosen for
-    all lanes at once: an array that a loop writes needs several kernels more.
+    Only random draws are made in a loop over fresh lanes. The rest of the state is selected for
+    all lanes at once, because every array that a loop writes takes several more kernels.
     """
     state = lanes.state
     before = state.key, Drawn(state.params, state.env_state, state.observation)
@@ -223,18 +223,18 @@ def refill_lanes(
         return Lanes(refill.hypers, start_from(state, initial))
 
     whole = where(refills.mask, jax.vmap(started)(refills, keys, drawn), lanes)
-    # What was drawn has the old values in all other lanes, so nothing is to be chosen there.
+    # The drawn arrays already contain the old values of all other lanes.
     ready = {"key": keys, "env_state": drawn.env_state, "observation": drawn.observation}
     if initial is None:
         ready["params"] = drawn.params
     return whole.replace(state=whole.state.replace(**ready))
 
 
-_Draws = tuple[Array, Drawn]  # the keys of lanes, and what is drawn from them
+_Draws = tuple[Array, Drawn]  # the keys of lanes, and the draws made from them
 
 
 def _draw_in_turn(plan: Plan, seed: Leaf, refills: Refills, before: _Draws) -> _Draws:
-    # An index without a sign needs no check for one below 0 in each array.
+    # With an unsigned index, XLA adds no check for negative values in each array.
     order = jnp.argsort(~refills.mask).astype(jnp.uint32)
 
     def start(index: Int[Array, ""], draws: _Draws) -> _Draws:
@@ -254,14 +254,14 @@ def _draw_in_turn(plan: Plan, seed: Leaf, refills: Refills, before: _Draws) -> _
 
 
 def _draw_in_batches(plan: Plan, seed: Leaf, refills: Refills, before: _Draws) -> _Draws:
-    # Draws of so many lanes fill a GPU.
+    # A batch of draws has enough lanes to fill a GPU.
     count = refills.mask.shape[0]
     batch = min(plan.backend.refill_batch, count)
     order = jnp.argsort(~refills.mask)
     keys = jax.vmap(lambda s, r: lane_key(seed, s, r))(refills.stream, refills.replicate)
 
     def start(index: Int[Array, ""], drawn: Drawn) -> Drawn:
-        # The last batch reaches back over lanes that have started, or on to some that run on.
+        # The last batch is shifted back over lanes already started, or also covers running lanes.
         at = jax.lax.dynamic_slice_in_dim(order, index * batch, batch)
         hypers, raw, starts = jax.tree.map(
             lambda leaf: leaf[at], (refills.hypers, keys, refills.mask)
@@ -284,12 +284,12 @@ Device = Any  # a `jax.Device`, which type checkers take for a variable
 LANES, EVERYWHERE = PartitionSpec("lanes"), PartitionSpec()
 TIME_FIRST = PartitionSpec(None, "lanes")
 COPIED_AT_A_TIME = 64  # lanes per batch of copies between devices
-_WORDS = {1: jnp.uint8, 2: jnp.uint8, 4: jnp.uint32, 8: jnp.uint64}  # NCCL adds none of two bytes
+_WORDS = {1: jnp.uint8, 2: jnp.uint8, 4: jnp.uint32, 8: jnp.uint64}  # NCCL adds no 2-byte words
 
 
 @pytree
 class Changes(Pytree):
-    # lane whose training state, as it was before, each lane takes; itself: none
+    # the lane whose previous training state each lane takes; a lane's own index: none
     source: Int[Leaf, " L"]
     mask: Bool[Leaf, " L"]  # lanes that get new hyperparameters
     hypers: Any  # rows of other lanes are ignored
@@ -304,9 +304,9 @@ def advance_function(plan: Plan, mesh: Mesh, tile: int, updates: int) -> Any:
 
     `initial` replaces the fresh parameters of refilled lanes; it may be None. Lanes are spread
     over the mesh without collectives. On each device, lanes run in tiles of a fixed number of
-    lanes. Each tile runs all K updates before the next one starts. So temporaries stay in cache,
-    idle tiles cost nothing, and a lane's bits do not depend on the number of lanes. `tile` must
-    divide the number of lanes on a device.
+    lanes, and each tile runs all K updates before the next one starts. So temporaries stay in
+    cache, idle tiles cost nothing, and a lane's bits do not depend on the number of lanes. `tile`
+    must divide the number of lanes on a device.
     """
 
     def tile_chunk(args: tuple[Lanes, Bool[Array, " tile"]]) -> tuple[LaneState, Metrics]:
@@ -388,14 +388,14 @@ def _copy_states(state: Any, source: Int[Array, " L"]) -> Any:
     first = jax.lax.axis_index("lanes") * own
     batch = min(COPIED_AT_A_TIME, count)
     kept = source == jnp.arange(count)
-    order = jnp.argsort(kept)  # of lanes: those that are copied come first
+    order = jnp.argsort(kept)  # of lanes, those to be copied first
 
     def copy(index: Array, after: Any) -> Any:
-        # The last batch reaches back over lanes that were copied, or on to some that stay.
+        # The last batch is shifted back over lanes already copied, or also covers unchanged lanes.
         lanes = jax.lax.dynamic_slice_in_dim(order, index * batch, batch)
         sent, got = source[lanes] - first, lanes - first
         mine = (sent >= 0) & (sent < own)
-        put = jnp.where((got >= 0) & (got < own), got, own)  # which is none, and dropped
+        put = jnp.where((got >= 0) & (got < own), got, own)  # own: out of range, dropped
 
         def move(new: Array, old: Array) -> Array:
             rows = _all_gather_rows(old[jnp.clip(sent, 0, own - 1)], mine)
@@ -410,8 +410,8 @@ def _copy_states(state: Any, source: Int[Array, " L"]) -> Any:
 def _all_gather_rows(rows: Array, mine: Bool[Array, " rows"]) -> Array:
     """Return all rows on every device, taking each row from the device where `mine` is true.
 
-    Rows travel as words of bits, each summed with zeros. A sum of floats would lose the sign of
-    zero and NaN payloads, and a copy must be exact.
+    Rows are sent as words of bits, each summed with zeros. A sum of floats would lose the sign of
+    zero and NaN payloads, but a copy must be exact.
     """
     if rows.dtype == jnp.bool_:
         return _sum_over_devices(rows.astype(jnp.uint8), mine).astype(bool)

@@ -1,7 +1,7 @@
 """A compiled program for one Plan, a number of lanes and a chunk length; compiled once.
 
-`Program` is the only access to the core from above: it creates, advances and evaluates lanes, and
-estimates its cost before compiling.
+`Program` is the only access of other packages to the core: it creates, advances and evaluates
+lanes, and estimates its cost before compiling.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ from .plan import Plan
 from .population import EVERYWHERE, LANES, Changes, Device, Initial, Lanes, Refills, lane_shapes
 from .update import inspect_lane
 
-# XLA copies the state of a CPU loop more often than it must unless it looks at live ranges by
-# region: one lane did 1.5 times the work per CPU-second without the copies, with the same bits.
+# Without region analysis XLA copies the state of a CPU loop more often than necessary: without
+# these copies one lane did 1.5 times the work per CPU-second, with the same bits.
 _CPU_OPTIONS = {"xla_cpu_copy_insertion_use_region_analysis": True}
 
 
-# XLA joins the first layers of two towers into one product, whose bias and activation then take
-# two kernels more, and its gradient three times the traffic: apart, they are part of each product.
+# XLA would merge the first layers of two towers into one product. Bias and activation would then
+# take two more kernels, and the gradient three times the traffic; unmerged, they are part of each
+# product.
 _GPU_OPTIONS = {"xla_gpu_dot_merger_threshold_mb": 0}
 
 
@@ -56,8 +57,8 @@ class EvaluationPlan:
 class compiled_property(cached_property[Any]):  # used like a built-in decorator
     """A cached property that two programs can compute at the same time.
 
-    Until Python 3.12 all instances share one lock of a `cached_property`, so that of two programs
-    one would wait until the other has compiled. Each is compiled by one thread at a time.
+    Until Python 3.12 all instances share one lock of a `cached_property`, so two programs could
+    not compile at the same time. Here each is compiled by only one thread at a time.
     """
 
     def __get__(self, instance: Any, owner: type[Any] | None = None) -> Any:
@@ -70,7 +71,7 @@ class compiled_property(cached_property[Any]):  # used like a built-in decorator
 
 
 class LaneProgram:
-    """The placement of lanes, copies between them, and their files, for any kind of training."""
+    """The placement of lanes, copies between them, and their files, for every kind of training."""
 
     lanes: int  # L; a multiple of devices times tile
     tile: int  # lanes per tile
@@ -131,8 +132,8 @@ class LaneProgram:
     def change(self, lanes: Any, changes: Any) -> Any:
         """Copy states between (donated) lanes and change hyperparameters, between two chunks."""
         if len(self.devices) == 1:
-            # XLA calls the result of a chunk replicated there, which is the same with a different
-            # name: `jit` would make the program of each name.
+            # XLA marks the result of a chunk as replicated, which on one device is the same
+            # placement under a different name: `jit` would compile a program for each name.
             lanes = self.place(lanes)
         return self._change(lanes, changes)
 
@@ -159,11 +160,11 @@ class Program(LaneProgram):
     evaluation: EvaluationPlan
     devices: tuple[Device, ...]
     example: Hypers  # any configuration's traced part, for the shapes
-    initial: Initial | None = None  # start of lanes instead of fresh parameters; host arrays
+    initial: Initial | None = None  # replaces fresh parameters; host arrays
 
     def __post_init__(self) -> None:
         plan = for_platform(self.plan, self.devices[0].platform)
-        object.__setattr__(self, "plan", plan)  # what is compiled: nothing asks for it later
+        object.__setattr__(self, "plan", plan)  # compiled with these choices
         share = len(self.devices) * self.tile
         if self.lanes % share:
             fitting = math.ceil(self.lanes / share) * share
@@ -176,7 +177,7 @@ class Program(LaneProgram):
         return population.empty_lanes(self.plan, self.lanes, self.example, self.mesh)
 
     def no_refills(self) -> Refills:
-        """Return refills that refill nothing and run all lanes; host arrays to be filled in."""
+        """Return empty refills with all lanes running, as host arrays to be filled in."""
         nothing, everyone = np.zeros(self.lanes, bool), np.ones(self.lanes, bool)
         numbers = (np.zeros(self.lanes, np.int32) for _ in range(4))
         return Refills(nothing, everyone, self._hyper_rows(), *numbers)
@@ -209,7 +210,7 @@ class Program(LaneProgram):
         return {}
 
     def phase_seconds(self) -> dict[str, np.ndarray]:
-        """Return seconds of parts of the last chunk's updates, name -> [K]; hosted only."""
+        """Return seconds per part of the last chunk's updates, name -> [K]; hosted only."""
         return {}
 
     @property

@@ -1,7 +1,7 @@
-"""Frozen dataclasses that are pytrees, every field a child unless `static` marks it.
+"""Frozen dataclasses that are pytrees, with every field a child unless `static` marks it.
 
-Unflattening does not run `__init__`. jax fills trees with shapes, axes and sentinels, while
-`__init__`, whose annotations the tests check, receives only arrays.
+Unflattening does not run `__init__`. jax fills trees with shapes, axes and sentinels, whereas
+`__init__`, whose annotations are checked in tests, receives only arrays.
 """
 
 from __future__ import annotations

@@ -38,27 +38,27 @@ class ShadowSteps(Pytree):
 
 @pytree
 class Trajectory(Pytree):
-    """One rollout, [T, L, E, ...]; with several agents, E counts segments."""
+    """One rollout, [T, L, E, ...]; if there are several agents, E counts segments."""
 
-    observation: Any  # raw (with words for dropout, where that is on)
+    observation: Any  # raw (with words for dropout, if that is on)
     action: Array
     mask: Bool[Array, "... L E A"] | None  # valid actions
     log_prob: Float[Array, "... L E"]
     value: Float[Array, "... L E"]
     reward: Float[Array, "... L E"]  # raw
     terminated: Bool[Array, "... L E"]  # the episode ended by its rules
-    truncated: Bool[Array, "... L E"]  # it was cut
-    bootstrap: Float[Array, "... L E"]  # V of the final observation where it was cut, else 0
+    truncated: Bool[Array, "... L E"]  # a limit cut the episode
+    bootstrap: Float[Array, "... L E"]  # V of the final observation of a cut episode, else 0
     carry: Any = ()  # memory of recurrent networks before the first step, [1, L, E, ...]
-    # probability that the raw policy gives to valid actions, 0 without any
+    # the raw policy's probability of valid actions, 0 if there are none
     valid_mass: Float[Array, "... L E"] | None = None
-    info: Any = ()  # the environment's other numbers, by name [T, L, E]; only for inspection
+    info: Any = ()  # other numbers of the environment, by name [T, L, E]; only for inspection
     shadow: ShadowSteps | None = None
 
 
 @pytree
 class EpisodeSums(Pytree):
-    """Sums over finished episodes (`info`: over all steps), [L]; [L, E] while a rollout runs."""
+    """Sums over finished episodes (`info`: over all steps), [L]; [L, E] during a rollout."""
 
     episodes: Float[Array, "L *E"]
     returns: Float[Array, "L *E"]
@@ -82,11 +82,11 @@ class EpisodeSums(Pytree):
 
 @pytree
 class Rollout(Pytree):
-    state: LaneState  # after it, but `updates` is that before it
+    state: LaneState  # after the rollout, but with the `updates` from before it
     trajectory: Trajectory
     sums: EpisodeSums
-    last_value: Float[Array, "L E"]  # V of the observation after it
-    # the environments' numbers of each step, by name [T, L, E]
+    last_value: Float[Array, "L E"]  # V of the observation after the rollout
+    # numbers of the environment at each step, by name [T, L, E]
     info: dict[str, Array] = dataclasses.field(default_factory=dict)
     shadow_value: Float[Array, "L E"] | None = None
 
@@ -120,7 +120,7 @@ def forget(plan: Plan, ended: Bool[Array, "L E"], memory: Any) -> Any:
 
 
 def as_record(step: Trajectory) -> tuple[Trajectory, Int[Array, "W L E"]]:
-    """Return a step without its [L, E] numbers, and these numbers as rows of words, flags last."""
+    """Return a step without its [L, E] scalars, and the scalars as rows of words, flags last."""
     leaves, structure = jax.tree.flatten(step)
     small = [leaf for leaf in leaves if _is_number(leaf)]
     flags = [leaf for leaf in small if leaf.dtype == jnp.bool_]
@@ -151,19 +151,19 @@ def _is_number(leaf: Array) -> bool:
 
 @pytree
 class Shadow(Pytree):
-    """Each rollout environment once more, served by a heuristic on the same inputs.
+    """A copy of each rollout environment, in which a heuristic acts on the same inputs.
 
-    If inputs (requests) do not depend on actions, their luck affects both in the same way. The
-    shadow starts in the state of the policy's environment. Its advantages (from its rewards, and V
-    at its observations) are subtracted from the policy's. The policy's actions do not change them,
-    so the expected gradient stays the same for any critic and lambda (Mao et al. 2019, "Variance
+    If inputs (requests) do not depend on actions, chance affects both in the same way. The shadow
+    starts in the state of the policy's environment. Its advantages (from its rewards, and V at its
+    observations) are subtracted from the policy's. They do not depend on the policy's actions, so
+    the expected gradient stays the same for any critic and lambda (Mao et al. 2019, "Variance
     reduction for reinforcement learning in input-driven environments", theorem 1). The critic,
     rewards and scores do not change.
     """
 
     env_state: Any
     observation: Any
-    memory: Any  # of recurrent networks that watch them, else ()
+    memory: Any  # memory of recurrent networks that observe the shadows, else ()
 
     def restarted(self, plan: Plan, ended: Bool[Array, "L E"], state: LaneState) -> Shadow:
         return Shadow(
@@ -218,14 +218,14 @@ def shadow_advantages(
 
 
 def values_wait(plan: Plan) -> bool:
-    """Return whether a plan computes values after the rollout."""
+    """Return whether a plan computes values only after the rollout."""
     return plan.backend.values_after and not (policy.is_recurrent(plan) or plan.shared_encoder)
 
 
 def with_values(
     plan: Plan, hypers: Hypers, state: LaneState, seen: Trajectory, final: Any
 ) -> Trajectory:
-    """Return a trajectory [T, L, ...] with values and bootstraps from the acting state."""
+    """Return a trajectory [T, L, ...] with values and bootstraps of the state that acted."""
     value, after = _in_parts(plan, hypers, state, (seen.observation, final))
     if after is None:
         return seen.replace(value=value)
@@ -378,7 +378,7 @@ def _bootstrap(
 
 
 def _where_any(plan: Plan, flags: Array, made: Callable[[], Any], otherwise: Any) -> Any:
-    """Return `made()`, which may be skipped because it changes nothing if no flag is set."""
+    """Return `made()`; if no flag is set, it changes nothing and may be skipped."""
     if not plan.backend.branches:
         return made()
     return jax.lax.cond(jnp.any(flags), made, lambda: otherwise)
@@ -387,7 +387,7 @@ def _where_any(plan: Plan, flags: Array, made: Callable[[], Any], otherwise: Any
 def _reset(
     plan: Plan, env: Environment, hypers: Hypers, words: Array, after: Step
 ) -> tuple[Any, Any]:
-    """Replace ended episodes by new ones; keys are the step's with one word changed."""
+    """Replace ended episodes by new ones, with the step's keys after changing one word."""
     ended = after.terminated | after.truncated
     going = (after.state, after.observation)
     if env.never_ends:

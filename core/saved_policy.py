@@ -42,16 +42,16 @@ HELD_OUT = 3  # seed stream of `SavedPolicy.evaluate`; 0 to 2 are the study's
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SavedPolicy:
-    """One policy."""
+    """A trained policy with its plan, configuration, parameters and normaliser statistics."""
 
     plan: Plan  # the static part of its configuration
     config: Mapping[str, Any]  # every hyperparameter, as `knobs.complete` gives it
     env_params: Mapping[str, float]  # parameters of the training environment, name -> number
-    eval_params: Mapping[str, float]  # those of the evaluation environment
-    params: Any  # of the network
+    eval_params: Mapping[str, float]  # parameters of the evaluation environment
+    params: Any  # parameters of the network
     statistics: RunningStatistics  # frozen observation normaliser
     about: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # its origin, free text
-    rewards: RewardState | None = None  # reward memory to train on; None of earlier versions
+    rewards: RewardState | None = None  # reward memory to train on; None from earlier versions
     imports: tuple[str, ...] = ()  # files of user code that registered its parts
 
     def __repr__(self) -> str:
@@ -80,16 +80,16 @@ class SavedPolicy:
         An action is an array; for Gymnasium environments it is the argument of `env.step`.
 
         Args:
-            observation: as the environment gives it; leading batch axes are allowed. With
+            observation: as the environment returns it; leading batch axes are allowed. With
                 `history: n` the last n observations, oldest first, zeros before the start.
-            mask: bool, valid actions, if the environment has them.
-            carry: the memory of a recurrent network, as returned by the previous call; None at
-                the start of an episode. Other networks pass it through.
+            mask: bool, valid actions, if the environment has a mask.
+            carry: the memory of a recurrent network, as returned by the previous call; None at the
+                start of an episode. Other networks return it unchanged.
             key: a random key, required unless `deterministic`.
             deterministic: take the mode of the distribution instead of a sample.
 
         Raises:
-            ConfigError: the observation has another shape than those it was trained with.
+            ConfigError: the observation has a different shape from those in training.
         """
         if key is None and not deterministic:
             raise ValueError("predict(deterministic=False) needs a key")
@@ -116,10 +116,11 @@ class SavedPolicy:
     def act(
         self, observation: Any, mask: Any, memory: Any, key: PRNGKeyArray | None
     ) -> tuple[Array, Any]:
-        """Return the action for arrays as shown by the environment, and the memory after it.
+        """Return the action for the environment's arrays, and the memory after it.
 
         For callers inside compiled programs; all others use `predict`. `mask` may be None, and
-        `memory` is from `begin` or the last call. Without a `key` it takes the most likely action.
+        `memory` is from `begin` or the last call. Without a `key` the action is the most likely
+        one.
         """
         return self._act(self.params, self.statistics, observation, mask, memory, key)
 
@@ -178,8 +179,8 @@ class SavedPolicy:
     ) -> Episodes:
         """Return [1, episodes] results on seeds that no study uses.
 
-        `greedy` takes the mode of the distribution instead of a sample. `steps` counts that many
-        env steps after the warm-up instead, for continuous operation.
+        `greedy` takes the mode of the distribution instead of a sample. With `steps`, that many
+        env steps are counted after the warm-up instead of episodes (continuous operation).
         """
         if self._is_hosted:
             return _host_evaluation().evaluate_here(
@@ -227,14 +228,14 @@ class SavedPolicy:
         return self.as_lane(seed, HELD_OUT, 0)
 
     def as_lane(self, seed: int, stream: int, replicate: int) -> Policies:
-        """Return it as one lane [1, ...], with the episodes of a study's replicate."""
+        """Return the policy as one lane [1, ...], with the episodes of a study's replicate."""
         key = lane_key(jnp.int32(seed), jnp.int32(stream), jnp.int32(replicate))
         one = Policies(self.hypers(), self.params, self.statistics, key)
         return jax.tree.map(lambda x: jnp.asarray(x)[None], one)
 
 
 def _host_evaluation() -> Any:
-    from .host import host_evaluation  # which starts gymnasium
+    from .host import host_evaluation  # imports gymnasium
 
     return host_evaluation
 
@@ -255,15 +256,16 @@ def evaluate(
 
     Args:
         policy: from `load_policy`.
-        env: another environment than the one it was evaluated in: an id, or a mapping of `id` and
-            keys as under `env:` of a study; without `id` the policy's environment with other keys.
-        episodes: how many.
-        seed: of the episodes.
-        greedy: the mode of the distribution instead of a sample.
-        steps: count so many env steps after the warm-up instead, in continuous operation.
+        env: an environment to evaluate in instead of the policy's: an id, or a mapping of `id` and
+            keys as under `env:` of a study; without `id`, the policy's environment with these
+            keys.
+        episodes: number of episodes.
+        seed: seed of the episodes.
+        greedy: take the mode of the distribution instead of a sample.
+        steps: count this many env steps after the warm-up instead, in continuous operation.
 
     Raises:
-        ConfigError: the environment has other observations or actions than the policy.
+        ConfigError: the environment's observations or actions differ from the policy's.
     """
     if isinstance(env, str):
         env = {"id": env}
@@ -315,11 +317,11 @@ _FILES = "files"
 def save_policy(directory: Path, saved: SavedPolicy, code: Mapping[str, Path] = {}) -> None:
     """Write a policy into a new directory.
 
-    `code` are the files of `saved.imports`, which are copied into it: path in their folder ->
-    file.
+    `code` maps paths in the policy's folder to the files of `saved.imports`, which are copied
+    there.
 
     Raises:
-        FileExistsError: it is there already.
+        FileExistsError: the directory exists.
     """
     if directory.exists():
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(directory))
@@ -359,8 +361,8 @@ def load_policy(directory: str | Path) -> SavedPolicy:
     """Read a policy written by `save_policy`; code in its folder is not run.
 
     Raises:
-        StoreError: it is not a policy folder, or damaged. ConfigError: one of its parts is unknown
-        here; the error names the files that define it.
+        StoreError: the folder is not a policy folder, or is damaged. ConfigError: one of its parts
+            is unknown here; the error names the files that define it.
     """
     directory = Path(directory)
     path = directory / NAME
@@ -398,7 +400,7 @@ def load_policy(directory: str | Path) -> SavedPolicy:
 
 @contextmanager
 def _explain_unknown(imports: Sequence[str], directory: Path) -> Generator[None, None, None]:
-    """Add the file to errors, with the files that may register unknown names."""
+    """Add the policy's path, or the files that may register unknown names, to errors."""
     try:
         yield
     except (ConfigError, KeyError) as error:

@@ -1,8 +1,8 @@
 """Trace a function twice to find numbers that Python draws while tracing.
 
 A compiled program is traced once. A number that Python draws at that time, from `numpy.random`,
-the clock or a changing global, is then the same in every update of every lane. In a second trace
-it differs.
+the clock or a changing global, is then the same in every update of every lane. A second trace
+shows a different number.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .pytree import is_key
 
 LEAKED = "an array from an earlier trace was kept in a global or an object; keep it in the state"
 _T = TypeVar("_T")
-_LATER = 1_000_003.0  # seconds; float32 shows fewer only after 2 minutes
+_LATER = 1_000_003.0  # seconds; a float32 time would hide a smaller shift for the first 2 minutes
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,14 @@ class Traced:
 
     jaxpr: Any  # a ClosedJaxpr
     shapes: Any
-    difference: str = ""  # of the second trace, in words, with file and line; "" if equal
+    difference: str = ""  # of the second trace, as text with file and line; "" if equal
 
 
 def trace_twice(call: Callable[..., Any], *given: Any) -> Traced:
     """Trace `call` with arrays or their shapes, twice.
 
-    A function under `jax.jit` inside it is traced again as well: our context in the cache key
-    keeps jax from reusing the first trace.
+    Functions under `jax.jit` inside `call` are traced again as well: our context is part of jax's
+    cache key, so jax does not reuse the first trace.
     """
     drawn = _generators()
     jaxpr, shapes = jax.make_jaxpr(call, return_shape=True)(*given)
@@ -76,7 +76,7 @@ def line_of_change(
 ) -> str:
     """Trace `call` again and return `file:line` of the user code that changes the value of `look`.
 
-    Return "" if nothing changes this time.
+    Returns "" if nothing changes this time.
     """
     watch = _TraceWatch(look, changed)
     before = sys.gettrace()
@@ -84,7 +84,7 @@ def line_of_change(
     try:
         with _NEW_TRACES("watched"):
             jax.make_jaxpr(call)(*given)
-    except Exception:  # it was traced before, so what it finds now follows from the change
+    except Exception:  # the first trace succeeded, so the change causes this
         return watch.found
     finally:
         sys.settrace(before)
@@ -138,7 +138,7 @@ def _prefix(place: str) -> str:
 
 @contextmanager
 def _later_clock() -> Generator[None]:
-    """Set only this thread's clock days ahead."""
+    """Set the clock days ahead for this thread only."""
     clock, nanoseconds, here = time.time, time.time_ns, threading.get_ident()
 
     def ahead() -> float:
@@ -155,9 +155,9 @@ def _later_clock() -> Generator[None]:
 @dataclass(frozen=True)
 class _Difference:
     place: str  # file:line of the user's code
-    before: float | None = None  # the number, if it is one
+    before: float | None = None  # the number before, if it is one
     after: float | None = None
-    leaked: bool = False  # an input is an array of a trace that has ended
+    leaked: bool = False  # an input is an array from a finished trace
 
     def words(self) -> str:
         where = _prefix(self.place)
@@ -174,7 +174,7 @@ class _Difference:
 
 
 def _first_difference(one: Any, other: Any) -> _Difference | None:
-    """Return the first difference of two jaxprs, closed or not."""
+    """Describe the first difference of two jaxprs, closed or not."""
     consts = zip(_consts(one), _consts(other), strict=False)
     one, other = _open_jaxpr(one), _open_jaxpr(other)
     same = [_is_equal(*pair) for pair in consts]
@@ -278,7 +278,7 @@ def _same_parameter(one: Any, other: Any) -> bool:
 def _is_equal(one: Any, other: Any) -> bool:
     """Compare constants bit by bit; NaN equals NaN."""
     if one is other or any(isinstance(value, Tracer) for value in (one, other)):
-        return True  # inside, an array of the trace around it, whose wiring is compared there
+        return True  # an inner array of the enclosing trace; its wiring is compared there
     left, right = _array(one), _array(other)
     if (left.shape, left.dtype) != (right.shape, right.dtype):
         return False

@@ -1,13 +1,13 @@
-"""Custom trainings as lanes: the class to write, and the arrays that its lanes carry.
+"""Custom trainings as lanes: the class to subclass, and the arrays that its lanes hold.
 
 A `Training` declares its hyperparameters and defines four pure functions. `fixed` hyperparameters
 are Python values on `self`, with one compiled program per combination. `traced` ones are float32
 scalars on `h`, one set per lane.
 
-The engine keeps only the leaves of the state that `init` returns. It takes the structure from
-`init`, traced again in each program. So a state may hold functions that close over `h`, such as a
-flax `TrainState` with an optax optimiser, and a lane that gets new hyperparameters trains on with
-them. Arrays that `init` computed from `h` are not updated.
+The engine keeps only the leaves of the state that `init` returns. The structure comes from `init`,
+which is traced again in each program. So a state may contain functions that close over `h`, such
+as a flax `TrainState` with an optax optimiser, and a lane that gets new hyperparameters continues
+training with them. Arrays that `init` computed from `h` are not updated.
 """
 
 from __future__ import annotations
@@ -84,13 +84,13 @@ def traced(
     """Declare a hyperparameter that may differ between lanes: a float32 scalar on `h`.
 
     Args:
-        default: trial 0 has it.
+        default: the value, which trial 0 uses.
         meaning: one line, with the unit.
-        low: the least legal value.
-        high: the largest.
-        low_open: `low` itself is illegal.
-        search: the distribution that `hpo init` writes for it, as a study file has it, such as
-            `{"min": 1e-5, "max": 1e-2, "distribution": "log_uniform"}`.
+        low: the smallest legal value.
+        high: the largest legal value.
+        low_open: whether `low` itself is illegal.
+        search: the distribution that `hpo init` writes for it, in the form of a study file, such
+            as `{"min": 1e-5, "max": 1e-2, "distribution": "log_uniform"}`.
     """
     return Declared(
         float(default), True, meaning, low=low, high=high, low_open=low_open, search=search
@@ -130,23 +130,23 @@ class StudyEnvironment:
 
     plan: EnvPlan
     params: Mapping[str, float]
-    steps: int | None = None  # of an evaluation in continuous operation
+    steps: int | None = None  # env steps of an evaluation in continuous operation
     cut_after: int = STEP_LIMIT
 
 
 class _EnvironmentOfStudy(property):
-    """Created by the class, so that a training can be asked whether it uses the environment."""
+    """A separate property class, which shows whether a training uses the environment."""
 
 
 def _environment_of(training: Training) -> Environment:
-    assert training.given is not None  # the study checks it
+    assert training.given is not None  # checked by the study
     return environments.make(training.given.plan)
 
 
 def environment() -> Any:
-    """Put the environment that the study names under `env` on `self`; see `Environment`.
+    """Declare an attribute for the environment that the study names under `env`.
 
-    Its functions `reset`, `step` and `action_mask` take `h.env_params` as parameters.
+    Its type is `Environment`; its functions `reset`, `step` and `action_mask` take `h.env_params`.
     """
     return _EnvironmentOfStudy(_environment_of)
 
@@ -164,8 +164,9 @@ class Training:
         hyperparameter that is the number of units before the first gradient step, if there is one;
         `hpo check` compares it with the length.
 
-    Attributes: length: the length of a full run, in units; known in `setup`. steps_per_update:
-        units per `update`; set by `setup`.
+    Attributes:
+        length: the length of a full run, in units; known in `setup`.
+        steps_per_update: units per `update`; set by `setup`.
 
     A class with an `hpo.environment()` may have `act` instead of `evaluate`.
 
@@ -205,7 +206,7 @@ class Training:
     def __init__(
         self, values: Mapping[str, Any], length: int, given: StudyEnvironment | None = None
     ):
-        """Make the training for one combination of fixed values; `setup` runs once for it."""
+        """Create the training for one combination of fixed values; `setup` runs once for it."""
         self.fixed_values, self.length, self.given = dict(values), length, given
         with same_working_folder():
             self.setup()
@@ -229,7 +230,7 @@ class Training:
         """
 
     def shared(self) -> Any:
-        """Return arrays that all lanes read as `h.shared`; None if there are none.
+        """Return arrays that all lanes read as `h.shared`, or None.
 
         They are passed to the program, once per device. Arrays on `self` become constants of the
         program; large ones take long to compile.
@@ -290,7 +291,7 @@ class Training:
 
     @classmethod
     def takes_environment(cls) -> bool:
-        """Return whether the study must name the environment."""
+        """Return whether the study must specify the environment."""
         return any(
             isinstance(value, _EnvironmentOfStudy)
             for base in cls.__mro__
@@ -299,14 +300,14 @@ class Training:
 
     @classmethod
     def acts(cls) -> bool:
-        """Return whether `act` evaluates it."""
+        """Return whether evaluation uses `act`."""
         return cls.evaluate is Training.evaluate and cls.takes_environment()
 
     @classmethod
     def of(
         cls, values: Mapping[str, Any], length: int, given: StudyEnvironment | None = None
     ) -> Training:
-        """Return the training for one combination of fixed values, made once.
+        """Return the training for one combination of fixed values, created once.
 
         Raises:
             ConfigError: `setup` raised, or `steps_per_update` is not a whole number above 0.
@@ -392,7 +393,7 @@ class Lane:
         self.training, self.names, self.shared = training, traced_names, shared
 
     def reading(self, shared: Any) -> Lane:
-        """Return the lane with the arrays given to a program as `h.shared`."""
+        """Return the lane with the arrays that a program receives as `h.shared`."""
         return Lane(self.training, self.names, shared)
 
     def hypers(self, values: Mapping[str, Any]) -> Any:

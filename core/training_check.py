@@ -1,6 +1,6 @@
-"""Checks of a training before lanes run it: pure methods, constant shapes; compiles nothing.
+"""Checks of a training before lanes run it: pure methods, constant shapes; nothing is compiled.
 
-Each method is traced twice. The object must not have changed, and both programs must be equal.
+Each method is traced twice. The object must not change, and both programs must be equal.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from .training import Lane, Training, words_of
 from .training_errors import in_user_words, method_of
 
 _CALLBACKS = ("io_callback", "pure_callback", "debug_callback", "debug_print")
-_LARGE, _SHOWN = 64 * 2**20, 2**20  # bytes of all constants, and of one that is named
+_LARGE, _SHOWN = 64 * 2**20, 2**20  # bytes of all constants, and of one that is listed
 
 
 @dataclass(frozen=True)
 class Shapes:
-    """The contents and results of a training, from shapes alone."""
+    """Names and shapes of a training's state and results."""
 
     state: dict[str, jax.ShapeDtypeStruct]  # leaves by path
     metrics: tuple[str, ...]
-    values: tuple[str, ...]  # of an evaluation
-    note: str = ""  # on constants of the program that are too large
+    values: tuple[str, ...]  # names of an evaluation's values
+    note: str = ""  # a warning about constants of the program that are too large
 
     @property
     def state_bytes(self) -> int:
@@ -48,7 +48,7 @@ def shapes_of(training: Training, traced_names: tuple[str, ...]) -> Shapes:
     """Check a training from shapes alone, without compiling.
 
     Raises:
-        ConfigError: with the user's file and line, or the name of the leaf or metric.
+        ConfigError: names the user's file and line, or the leaf or metric.
     """
     lane = Lane(training, traced_names)
     tracer = _Tracer(training)
@@ -98,7 +98,7 @@ def _check_state(tracer: _Tracer, state: Any) -> None:
 def _check_same_state(tracer: _Tracer, state: Any, after: Any) -> None:
     for line in differences({"state": after}, {"state": state}, {"state": ", as from init"}):
         raise ConfigError(f"{tracer.at('update')} {line}")
-    if [*named_leaves(after)] != [*named_leaves(state)]:  # lanes keep leaves by their place
+    if [*named_leaves(after)] != [*named_leaves(state)]:  # lanes store leaves by position
         ours, theirs = jax.tree.structure(after), jax.tree.structure(state)
         raise ConfigError(f"{tracer.at('update')} the state is {ours}; init gave {theirs}")
 
@@ -196,7 +196,7 @@ def _kind_text(value: Any) -> str:
 
 
 def _not_a_number(name: str, value: Any) -> str:
-    """Return the fault in a metric or value as text, or ""."""
+    """Describe what is wrong with a metric or value, or return ""."""
     if isinstance(value, Mapping):
         first = next(iter(value), "x")
         return f'is a dict; return its parts side by side, such as "{name}_{first}"'

@@ -1,7 +1,7 @@
-"""Errors in a training's methods as sentences, with the user's file and line, and the fix.
+"""Errors in a training's methods, reported with the user's file and line, and the fix.
 
-Each tracing mistake has a separate sentence. A traced value has no number while a program is
-traced, and the fix depends on the code that asked for one.
+Each kind of tracing mistake has a separate sentence. A traced value has no number while a program
+is traced, and the fix depends on the code that needed one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _OWN_MODULE = f"{__package__}.training"
 
 
 class SetOutsideSetup(AttributeError):
-    """An attribute of a training was set after setup."""
+    """Raised if an attribute of a training is set after setup."""
 
     def __init__(self, name: str):
         self.attribute = name
@@ -186,7 +186,7 @@ def _advice(cls: type, mistake: _Mistake, place: str) -> str:
 
 @contextmanager
 def _warn_if_slow(cls: type, method: str) -> Generator[None]:
-    """Warn if a method takes long, because an endless Python loop prints nothing else."""
+    """Warn if a method takes long, because an endless Python loop prints nothing."""
     text = f"{method_of(cls, method)} has run for {_LONG:.0f} s, and no program is compiled yet; "
     text += "Ctrl-C ends it"
     said = UserWarning(text)

@@ -1,8 +1,8 @@
 """A custom training, compiled for L lanes: refill some, run K updates of each, evaluate.
 
 The lanes of a tile run side by side by `vmap`; a device runs its tiles one after the other, in
-place. A tile of one lane is not vmapped. Its conditionals stay conditionals, and its numbers equal
-those of a plain loop over `jit(update)`.
+place. A tile of one lane is not vmapped, so its conditionals remain conditionals, and its numbers
+equal those of a plain loop over `jit(update)`.
 """
 
 from __future__ import annotations
@@ -239,7 +239,7 @@ class TrainingProgram(LaneProgram):
 
 @dataclass(frozen=True)
 class SavedTraining:
-    """A single lane that a study kept; `seed` selects episodes that no study uses."""
+    """A single lane that a study saved; `seed` selects episodes that no study uses."""
 
     lane: Lane
     leaves: list[Array]
@@ -247,7 +247,7 @@ class SavedTraining:
 
     @classmethod
     def read(cls, folder: Path, made: type[Training]) -> SavedTraining:
-        """Read it; raises the errors of `hpo.load_training`."""
+        """Read a saved training; raises the errors of `hpo.load_training`."""
         record, path = read_training(folder), folder / TRAINING
         knobs = made.declared()
         try:

@@ -41,7 +41,7 @@ _KL_LIMIT = 1e3
 
 
 def update(plan: Plan, hypers: Hypers, state: LaneState) -> tuple[LaneState, Metrics]:
-    """Return the lanes [L] after one update, and its metrics; no learning during warm-up."""
+    """Return the lanes [L] after one update, and its metrics; warm-up updates do not learn."""
     with jax.named_scope("rollout"):
         played = rollout(plan, hypers, state)
     return learn(plan, hypers, played)
@@ -52,11 +52,11 @@ class _Played(Pytree):
     """A rollout of T steps, time first in each lane, and the inputs of its update."""
 
     hypers: Hypers
-    values: Scheduled  # of the hyperparameters that have schedules, at this update
+    values: Scheduled  # scheduled hyperparameters at this update
     state: LaneState
     seen: Trajectory
     last_value: Float[Array, "*lanes E"]  # V of the observation after the last step
-    shadow_value: Float[Array, "*lanes E"] | None  # that of the shadow, a baseline policy
+    shadow_value: Float[Array, "*lanes E"] | None  # V of the shadow, a baseline policy
 
 
 @pytree
@@ -119,21 +119,21 @@ def _by_lane(trajectory: Trajectory) -> Trajectory:
 def _prepare_samples(plan: Plan, lane: _Played) -> tuple[LaneState, Samples]:
     """Return one lane's state with the rollout's statistics, and its training rows."""
     hypers, state, seen = lane.hypers, lane.state, lane.seen
-    learns = state.updates >= 0  # updates of the warm-up only play
+    learns = state.updates >= 0  # warm-up updates only act
     # r_t: scaled, divided by the deviation of returns, clipped
     rewards, state = _shape_rewards(plan, hypers, state, seen, learns)
-    # V(s'_t): the next step's; of a truncated step that of the observation it was cut at
+    # V(s'_t): the next step's; for a truncated step, V of the observation at which it was cut
     following = jnp.concatenate([seen.value[1:], lane.last_value[None]])
     next_values = jnp.where(seen.truncated, seen.bootstrap, following)
     steps = Steps(rewards, seen.value, next_values, seen.terminated, seen.truncated)
-    average = _average_reward(plan, hypers, state)  # before this rollout moves it
+    average = _average_reward(plan, hypers, state)  # the average before this rollout
     if "reward_centering" in plan.features:
         steps, state = _centre_rewards(hypers, state, steps, learns)
     # A_t, by GAE at lambda
     advantages = toward = _advantages(plan, hypers, steps, lane.values.coefficients.gae_lambda)
     shadow = _shadow_advantages(plan, lane, state, average)
     if shadow is not None:
-        advantages = advantages - shadow  # the critic still predicts its own rewards
+        advantages = advantages - shadow  # the critic's targets do not change
     observation, state = _seen_observations(plan, lane, state, learns)
     # R_t - V(s_t): the same advantages, or those at the critic's own lambda
     if "vf_gae_lambda" in plan.features:
@@ -198,7 +198,7 @@ def _seen_observations(
 
 
 def _with_memory(plan: Plan, seen: Trajectory, samples: Samples) -> Samples:
-    """Add the starts of episodes, and the recurrent state at each step."""
+    """Add episode starts and the recurrent state at each step."""
     ended = seen.terminated | seen.truncated
     first = jnp.concatenate([jnp.zeros_like(ended[:1]), ended])
     if "v_trace" not in plan.features:
@@ -210,7 +210,7 @@ def _with_memory(plan: Plan, seen: Trajectory, samples: Samples) -> Samples:
 def _advantages(
     plan: Plan, hypers: Hypers, steps: Steps, decay: Float[Array, ""]
 ) -> Float[Array, "T E"]:
-    """Return one lane's advantages under the acting policy: every ratio is 1.
+    """Return one lane's advantages under the acting policy, where every ratio is 1.
 
     V-trace's clips apply here too if they are below 1, because priorities and metrics use the
     advantages of the losses. In lanes without V-trace both clips are infinite, which equals GAE
@@ -240,7 +240,7 @@ def _with_features(
         weights = row_weights(hypers, seen.mask, seen.valid_mass, sizes)
         samples = samples.replace(weights=jax.tree.map(lambda x: _as_rows(plan, x), weights))
     if "priority" in plan.features:
-        # P(i) and (N P(i))^-beta of prioritised replay (Schaul et al. 2016); 1 where it is off
+        # P(i) and (N P(i))^-beta of prioritised replay (Schaul et al. 2016); 1 in lanes without it
         probability = probabilities(samples.advantage, hypers.priority_alpha)
         weight = importance_weights(probability, lane.values.priority_beta)
         weight = jnp.where(hypers.priority_alpha > 0.0, weight, 1.0)

@@ -9,7 +9,7 @@ from . import via_gymnasium
 from .hosted import is_simulated, probe
 
 _LARGE = 84
-"""Pixels along a side from which a smaller image is worth a wrapper; Atari's usual size."""
+"""Side length in pixels from which a wrapper that shrinks images pays off; Atari's usual size."""
 _FLATTEN = "gymnasium.wrappers.FlattenObservation.wrapper_spec()"
 _SMALLER = (
     "gymnasium.wrappers.GrayscaleObservation.wrapper_spec(keep_dim=True)",
@@ -19,19 +19,20 @@ _SMALLER = (
 
 @dataclass(frozen=True)
 class Observation:
-    """An environment's observation, and the Python line that makes it readable."""
+    """An environment's observation, and the line of Python that makes it readable to networks."""
 
     space: str  # `Dict`, or `image of 96x96x3`
     is_image: bool = False
-    wrapped_id: str = ""  # as a study writes it; empty: nothing needs a wrapper
+    wrapped_id: str = ""  # in the form used in studies; empty if no wrapper is needed
     line: str = ""  # imports Gymnasium and registers `wrapped_id`
-    is_registered: bool = False  # the line is in a file that ran
+    is_registered: bool = False  # whether a file that ran contains the line
 
 
 def observation_of(id_: str) -> Observation | None:
     """Make a hosted environment and describe an observation that needs a wrapper or a `cnn`.
 
-    Libraries that step many environments per call take no wrapper; their keys have its settings.
+    Environments of libraries that step many per call take no wrapper; their keys have its
+    settings.
 
     Returns:
         None for a vector or a number, which any network reads.

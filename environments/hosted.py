@@ -1,4 +1,4 @@
-"""Host-stepped environments: which ids they are, and libraries that step many per call.
+"""Host-stepped environments: their ids, and the libraries that step many of them per call.
 
 In all of them an episode ends as in `gymnasium.Env`: the last step returns the final observation,
 and the first observation of the next episode is available before the next action.
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from . import via_gymnasium
 from .table import EnvEntry
 
-if TYPE_CHECKING:  # studies of compiled environments are checked without it
+if TYPE_CHECKING:  # studies of compiled environments are checked without numpy
     import numpy as np
 
 
@@ -27,9 +27,9 @@ class Answers:
     reward: np.ndarray  # [n]
     terminated: np.ndarray  # bool [n], ended by the environment's rules
     truncated: np.ndarray  # bool [n], cut by a limit
-    # [n, ...] to act on next, where the simulator has begun the next episode by itself
+    # [n, ...] to act on next, if the simulator has already started the next episode
     following: np.ndarray | None = None
-    # bool [n], episodes that ended while their game goes on, as by the loss of a life
+    # bool [n], episodes that ended although their game continues, as after a lost life
     goes_on: np.ndarray | None = None
     info: Mapping[str, np.ndarray] = field(default_factory=dict)  # [n] each
 
@@ -42,7 +42,7 @@ class Simulator(Protocol):
         ...
 
     def send(self, rows: np.ndarray, actions: np.ndarray) -> None:
-        """Begin a step of some rows, in ascending order; the others wait or are dropped."""
+        """Start a step of some rows, in ascending order; other rows wait or are dropped."""
         ...
 
     def receive(self) -> Answers:
@@ -50,7 +50,7 @@ class Simulator(Protocol):
         ...
 
     def restart(self, rows: np.ndarray) -> np.ndarray:
-        """Begin the next episodes from the running random numbers; return first observations."""
+        """Start the next episodes without a new seed; return their first observations."""
         ...
 
     def close(self) -> None: ...
@@ -61,7 +61,7 @@ class SimulatorLibrary(Protocol):
 
     # Slots that share a simulator: those opened by one call, those of one lane, or none
     together: Literal["call", "lane", "slot"]
-    reseeds: bool  # `start` may be called again, at the end of a game
+    reseeds: bool  # whether `start` may be called again, at the end of a game
 
     def entry(self, id_: str) -> EnvEntry: ...
 
@@ -73,7 +73,7 @@ class SimulatorLibrary(Protocol):
 
 
 ENVPOOL, VECTOR, ALE = "envpool:", "gym-vec:", f"{via_gymnasium.PREFIX}ALE/"
-# How ids begin -> module and class of their backend
+# Prefix of ids -> module and class of their backend
 _BACKENDS: Mapping[str, tuple[str, str]] = {
     ENVPOOL: ("via_envpool", "EnvPoolBackend"),
     VECTOR: ("via_make_vec", "VectorEntryBackend"),
@@ -83,7 +83,7 @@ _PREFIXES = (via_gymnasium.PREFIX, *_BACKENDS)
 
 
 def is_hosted(id_: str) -> bool:
-    """Return whether the host steps an environment (Python or C++) instead of a program.
+    """Return whether the host steps an environment (Python or C++), instead of a compiled program.
 
     >>> is_hosted("envpool:Pong-v5"), is_hosted("gym:CartPole-v1"), is_hosted("CartPole-v1")
     (True, True, False)

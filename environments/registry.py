@@ -1,4 +1,4 @@
-"""Look up environments by id, without jax; Gymnasium's ids are looked up there."""
+"""Lookup of environments by id, without jax; Gymnasium's ids are looked up in Gymnasium."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from .hosted import entry_of, is_hosted
 from .table import ENVIRONMENTS, EnvEntry
 from .via_gymnasium import PREFIX, is_atari, refuse_elsewhere, registered
 
-# Kind of action space -> values of `distribution` that fit: the default, others, registered
+# Kind of action space -> values of `distribution` that fit: the default, other built-in ones, and
+# registered ones
 DISTRIBUTIONS: Mapping[str, list[str]] = {
     "discrete": ["categorical"],
     "multi_discrete": ["multi_discrete"],
@@ -66,7 +67,7 @@ def gymnax_class(id_: str) -> tuple[str, str] | None:
 
 
 def full_id(id_: str) -> str:
-    """Return an id as studies write it: with `gym:` if only Gymnasium has it."""
+    """Return the id in the form used in studies: with `gym:` if only Gymnasium defines it."""
     if is_hosted(id_) or id_ in ENVIRONMENTS:
         return id_
     theirs = f"{PREFIX}{id_}"
@@ -89,7 +90,7 @@ _of_libraries = lru_cache(maxsize=256)(entry_of)
 
 
 def held_out_keys(id_: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys that evaluations change: the environment's defaults, then the given ones."""
+    """Return the keys that evaluations change: the environment's defaults, then `given`."""
     known = find(id_)
     if known is None:
         return dict(given)
@@ -118,11 +119,11 @@ class Reference:
     """The scale of one metric in one environment with default keys."""
 
     random: float  # the metric of uniformly random valid actions
-    reference: float  # that of a good policy
-    random_episodes: int = 0  # of `random`: episodes, or windows of continuous operation
-    episodes: int = 0  # of `reference`, per seed
-    env_steps: int = 0  # of training per seed; 0 for a rule
-    source: str = "the study"  # the policy
+    reference: float  # the metric of a good policy
+    random_episodes: int = 0  # episodes behind `random`, or windows of continuous operation
+    episodes: int = 0  # episodes behind `reference`, per seed
+    env_steps: int = 0  # training steps per seed; 0 for a heuristic
+    source: str = "the study"  # where the reference policy comes from
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.random) and math.isfinite(self.reference)):

@@ -1,4 +1,4 @@
-"""The table of environments: ids, parameters, keys and their meaning; Gymnasium excluded."""
+"""The table of environments, except Gymnasium's: ids, parameters, and keys with their meaning."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class EnvKey(Range):
     type: KeyType
     default: Any
     choices: tuple[Any, ...] = ()  # legal values, if they are few
-    meaning: str = ""  # one line, with unit where there is one
-    file: bool = False  # may be a path, relative to the folder of the study file
+    meaning: str = ""  # one line, with unit if there is one
+    file: bool = False  # whether the value may be a path, relative to the study file's folder
 
     def allowed(self) -> str:
         if self.choices:
@@ -65,15 +65,16 @@ class EnvEntry:
     keys: Mapping[str, EnvKey] = field(default_factory=dict)
     meaning: str = ""  # one line
     positive: tuple[str, ...] = ()  # parameters that must be above 0; others: any finite number
-    metrics: Mapping[str, str] = field(default_factory=dict)  # of `eval/<name>`: name -> meaning
-    elsewhere: Mapping[str, str] = field(default_factory=dict)  # other system's name -> key
-    best_return: str | None = None  # key or parameter equal to the highest return, if known
+    # metrics `eval/<name>`: name -> meaning
+    metrics: Mapping[str, str] = field(default_factory=dict)
+    elsewhere: Mapping[str, str] = field(default_factory=dict)  # name in another system -> key
+    best_return: str | None = None  # key or parameter equal to the highest return
     # lowest and highest return: numbers, or a key or parameter (`-key`: the negative of its value)
     returns: tuple[str | float, str | float] = (-math.inf, math.inf)
 
-    # arguments by any name are taken, as by a constructor with `**kwargs`: keys, a program each
+    # whether any argument is accepted, as by a constructor with `**kwargs`; each is then a key
     is_open: bool = False
-    # keys that evaluations change unless `eval_env` gives them, as for whole games and real scores
+    # keys that evaluations change unless `eval_env` gives them: for whole games and true scores
     eval_keys: Mapping[str, Any] = field(default_factory=dict)
 
     def makes_program(self, key: str) -> bool:
@@ -81,7 +82,7 @@ class EnvEntry:
         return key in self.keys or self.is_unnamed(key)
 
     def is_unnamed(self, key: str) -> bool:
-        """Return whether a constructor accepts an argument that its signature does not name."""
+        """Return whether the constructor accepts an argument that its signature does not name."""
         return self.is_open and key not in self.keys and key not in self.params
 
     def return_range(self, given: Mapping[str, Any]) -> tuple[float, float]:
@@ -94,7 +95,7 @@ class EnvEntry:
         return low, high
 
     def default_of(self, key: str) -> Any:
-        """Return the default of a key or a parameter; None if it has neither."""
+        """Return the default of a key or a parameter; None for an unknown name."""
         if key in self.keys:
             return self.keys[key].default
         return self.params.get(key)
@@ -111,7 +112,7 @@ class EnvEntry:
         return value
 
 
-# Id -> lowest and highest return by the game's rules, where all values of its keys share them
+# Id -> lowest and highest return by the game's rules, if they hold for all values of its keys
 _RETURNS: Mapping[str, tuple[str | float, str | float]] = {
     "CartPole-v1": (0.0, "max_steps_in_episode"),  # 1 per env step
     "Acrobot-v1": ("-max_steps_in_episode", 0.0),  # -1 per env step
@@ -119,8 +120,8 @@ _RETURNS: Mapping[str, tuple[str | float, str | float]] = {
     "Asterix-MinAtar": (0.0, math.inf),  # 1 per gold; enemies cost nothing
     "Breakout-MinAtar": (0.0, "max_steps_in_episode"),  # 1 per brick, one per env step at most
     "Freeway-MinAtar": (0.0, "max_steps_in_episode"),  # 1 per crossing, which takes env steps
-    "Seaquest-MinAtar": (0.0, math.inf),  # 1 per enemy, more for surfacing; nothing is taken away
-    "SpaceInvaders-MinAtar": (0.0, "max_steps_in_episode"),  # 1 per alien, which takes a bullet
+    "Seaquest-MinAtar": (0.0, math.inf),  # 1 per enemy, more for surfacing; no negative rewards
+    "SpaceInvaders-MinAtar": (0.0, "max_steps_in_episode"),  # 1 per alien, and each needs a bullet
     "Catch-bsuite": (-1.0, 1.0),  # one ball: caught 1, missed -1
     "MemoryChain-bsuite": (-1.0, 1.0),  # one answer, at the end: right 1, wrong -1
     "UmbrellaChain-bsuite": ("-chain_length", "chain_length"),  # 1 or -1 per env step
@@ -546,7 +547,7 @@ def _playground(name: str, meaning: str, control: float, physics: float, *params
     return EnvEntry(f"playground:{name}", "playground", "continuous", traced, fixed, meaning)
 
 
-_FREE = ("gravity", "strength")  # nothing touches
+_FREE = ("gravity", "strength")  # nothing makes contact
 _TOUCHING = ("gravity", "friction", "strength")
 _PLAYGROUND = (
     _playground("AcrobotSwingup", "swing two links up", 0.01, 0.01, *_FREE),

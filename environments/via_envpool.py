@@ -1,4 +1,4 @@
-"""EnvPool: C++ environments, many of which a thread pool steps in one call."""
+"""EnvPool: C++ environments, stepped many per call by a thread pool."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..errors import MissingExtraError, UnknownNameError, blamed
 from .hosted import ENVPOOL, Answers
 from .table import EnvEntry, EnvKey, type_of
 
-# Arguments of every pool that are not of the environment
+# Arguments that every pool has, which do not belong to the environment
 _OF_POOLS = ("base_path", "batch_size", "env_seed", "gym_reset_return_info", "max_num_players",
              "num_envs", "num_threads", "reward_threshold", "seed", "task", "task_name",
              "thread_affinity_offset")  # fmt: skip
@@ -26,10 +26,10 @@ _LIVES, _CLIPS = "episodic_life", "reward_clip"
 @dataclass(frozen=True)
 class EnvPoolBackend:
     together: Literal["call", "lane", "slot"] = "call"
-    reseeds: bool = False  # a pool takes its seeds when it is made
+    reseeds: bool = False  # a pool takes its seeds only when it is created
 
     def entry(self, id_: str) -> EnvEntry:
-        """Return the entry of an id such as `envpool:CartPole-v1`; all its arguments are keys."""
+        """Return the entry of an id such as `envpool:CartPole-v1`; all arguments are keys."""
         keys: dict[str, EnvKey] = {}
         for name, default in _spec(id_, {}).config._asdict().items():
             if name not in _OF_POOLS:
@@ -59,16 +59,16 @@ class _EnvpoolSpaces:
 
 
 class EnvPoolSimulator:
-    """One pool. Its automatic reset, which replaces the next step, is requested at once.
+    """One pool. Its automatic reset, which takes the place of the next step, is requested at once.
 
-    `reset` would start a new game if a lost life ended the episode.
+    `reset` instead would start a new game even if only a lost life ended the episode.
     """
 
     def __init__(self, id_: str, values: Mapping[str, Any], rows: int):
         self._id, self._values, self._rows = id_, dict(values), rows
         self._pool: Any = None
         self._sent = np.zeros(0, np.int32)
-        self._action = np.zeros(0)  # [1, ...], any legal one
+        self._action = np.zeros(0)  # [1, ...], any legal action
 
     def start(self, seeds: np.ndarray) -> np.ndarray:
         threads = min(self._rows, _cores())

@@ -1,6 +1,6 @@
-"""The only module that calls Gymnasium: its registry, and environments made from it.
+"""The only module that calls Gymnasium: its registry, and environments created from it.
 
-No jax here: studies are checked with it, and worker processes import nothing heavier.
+It does not import jax: studies are checked with it, and worker processes import little else.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PREFIX = "gym:"
 _EXTRA, _FULL = "gym", "gym-all"  # the second builds simulators, which takes minutes
 _OF_FULL = ("Box2D", "imageio", "mujoco", "pygame", "swig")
 _LACKING = re.compile(r"No module named '([\w.]+)'|^(\w+) is not installed")
-# (how ids begin, module that registers them when it is imported, its package)
+# (prefix of ids, module that registers them when imported, its package)
 _ELSEWHERE = (
     (re.compile(r"MiniGrid-|BabyAI-"), "minigrid", "minigrid"),
     (re.compile(r"MiniWorld-"), "miniworld", "miniworld"),
@@ -33,7 +33,7 @@ _ELSEWHERE = (
         "gymnasium-robotics",
     ),
 )
-_ATARI = re.compile(r"ALE/|\w+NoFrameskip-v\d")  # how ids begin that ale-py registers
+_ATARI = re.compile(r"ALE/|\w+NoFrameskip-v\d")  # prefixes of ids that ale-py registers
 _LONGEST_MEANING = 100
 _SAID: set[str] = set()
 _PICTURES_A_SECOND = 30.0
@@ -163,7 +163,7 @@ def drawn_by(id_: str, env: Any) -> Any:
 
 
 def draw_unheard() -> None:
-    """Let pygame and MuJoCo draw without a display and a sound card."""
+    """Let pygame and MuJoCo draw without a display and without a sound card."""
     for name in ("SDL_AUDIODRIVER", "SDL_VIDEODRIVER"):
         os.environ.setdefault(name, "dummy")
     os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # a greeting on stdout
@@ -172,7 +172,7 @@ def draw_unheard() -> None:
 
 
 def _hear_mujoco() -> None:
-    """Show each MuJoCo warning once, instead of all of them on stderr and in a file."""
+    """Show each MuJoCo warning once, instead of every time on stderr and in a file."""
     mujoco = sys.modules.get("mujoco")
     if mujoco is not None and mujoco.get_mju_user_warning() is None:
         mujoco.set_mju_user_warning(_say_once)
@@ -262,14 +262,14 @@ def _register_atari(id_: str) -> None:
 
 
 def _refuse_elsewhere(id_: str, name: str) -> None:
-    """Raise the error that names the package of an id, if another package is known to have it."""
+    """Raise an error that names the package of an id, if another one is known to have it."""
     for pattern, module, package in _ELSEWHERE:
         if pattern.match(name) and module not in sys.modules:
             raise errors.UnimportedModuleError(id_, module, package)
 
 
 def refuse_elsewhere(id_: str) -> None:
-    """The same for an id without `gym:`, which Gymnasium's packages have under its bare name."""
+    """Do the same for an id without `gym:` that Gymnasium's packages list under its bare name."""
     _refuse_elsewhere(f"{PREFIX}{id_}", id_)
 
 

@@ -1,12 +1,13 @@
-"""Gymnasium's vector entry points (`gymnasium.make_vec`): for ids `gym-vec:...`, and Atari.
+"""Gymnasium's vector entry points (`gymnasium.make_vec`), for ids `gym-vec:...` and for Atari.
 
 A simulator's `autoreset_mode` determines how ended rows are reset:
 
-- SAME_STEP has reset them when the step returns; their last observations are in `final_obs`.
-- DISABLED leaves that to `reset` with a `reset_mask`.
-- NEXT_STEP would reset them in place of their next step, whose action is lost and whose reward is
-  0. With a `reset_mask` they are reset earlier, as in DISABLED, so that training never sees such a
-     step.
+- SAME_STEP: ended rows are already reset when the step returns; their last observations are in
+  `final_obs`.
+- DISABLED: rows are reset by `reset` with a `reset_mask`.
+- NEXT_STEP: rows would be reset in place of their next step, whose action is lost and whose
+  reward is 0. With a `reset_mask` they are reset earlier, as in DISABLED, so that training never
+  sees such a step.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from .hosted import ALE, VECTOR, Answers
 from .table import EnvEntry, EnvKey, type_of
 from .via_gymnasium import PREFIX, first_sentence, imported, spec_of
 
-# Arguments that are of how a simulator runs, or that the id has fixed
+# Arguments that control how a simulator runs, or that the id fixes
 _OF_VECTORS = ("autoreset_mode", "batch_size", "game", "num_envs", "num_threads", "render_mode",
                "self", "thread_affinity_offset")  # fmt: skip
 _LIVES, _CLIPS = "episodic_life", "reward_clipping"
@@ -51,7 +52,7 @@ _AT_LEAST_0 = ("noop_max",)
 
 @dataclass(frozen=True)
 class VectorEntryBackend:
-    together: Literal["call", "lane", "slot"] = "lane"  # which shares one random number generator
+    together: Literal["call", "lane", "slot"] = "lane"  # what shares one random number generator
     reseeds: bool = False
 
     def entry(self, id_: str) -> EnvEntry:
@@ -76,7 +77,7 @@ class VectorEntryBackend:
         """Return the spaces of one row.
 
         Raises:
-            ConfigError: the simulator cannot reset some rows before the step that follows.
+            ConfigError: the simulator cannot reset some rows before the next step.
         """
         env = _make_vec(id_, values, 2)
         try:
@@ -126,12 +127,12 @@ class VectorEntrySimulator:
         self._env, self._count = env, int(env.num_envs)
         self._mode = _mode_of(env)
         self._dtype = env.single_action_space.dtype
-        self._ended = np.zeros(self._count, bool)  # and were not reset since
+        self._ended = np.zeros(self._count, bool)  # ended and not reset since
         self._rows = np.arange(self._count)
         self._stepped: Any = None
 
     def start(self, seeds: np.ndarray) -> np.ndarray:
-        observation, _ = self._env.reset(seed=int(seeds[0]))  # of all rows together
+        observation, _ = self._env.reset(seed=int(seeds[0]))  # observations of all rows
         self._ended[:] = False
         return np.array(observation)
 
@@ -140,7 +141,7 @@ class VectorEntrySimulator:
         whole[rows] = actions
         forgotten = self._ended.copy()
         forgotten[rows] = False
-        if self._mode == "Disabled" and forgotten.any():  # else it refuses to step
+        if self._mode == "Disabled" and forgotten.any():  # otherwise it refuses to step
             self.restart(np.flatnonzero(forgotten))
         self._rows = rows
         if hasattr(self._env, "send"):
@@ -216,7 +217,7 @@ def _mode_of(env: Any) -> str:
 
 
 def _resets_rows(env: Any) -> bool:
-    """Test with two rows whether rows can be reset before the next step."""
+    """Test with two rows whether single rows can be reset before the next step."""
     if _mode_of(env) == "SameStep":
         return True
     env.reset(seed=0)
@@ -224,7 +225,7 @@ def _resets_rows(env: Any) -> bool:
     before = np.array(observation[1])
     try:
         after, _ = env.reset(options={"reset_mask": np.array([True, False])})
-    except Exception:  # whatever an environment says of an option that it does not know
+    except Exception:  # any error about an option unknown to the environment
         return False
     return np.array_equal(before, after[1])
 
@@ -261,7 +262,7 @@ def _make_vec(id_: str, values: Mapping[str, Any], rows: int) -> Any:
 
 
 def _make_game(id_: str, values: Mapping[str, Any]) -> Any:
-    # ale-py's `episodic_life` starts a new game after a lost life, its `life_loss_info` does not
+    # ale-py's `episodic_life` starts a new game after a lost life; `life_loss_info` does not
     given = {"num_threads": 1, **values}
     if _LIVES in given:
         given[_LIFE_ENDS] = given.pop(_LIVES)

@@ -1,6 +1,6 @@
-"""Atomic file writes, and disk errors as one sentence; `hpo` writes all files here.
+"""Atomic file writes, and disk errors reported in one sentence; all files are written here.
 
-A file is written under a temporary name, synced and renamed, and its folder is synced. A study's
+A file is written under a temporary name, synced and renamed; then its folder is synced. A study's
 files and folders are never links.
 """
 
@@ -25,7 +25,8 @@ _SAFE = "all commits are safe; "
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.EXDEV, errno.ENOSYS})
 _REFUSALS = _FULL | {errno.EIO, errno.EROFS}
-# C++ writers report it as text: `RESOURCE_EXHAUSTED: Error writing ... [os_error_code='28']`.
+# C++ writers report a status as text: `RESOURCE_EXHAUSTED: Error writing ...
+# [os_error_code='28']`.
 _STATUS = re.compile(
     r"\b(RESOURCE_EXHAUSTED|DATA_LOSS|PERMISSION_DENIED|UNAVAILABLE|INTERNAL|UNKNOWN|ABORTED"
     r"|FAILED_PRECONDITION|NOT_FOUND|OUT_OF_RANGE)\b"
@@ -34,7 +35,7 @@ _OS_ERROR = re.compile(r"(?:OS error|os_error_code|errno|Errno)[:=' ]+(\d+)")
 
 
 def reason(error: BaseException) -> tuple[str, bool] | None:
-    """Return the disk error and whether the disk is full; None for other errors.
+    """Return the reason of a disk error, and whether the disk is full; None for other errors.
 
     >>> reason(OSError(28, "No space left on device"))
     ('No space left on device', True)
@@ -68,7 +69,7 @@ def named_file(error: OSError) -> Path | None:
 
 
 def has_refused(error: BaseException) -> bool:
-    """Whether a disk is full or failing."""
+    """Return whether a disk is full or failing."""
     return isinstance(error, OSError) and error.errno in _REFUSALS
 
 
@@ -101,8 +102,8 @@ _PROBE_BYTES = 65_536
 def full_temporary_folder(place: Path | None = None, sure: bool = False) -> Path | None:
     """Return the temporary folder if it is full, else None.
 
-    `place` is the file that a full disk rejected (None if unknown); `sure`: the error named it.
-    Some errors name no file, and libraries write temporary files.
+    `place` is the file that could not be written (None if unknown), and `sure` whether the error
+    named it. Some errors name no file, and libraries also write temporary files.
     """
     folder = Path(os.environ.get("TMPDIR") or tempfile.gettempdir()).absolute()
     if place is not None and _is_ours(place.absolute(), folder):
@@ -116,11 +117,11 @@ def full_temporary_folder(place: Path | None = None, sure: bool = False) -> Path
 
 @contextmanager
 def temporary_folder(purpose: str) -> Generator[Path]:
-    """Yield a folder that is deleted at the end; a full temporary disk is named in the error."""
+    """Yield a folder that is deleted at the end; errors name the temporary disk if it is full."""
     with tempfile.TemporaryDirectory(prefix=f"{TEMPORARY_PREFIX}{purpose}-") as name:
         try:
             yield Path(name)
-        except OSError as error:  # before deleting makes room
+        except OSError as error:  # before the deletion frees space
             place = named_file(error)
             folder = full_temporary_folder(place, sure=place is not None)
             if error.errno not in _FULL or folder is None:
@@ -159,16 +160,16 @@ def check_readable(path: Path) -> None:
         text = f"{error.strerror}: {path} is not readable for you; {who}"
         raise UnreadableError(text) from error
     except OSError:
-        return  # whoever opens it next says what is wrong
+        return  # opening it later reports the error
 
 
 def is_plain_folder(path: Path) -> bool:
-    """Whether the folder exists; `StoreError` if it is a link or not a folder."""
+    """Return whether the folder exists; `StoreError` if it is a link or not a folder."""
     return _is_plain(path, stat.S_ISDIR, "folder")
 
 
 def is_plain_file(path: Path) -> bool:
-    """Whether the file exists; `StoreError` if it is a link or not a file."""
+    """Return whether the file exists; `StoreError` if it is a link or not a file."""
     return _is_plain(path, stat.S_ISREG, "file")
 
 
@@ -254,7 +255,7 @@ def replacing(path: Path, kept: str = _SAFE) -> Generator[Path]:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Replace a file; after a crash it is either the old one or the new one."""
+    """Replace a file; after a crash, it is either the old file or the new one."""
     with replacing(path) as partial, partial.open("xb") as file:
         file.write(content)
 
@@ -265,7 +266,7 @@ def write_text(path: Path, text: str) -> None:
 
 @contextmanager
 def output(path: Path, mode: str = "w") -> Generator[IO[Any]]:
-    """Open a file named by the user, following links; atomic unless it is a device or a pipe."""
+    """Open a file named by the user, following links; atomic except for devices and pipes."""
     encoding, newline = (None, None) if "b" in mode else ("utf-8", "")
     with telling(path, kept=""):
         target = path.resolve()
@@ -297,7 +298,7 @@ def new_folder(path: Path) -> Path:
 
 
 def delete_folder(path: Path) -> None:
-    """Delete a folder with its contents, if it exists."""
+    """Delete a folder and its contents, if it exists."""
     if is_plain_folder(path):
         with telling(path, "deleting"):
             shutil.rmtree(path)
@@ -311,7 +312,7 @@ def delete_file(path: Path) -> None:
 
 
 def delete_copies(folder: Path, name: str = "*") -> None:
-    """Delete incomplete copies left by processes that have ended."""
+    """Delete incomplete copies that were left by processes that have ended."""
     for path in folder.glob(f".{name}{PARTIAL}-*"):
         pid = path.name.rpartition("-")[2]
         if pid.isdecimal() and not _is_alive(int(pid)):
@@ -323,7 +324,7 @@ def _is_alive(pid: int) -> bool:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except PermissionError:  # another user's
+    except PermissionError:  # owned by another user
         pass
     return True
 
@@ -344,7 +345,7 @@ def _link_or_copy(source: str, target: str) -> None:
 
 
 def copy_folder(source: Path, target: Path, more: Mapping[str, Path] | None = None) -> None:
-    """Copy a folder atomically to a new or empty one; `more`: name in it -> another folder."""
+    """Copy a folder atomically to a new or empty one; `more` maps names in it to other folders."""
     partial = target.with_name(f".{target.name}{PARTIAL}-{os.getpid()}")
     delete_copies(target.parent, target.name)
     with telling(target, kept=""):

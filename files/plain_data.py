@@ -55,7 +55,7 @@ class Range:
         return self.low <= number <= self.high
 
     def in_words(self, noun: str) -> str:
-        """Return the legal numbers in words; whole bounds are written in full.
+        """Describe the legal numbers in words; integer bounds are written in full.
 
         >>> Range(low=0.0, high=1.0).in_words("a number")
         'a number from 0 to 1'
@@ -117,11 +117,11 @@ def same(one: Any, other: Any) -> bool:
 
 
 def is_among(value: Any, options: Iterable[Any]) -> bool:
-    """Return whether a value is the same as one of the options."""
+    """Return whether a value equals one of the options, by `same`."""
     return any(same(value, one) for one in options)
 
 
-_LONGEST = 300  # digits of a whole number; float64 ends at 309
+_LONGEST = 300  # digits of an integer; float64 ends at 309
 
 
 @contextmanager
@@ -144,7 +144,7 @@ def reading(path: str | Path, what: str) -> Generator[None]:
 
 
 def parse_json(text: str) -> Any:
-    """Parse JSON; also raises `ValueError` for deep nesting and numbers beyond float64.
+    """Parse JSON; raise `ValueError` also for deep nesting and for numbers beyond float64.
 
     >>> parse_json("[1]")
     [1]

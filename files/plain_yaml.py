@@ -1,4 +1,4 @@
-"""YAML as other programs write it."""
+"""YAML as written by other programs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import yaml
 
 
 class PlainLoader(yaml.SafeLoader):
-    """Plain YAML, with `1e-4` as a number and tuples from Python's dumper; no other tags."""
+    """Loads plain YAML, with `1e-4` as a number and tuples from Python's dumper; no other tags."""
 
 
 _NUMBER = re.compile(r"[-+]?[0-9]+(?:\.[0-9]*)?[eE][-+]?[0-9]+\Z")

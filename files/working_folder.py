@@ -1,4 +1,4 @@
-"""The working folder, which user code may change and our code relies on."""
+"""The working folder, which user code may change although our code relies on it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 @contextmanager
 def same_working_folder() -> Generator[None]:
-    """Return to the working folder at the end, if the code inside has left it.
+    """Return to the working folder at the end, in case the code inside has left it.
 
     Configuration libraries change it on startup; paths such as `results/` are relative to the
     folder where the command was typed.

@@ -1,7 +1,8 @@
-"""Names, defaults and values of other systems as plain data: one table per system.
+"""Names, defaults and values of other systems as plain data, with one table per system.
 
-`tables` finds them. Nothing here knows a study, a hyperparameter's range or a file: hints,
-`hpo knobs` and the documents read these tables too. `importers/` reads files with them.
+`tables` looks them up. This package contains no studies, ranges of hyperparameters or files:
+hints, `hpo knobs` and the documentation read these tables too. `importers/` uses them to read
+files.
 """
 
 if __name__ == "foreign_names":

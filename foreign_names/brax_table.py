@@ -1,4 +1,4 @@
-"""PPO of brax, and the configurations that MuJoCo Playground gives it."""
+"""Brax's PPO, and the configurations that MuJoCo Playground defines for it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _UNLESS = "it affects training and has no counterpart"
 
 
 def env_of(value: Any) -> str:
-    """Return our id of an environment of brax or of MuJoCo Playground.
+    """Return our id of a brax or MuJoCo Playground environment.
 
     >>> env_of("ant"), env_of("BallInCup"), env_of("CartPole-v1")
     ('brax:ant', 'playground:BallInCup', 'CartPole-v1')
@@ -53,7 +53,7 @@ def env_of(value: Any) -> str:
 
 
 def _network(value: Any) -> SettingsRow:
-    """Read `network_factory`, by its arguments."""
+    """Read the arguments of `network_factory`."""
     given = {**_LAYERS, **_KEYS, **mapping_of(value)}
     policy, critic = (widths_of(given.pop(name)) for name in _LAYERS)
     if policy != critic:
@@ -85,7 +85,7 @@ _ROLLOUT = ("num_envs", "batch_size", "num_minibatches", "unroll_length")
 
 
 def _rollout_sizes(*given: Any) -> dict[str, int]:
-    """Turn unrolls into a rollout: an update has `batch_size` x `num_minibatches` of them."""
+    """Convert unrolls to a rollout length; an update has `batch_size` x `num_minibatches`."""
     envs, batch, parts, unroll = (whole(value) or 0 for value in given)
     if min(envs, batch, parts, unroll) < 1 or batch * parts % envs:
         text = f"batch_size x num_minibatches is {batch * parts} unrolls; brax needs a multiple of"
@@ -95,7 +95,7 @@ def _rollout_sizes(*given: Any) -> dict[str, int]:
 
 
 def _evaluation_interval(steps: Any, evaluations: Any) -> dict[str, int]:
-    """Return the env steps between evaluations, of which the first is before the run."""
+    """Return the env steps between evaluations; the first one is before the run."""
     total, count = whole(steps), whole(evaluations)
     if not total or not count or count < 2:
         return {}

@@ -1,4 +1,4 @@
-"""Names of other systems that hang together: one name's value follows from several."""
+"""Interdependent names of other systems: one name's value is computed from several."""
 
 from __future__ import annotations
 
@@ -9,24 +9,25 @@ from typing import Any, Literal
 from ..files.plain_data import is_number
 
 OFF: Any = type("Off", (), {"__repr__": lambda self: "off"})()
-"""What a formula returns where a name's value does nothing."""
+"""The result of a formula for a name whose value has no effect."""
 Searched = Literal["refuse", "leave out", "skip", "first"]
 
 
 @dataclass(frozen=True)
 class Derived:
-    """A name whose value follows from several names of its system.
+    """A name whose value is computed from several names of its system.
 
-    The formula gets one value of each of `from_`, in that order; a name that is not given has
-    its default in the table, or None. What it returns:
-        a value: the one that `name` gets, in the system's own terms, so that its row applies
-        a mapping: values of several names, `name` among them
-        None: everything stays as it is
+    The formula receives one value for each name in `from_`, in that order. An omitted name has its
+    default from the table, or None. The formula returns one of:
+
+        a value: `name` gets it, in the system's own terms, so that its row applies
+        a mapping: values of several names, including `name`
+        None: nothing changes
         `OFF`: the name has no effect
 
-    A `ConfigError` that it raises refuses the import, in the formula's words.
+    A `ConfigError` that it raises rejects the import, with the formula's message.
 
-    `searched` says what happens if a sweep searches one of the names: "refuse" it, "leave out"
+    `searched` is what to do if a sweep searches one of the names: "refuse" the sweep, "leave out"
     the derived name, "skip" the formula, or use the "first" value.
 
     >>> every = Derived("save_every", ("save_every", "num_envs"), lambda a, b: a * b,
@@ -38,17 +39,19 @@ class Derived:
     name: str
     from_: tuple[str, ...]
     formula: Callable[..., Any]
-    # a template of `from_` and `value`, or a function of the values; printed if it applies
+    # template with `from_` and `value`, or a function of the values; printed if the formula
+    # applies
     note: str | Callable[..., str] = ""
     drops: tuple[str, ...] = ()  # names that are read together with it
-    defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])  # that the table lacks
+    # defaults of names that the table lacks
+    defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
     searched: Searched = "refuse"
-    because: str = ""  # why it is left out, or refused; a template of `others`
-    always: bool = False  # also if `name` itself is not given
-    in_python: bool = False  # only where a Python file calls the system
+    because: str = ""  # why it is left out or refused; a template with `others`
+    always: bool = False  # whether it applies even if `name` itself is not given
+    in_python: bool = False  # whether it applies only to Python files that call the system
 
     def said(self, values: Mapping[str, Any], value: Any) -> str:
-        """Return the note, of the given values and the one that followed from them."""
+        """Return the note about the given values and the computed one."""
         if not isinstance(self.note, str):
             return self.note(*values.values())
         plain = {name: _plain_number(one) for name, one in values.items()}
@@ -56,7 +59,7 @@ class Derived:
 
 
 def whole(value: Any) -> int | None:
-    """Return a whole number as an int, None of anything else."""
+    """Return a whole number as an int; None for anything else."""
     if not is_number(value) or value != int(value):
         return None
     return int(value)

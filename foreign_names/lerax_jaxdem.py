@@ -1,4 +1,4 @@
-"""Lerax and JaxDEM, whose trainers changed their defaults: a table for each version."""
+"""Lerax and JaxDEM, whose trainers have changed their defaults: one table per version."""
 
 from __future__ import annotations
 
@@ -76,20 +76,20 @@ _NEURAL_ODE = (
 
 @dataclass(frozen=True)
 class _Version:
-    """What one version of a system differs in from the newest one."""
+    """The differences between one version of a system and the newest one."""
 
     name: str
     tag: str
-    text: str  # which versions these are, for people
-    only: str  # names that, of its family, only this version has, separated by commas
+    text: str  # description of the versions
+    only: str  # comma-separated names that no other version of the family has
     defaults: dict[str, Any]
     more: tuple[NameRow, ...] = ()
     differs: tuple[str, ...] = ()
-    together: tuple[str, ...] = ()  # sets of names that only this version has together
+    together: tuple[str, ...] = ()  # sets of names that no other version has together
     derived: tuple[Derived, ...] = ()
 
     def marks_if(self, newest: str, marks: str) -> tuple[frozenset[str], ...]:
-        """Return the sets of names that choose the system, which its newest version has."""
+        """Return the sets of names that identify the system; its newest version has them."""
         if self.name != newest:
             return ()
         return name_sets(marks)
@@ -120,7 +120,7 @@ def _lerax(one: _Version) -> System:
 
 
 def _minibatches(batches: Any, envs: Any) -> int | None:
-    """Return the minibatches of an epoch whose rows are of one environment each."""
+    """Return the minibatches per epoch if each contains rows of only one environment."""
     parts, width = whole(batches), whole(envs)
     if parts is None or width is None:
         return None
@@ -177,7 +177,7 @@ _MODELS: dict[Any, Any] = {
 }
 
 def _width_reader(layers: int) -> Any:
-    """Return a reader of the width of an encoder of some equal layers."""
+    """Return a reader for the width of an encoder with equally wide layers."""
 
     def read(value: Any) -> SettingsRow:
         if not is_number(value):
@@ -231,7 +231,7 @@ def _annealing_row(**more: Any) -> NameRow:
 
 
 def _run_length(updates: Any, envs: Any, steps: Any, *given: Any) -> Mapping[str, int] | None:
-    """Return the env steps of `updates` updates, unless a name gives them itself."""
+    """Return the env steps of `updates` updates, unless another name gives them directly."""
     if any(one is not None for one in given):
         return {}
     sizes = [whole(one) for one in (updates, envs, steps)]

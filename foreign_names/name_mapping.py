@@ -1,4 +1,4 @@
-"""How names and values of another system become ours."""
+"""Translation of names and values of other systems to ours."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from .plain_values import NotPlain, value_of
 
 
 class NoCounterpart(Exception):
-    """A value that a study cannot have; the message is the reason."""
+    """A value that no study can express; the message gives the reason."""
 
 
 class SettingsRow(dict[str, Any]):
-    """Several of our settings at once: target -> value, with targets as in `Row`."""
+    """Several of our settings: target -> value, with targets as in `Row`."""
 
 
 def rounded(value: float) -> float:
-    return float(f"{value:.12g}")  # 0.99 for 1 - 0.01
+    return float(f"{value:.12g}")  # 0.99, not 0.9900000000000001, for 1 - 0.01
 
 
 def in_words(value: Any) -> str:
-    """Return a value of ours as the documentation writes it."""
+    """Format one of our values as in the documentation."""
     if isinstance(value, SettingsRow):
         return ", ".join(f"{name} {in_words(one)}" for name, one in value.items()) or "nothing"
     if isinstance(value, NoCounterpart):
@@ -52,16 +52,16 @@ def _no_range(number: float) -> float:
 
 @dataclass(frozen=True)
 class Values:
-    """One transform; this one returns values as they are. Its functions raise `NoCounterpart`."""
+    """A transform; this one returns values unchanged. Its functions raise `NoCounterpart`."""
 
     of: Callable[[Any], Any] = _same_value  # value -> ours, or `Settings`
     bound: Callable[[float], float] = _same_value  # an end of a range -> ours
     scaled: Callable[[float], float] = (
         _same_value  # a width, such as a deviation or a step -> ours
     )
-    kind: Callable[[str], str] = _same_value  # distribution -> ours; the ends may change places
-    meaning: str = ""  # for the documentation; empty where values stay as they are
-    table: Mapping[Any, Any] | None = None  # if it is a table, theirs -> ours
+    kind: Callable[[str], str] = _same_value  # distribution -> ours; may exchange the ends
+    meaning: str = ""  # for the documentation; empty if values are unchanged
+    table: Mapping[Any, Any] | None = None  # the table, if the transform is one: theirs -> ours
 
     @property
     def steps_differ(self) -> bool:
@@ -73,12 +73,12 @@ SAME = Values()
 
 
 def parsed(read: Callable[[Any], Any], meaning: str) -> Values:
-    """Return a transform of single values, not of ranges."""
+    """Return a transform that reads single values, not ranges."""
     return Values(read, _no_range, _no_range, meaning=meaning)
 
 
 def times(factor: float) -> Values:
-    """Return a scaling of numbers; other values stay as they are."""
+    """Return a transform that scales numbers; other values are unchanged."""
 
     def scaled(value: Any) -> Any:
         if not is_number(value):
@@ -89,7 +89,7 @@ def times(factor: float) -> Values:
 
 
 def words(table: Mapping[Any, Any], others: Any = SAME) -> Values:
-    """Return a table of values.
+    """Return a transform that looks values up in a table.
 
     >>> words({"swish": "silu", True: 1.0}).of("Swish"), words({True: 1.0}).of(2)
     ('silu', 2)
@@ -114,7 +114,7 @@ def _is_equal(theirs: Any, value: Any) -> bool:
 
 
 def scheduled(knob: str, schedule: str, end: str) -> Values:
-    """Return a number, or `lin_0.001`: linear from there to 0."""
+    """Return settings for a number, or for `lin_0.001`: linear from that number to 0."""
 
     def of(value: Any) -> Any:
         if not isinstance(value, str | dict):
@@ -135,7 +135,7 @@ def arguments(
     known: Mapping[str, str | Callable[[Any], SettingsRow]],
     harmless: Mapping[str, tuple[Any, ...]] | None = None,
 ) -> Callable[[Any], SettingsRow]:
-    """Return a reader of a mapping: name -> our setting, or a reader of that name's value.
+    """Return a reader for a mapping: name -> our setting, or a reader for that name's value.
 
     >>> arguments({"eps": "adam_eps"}, {"fused": (True,)})("dict(eps=1e-5, fused=True)")
     {'adam_eps': 1e-05}
@@ -187,7 +187,7 @@ def _positive_bound(number: float) -> float:
 
 
 def orthogonal(value: Any) -> SettingsRow:
-    """Read a switch of orthogonal initialisation; off is PyTorch's own."""
+    """Read a switch for orthogonal initialisation; off means PyTorch's default."""
     if value in (False, "False", "false"):
         return SettingsRow(TORCH_INIT)
     return SettingsRow()
@@ -203,7 +203,7 @@ def _read_value(value: Any) -> Any:
 
 
 def mapping_of(value: Any) -> dict[str, Any]:
-    """Return a mapping that may be written as Python; None is empty."""
+    """Return a mapping that may be written in Python; None becomes {}."""
     value = _read_value(value)
     if not isinstance(value, dict | None):
         raise NoCounterpart(f"{value!r} is not a mapping")
@@ -215,7 +215,7 @@ def env_keys(value: Any) -> SettingsRow:
 
 
 def widths_of(value: Any) -> list[int]:
-    """Return one list of widths; actor and critic have the same here.
+    """Return one list of widths; actor and critic have the same widths here.
 
     >>> widths_of({"pi": [64, 64], "vf": [64, 64]}), widths_of("[256, 256]")
     ([64, 64], [256, 256])
@@ -241,23 +241,24 @@ def widths_of(value: Any) -> list[int]:
     return value
 
 
-# ----------------------------------------------------- values that several systems share
+# ----------------------------------------------------- values shared by several systems
 
-_TORCH_GAIN = round(1.0 / math.sqrt(3.0), 6)  # uniform within 1/sqrt(inputs): 1/(3 inputs)
-# the variance of PyTorch's own initialisation of linear layers (and of Equinox's)
+# uniform within 1/sqrt(inputs), so the variance is 1/(3 inputs)
+_TORCH_GAIN = round(1.0 / math.sqrt(3.0), 6)
+# the variance of PyTorch's default initialisation of linear layers (also Equinox's)
 TORCH_INIT = SettingsRow(
     initialisation="lecun",
     hidden_gain=_TORCH_GAIN,
     policy_gain=_TORCH_GAIN,
     value_gain=_TORCH_GAIN,
 )
-# where most implementations differ from our defaults, or may differ one day
+# settings in which most implementations differ from our defaults, or may do so later
 PLAIN_PPO: Mapping[str, Any] = {
     "logr_clip": None, "adv_clip": None, "lr_schedule": "constant",
     "normalise_observations": False, "normalise_rewards": False, "log_std_init": 0.0,
     "value_clip_eps": None, "target_kl": None,
 }  # fmt: skip
-# as VecNormalize and Gymnasium's wrappers are used
+# the usual options of VecNormalize and of Gymnasium's wrappers
 NORMALISED = SettingsRow(
     normalise_observations=True, observation_clip=10.0, normalise_rewards=True, reward_clip=10.0
 )
@@ -299,7 +300,7 @@ TRANSFORMS: Mapping[str, Values] = {
     "swish": words({"swish": "silu"}),
     "value_clip": VALUE_CLIP,
 }
-"""Transforms by the names that tables have for them, as in `anneal_lr lr_schedule@anneal`."""
+"""Name in the tables -> transform, as in `anneal_lr lr_schedule@anneal`."""
 
 STATISTICS = "hpo updates running statistics once per rollout, the source after every env step"
 OUTPUT = "output is chosen by `loggers` and `checkpoint`"
@@ -315,24 +316,24 @@ ENDED = (
 # --------------------------------------------------------------------- rows and systems
 
 UNKNOWN: Any = type("Unknown", (), {"__repr__": lambda self: "unknown"})()
-"""The default of a name whose default does not matter, or follows from other names."""
+"""Stands for a default that does not matter, or that follows from other names."""
 
 
 @dataclass(frozen=True)
 class NameRow:
-    name: str  # as written there; hyphens count as underscores
+    name: str  # as written there; hyphens are equivalent to underscores
     fate: Literal["taken", "left out", "refused"]
     # a hyperparameter, `env` (the id), `env.<key>`, `env_steps`, `seed`,
-    # `loggers.<type>[.<option>]`, or `<section>.<key>`; empty unless it is taken
+    # `loggers.<type>[.<option>]`, or `<section>.<key>`; empty unless the row is `taken`
     target: str = ""
     values: Values = SAME
-    default: Any = UNKNOWN  # there, in their terms; imports write it down where ours differs
+    default: Any = UNKNOWN  # the default there, in their terms; imports write it if ours differs
     because: str = ""  # why it is left out or refused
     harmless: tuple[Any, ...] = ()  # values that have no effect
-    note: str = ""  # how it differs here; printed when the name is taken
+    note: str = ""  # how the meaning differs here; printed if the name is taken
 
     def settings(self, value: Any) -> dict[str, Any]:
-        """Return target -> value of one value of theirs."""
+        """Return our settings, target -> value, for one of their values."""
         ours = self.values.of(value)
         if isinstance(ours, SettingsRow):
             return dict(ours)
@@ -342,9 +343,9 @@ class NameRow:
 def taken(
     name: str, target: str, default: Any = UNKNOWN, values: Values = SAME, note: str = ""
 ) -> NameRow:
-    """Return a row of a name with a counterpart.
+    """Return a row for a name that has a counterpart.
 
-    `=` in a target is the name in small letters, `@anneal` after it one of `TRANSFORMS`.
+    `=` in a target is the name in lower case; `@anneal` after it is one of `TRANSFORMS`.
     """
     target, _, transform = target.replace("=", name.lower()).partition("@")
     if transform:
@@ -354,7 +355,7 @@ def taken(
 
 
 def table(text: str, note: str = "") -> tuple[NameRow, ...]:
-    """Return rows from a text of `name target[@transform] [default]; ...`."""
+    """Return the rows of a text of `name target[@transform] [default]; ...`."""
     parts = (part.split(maxsplit=2) for part in text.replace("\n", ";").split(";"))
     return tuple(
         taken(name, target, *map(_literal_or_text, default), note=note)
@@ -370,14 +371,14 @@ def _literal_or_text(text: str) -> Any:
 
 
 def left(because: str, names: str) -> tuple[NameRow, ...]:
-    """Return rows of names, separated by spaces, that do not affect training."""
+    """Return rows for space-separated names that do not affect training."""
     return tuple(NameRow(name, "left out", because=because) for name in names.split())
 
 
 def refused(
     because: str, names: str, harmless: tuple[Any, ...] = (None, False)
 ) -> tuple[NameRow, ...]:
-    """Return rows of names that affect training and have no counterpart."""
+    """Return rows for names that affect training and have no counterpart."""
     return tuple(NameRow(n, "refused", because=because, harmless=harmless) for n in names.split())
 
 
@@ -391,7 +392,7 @@ def name_sets(text: str) -> tuple[frozenset[str], ...]:
 
 @dataclass(frozen=True)
 class PythonCalls:
-    """The calls in a Python file that give a system's names their values.
+    """The calls in a Python file that set a system's names.
 
     >>> calls = PythonCalls(
     ...     names=("PPO",),  # PPO(learning_rate=1e-3)
@@ -401,35 +402,36 @@ class PythonCalls:
     ... )
     """
 
-    names: tuple[str, ...] = ()  # functions and classes whose arguments are its names
-    # call -> names of its arguments in order; `_` is an object, `*` also a starred one
+    names: tuple[str, ...] = ()  # functions and classes whose arguments are the system's names
+    # call -> names of its positional arguments; `_` is an object, `*` may also be a starred
+    # argument
     order: Mapping[str, str] = field(default_factory=dict[str, str])
-    # other calls that affect training -> the name each amounts to: `name`, or `name=keyword`
-    # where the value is that keyword
+    # other calls that affect training -> the equivalent name: `name`, or `name=keyword` if the
+    # value is that keyword argument
     around: Mapping[str, str] = field(default_factory=dict[str, str])
-    # class -> the name that the first argument of its `create` amounts to
+    # class -> the name that the first argument of its `create` is equivalent to
     made: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True)
 class System:
-    name: str  # as `system` takes it; `family_version` for another version or script
+    name: str  # as given for `system`; `family_version` for another version or script
     title: str
     rows: tuple[NameRow, ...]
-    programs: tuple[str, ...] = ()  # scripts (`cleanrl/ppo.py`) or packages in its commands
-    marks: tuple[frozenset[str], ...] = ()  # sets of names that only it has
+    programs: tuple[str, ...] = ()  # scripts (`cleanrl/ppo.py`) or packages in its command lines
+    marks: tuple[frozenset[str], ...] = ()  # sets of names that no other system has
     python: PythonCalls = field(default_factory=lambda: PythonCalls())
-    derived: tuple[Derived, ...] = ()  # names whose value follows from several names
+    derived: tuple[Derived, ...] = ()  # names whose value is computed from several names
     version: str = ""
-    tag: str = ""  # the version as `--version` takes it, where a family has several
-    # arguments, functions and classes that, of its family, only this version has
+    tag: str = ""  # the version as given for `--version`, if the family has several
+    # arguments, functions and classes that no other version of its family has
     only: frozenset[str] = frozenset()
-    together: tuple[frozenset[str], ...] = ()  # sets of names that only it has together
-    exact: bool = False  # `GAMMA` and `gamma` are different things there
-    source: str = ""  # where its names, defaults and meanings can be read
-    # under no name there: our target -> our value; imports write it down where ours differs
+    together: tuple[frozenset[str], ...] = ()  # sets of names that no other version has together
+    exact: bool = False  # case matters: `GAMMA` and `gamma` are different names there
+    source: str = ""  # where its names, defaults and meanings are documented
+    # settings without a name there: our target -> our value; imports write it if ours differs
     always: Mapping[str, Any] = field(default_factory=dict)
-    differs: tuple[str, ...] = ()  # differences whatever is set; printed with every import
+    differs: tuple[str, ...] = ()  # differences that no setting removes; printed with every import
     _index: dict[str, NameRow] = field(default_factory=dict, repr=False, compare=False)
     _folded: dict[str, NameRow] = field(default_factory=dict, repr=False, compare=False)
 
@@ -442,7 +444,7 @@ class System:
                 self._folded[plain_name(row.name, last=False)] = row
 
     def find(self, name: str) -> NameRow | None:
-        """Return the row of a name: the whole dotted name first, then its last part."""
+        """Return the row of a name: first by the whole dotted name, then by its last part."""
         last = name.rsplit(".", 1)[-1]
         return self._index.get(self._lookup_key(name)) or self._index.get(self._lookup_key(last))
 
@@ -450,7 +452,7 @@ class System:
         return self.find(name) or self._folded.get(plain_name(name, last=False))
 
     def nearest(self, name: str) -> NameRow | None:
-        """Return the row whose name is almost an unknown one; `COMMON` may have any name."""
+        """Return the row whose name is closest to an unknown one; `COMMON` accepts any name."""
         last = self._lookup_key(name.rsplit(".", 1)[-1])
         if self is COMMON or last.startswith("_"):
             return None
@@ -477,18 +479,18 @@ class System:
 
 
 def plain_name(name: str, last: bool = True) -> str:
-    """Return the last part of a name in small letters, with underscores."""
+    """Return the last part of a name in lower case, with underscores."""
     if last:
         name = name.rsplit(".", 1)[-1]
     return name.replace("-", "_").lower()
 
 
-# ------------------------------------------------------------- names that many systems use
+# ------------------------------------------------------------- names shared by many systems
 
 SEARCH_METHODS = {"bayes": "tpe", "bayesian": "tpe", "bayesopt": "gp", "cma-es": "cmaes",
                   "cma": "cmaes", "random_search": "random", "grid_search": "grid",
                   "nsga-ii": "nsga2"}  # fmt: skip
-"""Search method elsewhere -> ours."""
+"""Search method of another system -> ours."""
 
 # target[@transform]: its names elsewhere
 _SYNONYMS = """

@@ -1,7 +1,7 @@
-"""Optimisers and learning-rate schedules of optax, read from the calls that make them.
+"""Optimisers and learning-rate schedules of optax, read from the calls that create them.
 
-A schedule of optax counts the optimiser's own steps. Here progress is the share of the run that
-is done, so a schedule becomes settings only once the number of gradient steps is known.
+An optax schedule counts the optimiser's steps. Here progress is the completed share of the run, so
+a schedule becomes settings only once the number of gradient steps is known.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ OPTIMISERS: Mapping[str, Mapping[str, str]] = {
     "sgd": {"momentum": "sgd_momentum"},
     "muon": {**_DECAYS, "beta": "muon_momentum", "adam_b1": "adam_beta1", "adam_b2": "adam_beta2"},
 }
-"""Optimiser of optax -> its arguments and ours; ours has the same name."""
+"""optax optimiser -> its arguments and ours; our optimiser has the same name."""
 _DEFAULTS: Mapping[str, SettingsRow] = {
     "adamw": SettingsRow(weight_decay=1e-4),
     "sgd": SettingsRow(sgd_momentum=0.0),
 }
-"""What an optimiser does without its arguments, where ours does something else."""
+"""Defaults of an optimiser that differ from those of ours."""
 _HARMLESS: Mapping[str, tuple[Any, ...]] = {
     "eps_root": (0, 0.0),
     "mu_dtype": (None,),
@@ -39,7 +39,7 @@ _HARMLESS: Mapping[str, tuple[Any, ...]] = {
     "ns_steps": (5,),
     "adam_eps_root": (0, 0.0),
 }
-"""Argument -> the values at which it does nothing."""
+"""Argument -> the values with which it has no effect."""
 
 
 def _call_in(value: Any) -> Called | None:
@@ -83,7 +83,7 @@ def _optimiser_named(word: str) -> str:
 
 def _optimiser_argument(name: str, word: str, value: Any) -> SettingsRow:
     ours = OPTIMISERS[name].get(word)
-    nesterov = word == "nesterov" and value is (name == "muon")  # as here
+    nesterov = word == "nesterov" and value is (name == "muon")  # the same in our implementation
     if word == "learning_rate" or nesterov or value in _HARMLESS.get(word, ()):
         return SettingsRow()
     if ours is None or not is_number(value):
@@ -114,7 +114,7 @@ _ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     ),
     "warmup_constant_schedule": ("init_value", "peak_value", "warmup_steps"),
 }
-"""Schedule of optax -> its arguments in order."""
+"""optax schedule -> its arguments, in order."""
 _UNUSED: Mapping[str, float] = {
     "transition_begin": 0,
     "alpha": 0.0,
@@ -132,23 +132,23 @@ _OTHERS = (
     "warmup_exponential_decay_schedule",
     "inject_hyperparams",
 )
-_WIDEST_WARM_UP = 0.99  # share of a horizon, the most that `lr_warmup_fraction` may be
+_WIDEST_WARM_UP = 0.99  # upper limit of `lr_warmup_fraction`, as a share of the horizon
 
 
 @dataclass(frozen=True)
 class OptaxSchedule:
-    """A schedule of optax in our terms, but for its horizon."""
+    """An optax schedule in our terms, except for its horizon."""
 
     learning_rate: float
-    kind: str  # of `lr_schedule`
-    steps: float = 0.0  # of the optimiser, until it ends; 0 is the whole run
+    kind: str  # value of `lr_schedule`
+    steps: float = 0.0  # optimiser steps until it ends; 0 means the whole run
     end_fraction: float = 0.0
     warmup_steps: float = 0.0
     start_fraction: float = 0.0
     exponent: float = 1.0
 
     def settings(self, total: int) -> dict[str, Any]:
-        """Return our settings in a run of `total` gradient steps."""
+        """Return our settings for a run of `total` gradient steps."""
         if self.kind == "constant":
             return {"lr_schedule": "constant"}
         warm = self.kind == "warmup_cosine"
@@ -169,10 +169,10 @@ class OptaxSchedule:
 
 
 def schedule_of(value: Any) -> OptaxSchedule | None:
-    """Return the schedule that a value is; None if it is none of optax.
+    """Return the schedule that a value describes; None if it is not an optax schedule.
 
     Raises:
-        NoCounterpart: it has no exact counterpart, or an argument cannot be read.
+        NoCounterpart: no schedule here is equal, or an argument cannot be read.
     """
     call = _call_in(value)
     if call is None or call.args is None:
@@ -194,7 +194,7 @@ def schedule_of(value: Any) -> OptaxSchedule | None:
 
 
 def _arguments(call: Called) -> dict[str, float]:
-    """Return the numbers that a schedule is made with, by name."""
+    """Return the numeric arguments of a schedule, by name."""
     names = _ARGUMENTS[call.name]
     given = {**dict(zip(names, call.args or (), strict=False)), **call.words}
     for name, value in given.items():
@@ -214,7 +214,7 @@ def _linear(given: Mapping[str, float]) -> OptaxSchedule:
     first, last, steps = (given[name] for name in ("init_value", "end_value", "transition_steps"))
     if steps <= 0 or first == last:
         return OptaxSchedule(first, "constant")
-    if first < last:  # a warm-up, and then a constant
+    if first < last:  # a warm-up, then a constant
         return OptaxSchedule(last, "warmup_cosine", 0.0, 1.0, steps, first / last)
     return OptaxSchedule(first, "linear", steps, last / first)
 

@@ -1,4 +1,4 @@
-"""Plain values in Python expressions: `dict(pi=[64])`, `nn.ReLU`, `2**11`; nothing is ever run."""
+"""Plain values in Python expressions: `dict(pi=[64])`, `nn.ReLU`, `2**11`; no code is run."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv, ast.Pow: operator.pow,
 }  # fmt: skip
 MAPPINGS = ("dict", "Namespace", "OrderedDict", "SimpleNamespace")
-"""Calls whose arguments are the items of a mapping."""
+"""Calls whose keyword arguments are the items of a mapping."""
 TWO_OF_TRAIN = "a train that gives two values"
-"""A mark among the names of a file: `state, metrics = train(...)`."""
+"""Marks a file that contains `state, metrics = train(...)`; stored among its names."""
 
 
 class NotPlain(ConfigError):
-    """A text that is not a plain value; the message names the part."""
+    """Raised for text that is not a plain value; the message names the part."""
 
 
 @dataclass(frozen=True)
 class Called:
-    """What an object is made with: `optax.adam(1e-3, b1=0.9)`, or `optax.adam` alone."""
+    """A call that creates an object, such as `optax.adam(1e-3, b1=0.9)`, or only its name."""
 
-    name: str  # the last part
-    args: tuple[Any, ...] | None  # None if nothing is called
+    name: str  # the last part of the dotted name
+    args: tuple[Any, ...] | None  # None if it is not a call
     words: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
@@ -47,13 +47,13 @@ class Unread(str):
 
 
 def value_of(text: str) -> Any:
-    """Return the value of an expression; a name is a text, `torch.nn.ReLU` its last part.
+    """Return the value of an expression; a name becomes text, `torch.nn.ReLU` its last part.
 
     >>> value_of("dict(net_arch=dict(pi=[64, 64], vf=[64, 64]), activation_fn=nn.ReLU)")
     {'net_arch': {'pi': [64, 64], 'vf': [64, 64]}, 'activation_fn': 'ReLU'}
 
     Raises:
-        NotPlain: it has a part that is not plain, or is too long or nested too deeply.
+        NotPlain: a part of it is not plain, or it is too long or too deeply nested.
     """
     try:
         return plain_node(_parse_text(" ".join(text.split()), "eval").body)
@@ -62,10 +62,10 @@ def value_of(text: str) -> Any:
 
 
 def parsed_source(text: str) -> ast.Module:
-    """Return the tree of a Python file.
+    """Parse a Python file.
 
     Raises:
-        NotPlain: it is not Python, or too long.
+        NotPlain: it is not Python, or is too long.
     """
     return _parse_text(text, "exec")
 
@@ -83,7 +83,7 @@ def plain_node(node: ast.AST | None) -> Any:
     """Return the plain value of an expression.
 
     Raises:
-        NotPlain: it has none.
+        NotPlain: it has no plain value.
     """
     match node:
         case ast.Constant(value=value) if value is ...:
@@ -116,7 +116,7 @@ def _negate_number(node: ast.AST, inner: Any) -> Any:
 
 
 def _arithmetic(node: ast.AST, op: ast.operator, left: Any, right: Any) -> Any:
-    """Return `left op right` of two numbers of moderate size."""
+    """Return `left op right` for two numbers of moderate size."""
     act = _OPERATORS.get(type(op))
     if act is None or not (_is_moderate(left) and _is_moderate(right)):
         raise _not_plain_error(node)
@@ -145,7 +145,7 @@ def _not_plain_error(node: ast.AST | None) -> NotPlain:
 
 
 def last_name(node: ast.AST) -> str:
-    """Return `train` of `ppo.train` and of `train`, "" of other expressions."""
+    """Return `train` for `ppo.train` and for `train`; "" for other expressions."""
     match node:
         case ast.Attribute(attr=name) | ast.Name(id=name):
             return name
@@ -154,7 +154,7 @@ def last_name(node: ast.AST) -> str:
 
 
 def shown_node(node: ast.AST | None) -> str:
-    """Return the text of an expression, at most 60 characters of it."""
+    """Return the text of an expression, cut to 60 characters."""
     if node is None:
         return "an empty value"
     return shortened(ast.unparse(node))

@@ -28,7 +28,7 @@ SYSTEMS: Mapping[str, System] = {
         BRAX,
     )
 }
-"""Systems with a table; names that it lacks are looked up in `COMMON`."""
+"""Systems with a table; names missing from it are looked up in `COMMON`."""
 _ROWS = [row for one in (COMMON, *SYSTEMS.values()) for row in one.rows]
 _KNOWN = {plain_name(row.name, last=False) for row in _ROWS}
 _OTHER_ALGORITHMS = {
@@ -46,11 +46,11 @@ _OTHER_ALGORITHMS = {
     "qdagger": "Q-learning", "dqn": "Q-learning", "c51": "Q-learning", "rainbow": "Q-learning",
     "pqn": "Q-learning", "sac_": "SAC", "td3_": "TD3", "ddpg_": "DDPG",
 }  # fmt: skip
-"""First letters of scripts of CleanRL and PureJaxRL -> their algorithm, which a study lacks."""
+"""Prefix of a CleanRL or PureJaxRL script -> its algorithm, which studies do not have."""
 FORMATS = ("wandb", "configspace", "optuna", "rlzoo")
-"""Files whose names may be those of any system."""
+"""Kinds of files that may use the names of any system."""
 KINDS = (*FORMATS, *dict.fromkeys(one.family for one in SYSTEMS.values()))
-"""What `hpo import` reads."""
+"""The kinds of sources that `hpo import` reads."""
 
 
 def system(name: str) -> System:
@@ -76,13 +76,13 @@ def versions_of(one: System) -> list[System]:
 
 
 def _versions(one: System) -> list[System]:
-    """Return a system's versions with itself, the oldest first."""
+    """Return all versions of a system, itself included, oldest first."""
     others = versions_of(one)
     return [version for version in SYSTEMS.values() if version is one or version in others]
 
 
 def version_named(one: System, tag: str) -> System:
-    """Return the version of a system that a user names, as in `2025.09` or `v0.0.5`.
+    """Return the version of a system that a user names, such as `2025.09` or `v0.0.5`.
 
     Raises:
         ConfigError: the system has no such version.
@@ -98,15 +98,15 @@ def version_named(one: System, tag: str) -> System:
 
 
 def _plain_tag(tag: str) -> list[str]:
-    """Return the parts of a version, so that `v2025-9` is `2025.09`."""
+    """Return the parts of a version; `v2025-9` equals `2025.09`."""
     parts = re.split(r"[._-]", tag.strip().lower().removeprefix("v"))
     return [part.lstrip("0") or "0" for part in parts]
 
 
 def version_told(one: System, names: Iterable[str]) -> tuple[System, tuple[str, ...]]:
-    """Return the version that alone has some of the names, and those; else the same system.
+    """Return the only version that has some of the names, and those names; else the system itself.
 
-    Names that only one version has together decide before those that one has by themselves.
+    Sets of names that only one version has together decide before single names that only it has.
     """
     given = set(names)
     for version in _versions(one):
@@ -123,10 +123,10 @@ def version_told(one: System, names: Iterable[str]) -> tuple[System, tuple[str, 
 def recognise(
     names: Iterable[str], words: Iterable[str] = (), family: str = ""
 ) -> tuple[System, str]:
-    """Return the system that a source belongs to, and the evidence; else `COMMON` and "".
+    """Return the system of a source, and the evidence; `COMMON` and "" if unknown.
 
-    A script or package that the command names decides first (the longest that fits), then a set
-    of names that only one system has. Names that only one version has choose the version.
+    The script or package in the command decides first (the longest match), then a set of names
+    that only one system has. Names that only one version has select the version.
     """
     systems = [one for one in SYSTEMS.values() if family in ("", one.family)]
     given = _spellings(names)
@@ -153,7 +153,7 @@ def _spellings(names: Iterable[str]) -> set[str]:
 def _marked_systems(
     systems: Iterable[System], given: set[str]
 ) -> list[tuple[System, frozenset[str]]]:
-    """Return the systems with a set of names that only they have, and the set."""
+    """Return the systems of which `given` contains an identifying set of names, and the set."""
     lowered = {name.lower() for name in given}
     return [
         (one, mark)
@@ -166,7 +166,7 @@ def _marked_systems(
 def _named_programs(
     systems: Iterable[System], words: tuple[str, ...], bare: bool
 ) -> list[tuple[str, System]]:
-    """Return the scripts and packages that a command names, with their systems."""
+    """Return the scripts and packages in a command, with their systems."""
     return [
         (part, one) for one in systems for part in one.programs if _is_named(words, part, bare)
     ]
@@ -177,7 +177,7 @@ def _is_named(words: tuple[str, ...], part: str, bare: bool) -> bool:
 
 
 def _is_program(word: str, part: str, bare: bool) -> bool:
-    """Return whether a word of a command is a script (`cleanrl/ppo.py`), or in a package."""
+    """Return whether a word of a command is the script (`cleanrl/ppo.py`) or is in the package."""
     path = word.lower().replace("\\", "/")
     if not part.endswith(".py"):
         return part in path.replace(".", "/").split("/")
@@ -189,7 +189,7 @@ def _is_program(word: str, part: str, bare: bool) -> bool:
 
 
 def hints(name: str) -> tuple[NameRow, ...]:
-    """Return the rows of a name in all systems, one for each target; common ones first."""
+    """Return the rows of a name in all systems, one per target, common ones first."""
     if not {plain_name(name, last=False), plain_name(name)} & _KNOWN:
         return ()
     found: dict[str, NameRow] = {}
@@ -203,14 +203,14 @@ def hints(name: str) -> tuple[NameRow, ...]:
 def names_of(target: str) -> tuple[str, ...]:
     """Return a target's names in other systems, each once.
 
-    A name that means something else in most systems is not among them (`architecture` of JaxDEM).
+    Names that mean something else in most systems are omitted (JaxDEM's `architecture`).
     """
     names = dict.fromkeys(row.name for row in _ROWS if row.target == target != row.name)
     return tuple(name for name in names if hints(name)[0].target == target)
 
 
 def env_names(of: System) -> Mapping[str, str]:
-    """Return a system's names of environment keys -> ours, where they differ."""
+    """Return a system's names of environment keys -> our names, where they differ."""
     ids = {row.name: "id" for row in of.rows if row.target == "env"}
     keys = {
         row.name: row.target.removeprefix("env.")
@@ -221,7 +221,7 @@ def env_names(of: System) -> Mapping[str, str]:
 
 
 def another_algorithm(words: Iterable[str]) -> str:
-    """Return the sentence that a study cannot train as a command's script does, or ""."""
+    """Explain that a study cannot train by the algorithm of a command's script, or return ""."""
     for word in words:
         if word.endswith(".py") or word.startswith(("cleanrl.", "purejaxrl.")):
             script = word.rsplit("/", 1)[-1].removeprefix("cleanrl.").removeprefix("purejaxrl.")

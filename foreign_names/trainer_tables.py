@@ -1,4 +1,4 @@
-"""CleanRL, Stable-Baselines3, the single-file PyTorch PPO, and trainers in JAX."""
+"""CleanRL, Stable-Baselines3, the single-file PyTorch PPO, and JAX trainers."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ CLEANRL = (
     _cleanrl("cleanrl_envpool_scan", "ppo_atari_envpool_xla_jax_scan", _ENVPOOL, _IMAGES, WRAPPED,
             unread="clip_vloss target_kl"),
 )
-"""The scripts whose training has a counterpart."""
+"""The scripts with a training that has a counterpart here."""
 
 # ------------------------------------------------- Stable-Baselines3, sb3-contrib, rl-zoo3
 
@@ -134,7 +134,7 @@ _POLICIES = words(
 
 
 def _normalise(value: Any) -> SettingsRow:
-    """Read `normalize`: true, false, or arguments of VecNormalize."""
+    """Read `normalize`: true, false, or arguments for VecNormalize."""
     if isinstance(value, bool | None) or value in ("true", "True", "false", "False"):
         if value in (True, "true", "True"):
             return SettingsRow(NORMALISED)
@@ -195,7 +195,7 @@ def _save_freq(value: Any) -> int | SettingsRow:
 
 
 def _env_steps(rollouts: Any, steps: Any, envs: Any) -> Any:
-    """Turn a number of rollouts into env steps; -1 leaves it to the program."""
+    """Convert a number of rollouts to env steps; for -1 the program decides."""
     count, length, width = (whole(value) for value in (rollouts, steps, envs))
     if not count or count < 0:
         return OFF
@@ -205,7 +205,7 @@ def _env_steps(rollouts: Any, steps: Any, envs: Any) -> Any:
 
 
 def _in_rollouts(name: str, steps: str, envs: str, ours: str) -> Derived:
-    """Return a name that counts rollouts of `steps` env steps in each of `envs`."""
+    """Return a name that counts rollouts, each of `steps` env steps in each of `envs`."""
     because = f"{steps} is searched, so its env steps vary; give {ours}"
     return Derived(name, (name, steps, envs), _env_steps, searched="leave out", because=because)
 
@@ -312,13 +312,13 @@ SB3 = System(
     source="github.com/DLR-RM/stable-baselines3, ppo/ppo.py and common/policies.py",
     always={**PLAIN_PPO, "adam_eps": 1e-5, "hidden_sizes": [64, 64], "activation": "tanh"},
 )
-"""Its PPO; rl-zoo3 adds `n_envs`, `normalize`, `frame_stack`, `n_timesteps` and wrappers."""
+"""The PPO of SB3; rl-zoo3 adds `n_envs`, `normalize`, `frame_stack`, `n_timesteps`, wrappers."""
 
 # ------------------------------------------------------------- the single-file PyTorch PPO
 
 
 def _schedule(kind: str, end: str) -> Any:
-    """Return the words of a schedule; all but `constant` end at 0."""
+    """Return a table of schedule names; all except `constant` end at 0."""
     return words({
         "constant": "constant", "none": "constant", None: "constant",
         "linear": SettingsRow({kind: "linear", end: 0.0}),
@@ -483,7 +483,7 @@ def _rejax_agent(value: Any) -> SettingsRow:
 
 
 def _rejax_keys(value: Any) -> SettingsRow:
-    ours = {"episode_length": "max_steps_in_episode"}  # brax's name of its time limit
+    ours = {"episode_length": "max_steps_in_episode"}  # brax's name for its time limit
     return SettingsRow({f"env.{ours.get(k, k)}": one for k, one in mapping_of(value).items()})
 
 
@@ -528,7 +528,7 @@ REJAX = System(
 
 
 def _env_steps_between(count: Any, total: Any) -> int | None:
-    """Return the env steps between `count` evaluations of a run."""
+    """Return the env steps between the `count` evaluations of a run."""
     evaluations = whole(count)
     if not evaluations:
         return None

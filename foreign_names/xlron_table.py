@@ -1,7 +1,7 @@
-"""XLRON's flags: an optical-network trainer whose flags, defaults and code are read at 1.1.0.
+"""Flags of XLRON, an optical-network trainer; flags, defaults and code are those of 1.1.0.
 
-Capitals matter there (`GAMMA` is the discount, `gamma` a fibre's constant). Flags that depend on
-each other (schedules, lambda, layers) are read in `xlron_rules.py`.
+Flags are case-sensitive (`GAMMA` is the discount, `gamma` a fibre constant). Interdependent flags
+(schedules, lambda, layers) are read in `xlron_rules.py`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .name_mapping import (
 # fmt: off
 _NOT_HERE = "this kind of network is not available"
 _NO_EFFECT = "has no effect in XLRON"
-# stem of a table that XLRON ships -> its name here
+# file stem of a table shipped with XLRON -> its name here
 _TABLES = {"modulations_deeprmsa": "deeprmsa", "modulations": "full",
            "modulations_gn_model": "gn_model", "pcs_64qam": "pcs_64qam"}
 _RINGS = {"4node": "ring4", "7node": "ring7"}
@@ -277,7 +277,7 @@ OLDER = {
     "LOSS_DAMPING_K_MIN": "IAM_GATING_MIN_ACTIONS", "LOAD_MODEL": "RETRAIN_MODEL",
     "gnn_mlp_layers": "mlp_layers", "gnn_latent": "mlp_latent",
 }
-"""Flag of earlier versions, which its documents still name -> the flag of today."""
+"""Flag of earlier versions, still in XLRON's documentation -> the current flag."""
 _NOW = {row.name: row for row in (*_TRAINING, *_NETWORKS, *_SAVED, *_ENVIRONMENT)}
 _FIRST_ROW = (
     "without OFF_POLICY_IAM XLRON's loss uses the policy of a minibatch's first row "

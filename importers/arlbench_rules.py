@@ -9,13 +9,13 @@ from .converted_study import ConvertedStudy, ImportSource
 
 _PARTS = {"params": "parameters", "opt_state": "optimiser", "loss": "losses",
           "trajectories": "trajectories"}  # fmt: skip
-"""What ARLBench writes into a checkpoint -> a part of ours."""
+"""Part of an ARLBench checkpoint -> part of ours."""
 _TRACKED = {
     "track_metrics": ("losses", "gradients", "advantages"),
     "track_trajectories": ("trajectories",),
 }
 _AUTORL = {"n_envs": 10, "n_total_timesteps": 100_000}
-"""Defaults of AutoRLEnv that are not those of the training itself."""
+"""Defaults of AutoRLEnv that differ from those of the training itself."""
 
 
 def drop_hydra_file(draft: ConvertedStudy, source: ImportSource) -> None:
@@ -25,7 +25,7 @@ def drop_hydra_file(draft: ConvertedStudy, source: ImportSource) -> None:
 
 
 def steps_of_autorl(draft: ConvertedStudy, source: ImportSource) -> None:
-    """Drop AutoRLEnv's step limit, which has the name of a rollout's length."""
+    """Drop AutoRLEnv's step limit, which has the same name as a rollout length."""
     made = "AutoRLEnv" in source.calls
     of_env = [name for name in ("autorl.n_steps",) if name in source.constants]
     of_env += [name for name in ("n_steps",) if made and name in source.constants]
@@ -42,7 +42,7 @@ def steps_of_autorl(draft: ConvertedStudy, source: ImportSource) -> None:
 
 
 def parts_of_checkpoints(draft: ConvertedStudy, source: ImportSource) -> None:
-    """Set the saved and tracked parts, which are written with each policy."""
+    """Set which parts are saved and tracked; they are written with each policy."""
     parts = dict[str, None]()
     for name in tuple(source.constants):
         leaf, value = name.rsplit(".", 1)[-1], source.find(name)
@@ -64,7 +64,7 @@ def parts_of_checkpoints(draft: ConvertedStudy, source: ImportSource) -> None:
 
 
 def _saved_parts(draft: ConvertedStudy, name: str, value: Any) -> list[str]:
-    """Return our names of checkpoint parts; "" for one that is not kept here."""
+    """Return our names for checkpoint parts; "" for a part that is not kept here."""
     words = value
     if not isinstance(value, list):
         words = re.findall(r"\w+", str(value or ""))

@@ -13,7 +13,7 @@ from .converted_study import ConvertedStudy, ImportSource
 
 _GAME = re.compile(r"(?:gym:)?(?:ALE/)?(\w+?)(?:NoFrameskip-v[04]|-v5)")
 _HISTORY = "(history 4)"
-"""As the list of defaults has it; here the environment stacks its images."""
+"""An entry of the list of defaults; here the environment stacks its images."""
 
 _WRAPPER = "AtariWrapper"
 _SB3_KEYS: Mapping[str, tuple[str, ...]] = {
@@ -24,10 +24,10 @@ _SB3_KEYS: Mapping[str, tuple[str, ...]] = {
     "clip_reward": ("reward_clipping",),
     "action_repeat_probability": ("repeat_action_probability",),
 }
-"""Argument of Stable-Baselines3's wrapper -> the keys that say the same."""
+"""Argument of Stable-Baselines3's wrapper -> the keys with the same meaning."""
 _OF_MAKER = ("env", "env_id", "n_envs", "seed", "start_index", "monitor_dir", "vec_env_cls")
 _STICKY = {"v0": 0.25, "v4": 0.0}
-"""Version of an id -> the chance that a game repeats the last action."""
+"""Version of an id -> the probability that a game repeats the last action."""
 _SB3_GAME = re.compile(r"(?:gym:)?(?:(\w+?)NoFrameskip-(v[04])|ALE/\w+-v5)")
 
 
@@ -66,7 +66,7 @@ def wrapped_game(draft: ConvertedStudy, source: ImportSource) -> None:
 
 
 def _arguments_of_wrapper(given: Any) -> dict[str, Any] | None:
-    """Return the arguments of the wrapper, if it is the only one; else None."""
+    """Return the arguments of the wrapper if it is the only one, else None."""
     only = given
     if is_list(given) and len(given) == 1:
         only = given[0]
@@ -85,7 +85,7 @@ def _arguments_of_wrapper(given: Any) -> dict[str, Any] | None:
 
 
 def _arguments_of_call(given: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the arguments that a call in Python gives the wrapper, itself or `make_atari_env`."""
+    """Return the wrapper's arguments from a Python call: its own, or those of `make_atari_env`."""
     if set(given) <= set(_SB3_KEYS):
         return given
     rest = {name: value for name, value in given.items() if name not in _OF_MAKER}
@@ -103,7 +103,7 @@ def _plain(arguments: Any) -> dict[str, Any] | None:
 
 
 def preprocessing(draft: ConvertedStudy) -> None:
-    """Train a game with the wrappers' preprocessing, which the script adds itself."""
+    """Train a game with the wrappers' preprocessing, which the script itself adds."""
     id_ = str(draft.env.get("id", ""))
     game = _GAME.fullmatch(id_)
     if game is None or WRAPPED not in draft.system.differs or "imports" in draft.rest:

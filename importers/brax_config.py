@@ -1,7 +1,7 @@
-"""Brax and MuJoCo Playground Python files: one call of `train`, or `brax_ppo_config`.
+"""Brax and MuJoCo Playground Python files: a single call of `train`, or `brax_ppo_config`.
 
 A configuration for many environments is read for one of them: branches on its name are resolved,
-and from a dictionary by names its entry is taken. Nothing is ever run.
+and a dictionary keyed by names is replaced by its entry. No code is run.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ _MAKERS_OF = ("envs", "registry")
 
 @dataclass
 class Found:
-    named: dict[str, Any] = field(default_factory=dict[str, Any])  # `Unread` where not plain
+    # `Unread` for values that are not plain
+    named: dict[str, Any] = field(default_factory=dict[str, Any])
     env: str | None = None
 
 
 def read_brax(text: str, env: str | None) -> Found:
-    """Return a file's brax PPO arguments, for one environment if there are several.
+    """Return the brax PPO arguments in a file, for one environment if it has several.
 
     Raises:
-        NotPlain: it gives none, or several, or a branch on something unknown.
+        NotPlain: the file has none, or several, or branches on an unknown value.
     """
     tree = parsed_source(text)
     known = {name: values[0] for name, values in constants_of(tree).items() if len(values) == 1}
@@ -160,10 +161,10 @@ class _Config:
 
     def __init__(self, env: str | None, known: Mapping[str, Any]) -> None:
         self.env, self.known = env, known
-        self.first = ""  # argument, the environment's name
-        self.variable = ""  # that holds the configuration
+        self.first = ""  # the argument that is the environment's name
+        self.variable = ""  # the variable that contains the configuration
         self.values = dict[str, Any]()
-        self.given = dict[str, Any]()  # the function's arguments
+        self.given = dict[str, Any]()  # arguments of the function
 
     def of(self, function: ast.FunctionDef) -> dict[str, Any]:
         names = [one.arg for one in function.args.args]
@@ -176,7 +177,7 @@ class _Config:
         return self.values
 
     def _follow_statements(self, body: Sequence[ast.stmt]) -> bool:
-        """Follow statements; return whether they end the function."""
+        """Follow statements; return whether the function ends in them."""
         for node in body:
             if isinstance(node, ast.Return):
                 return True
@@ -256,7 +257,7 @@ class _Config:
 
 
 def _attribute_path(node: ast.AST) -> list[str]:
-    """Return the names in `config.network_factory.activation`."""
+    """Return the names in an expression such as `config.network_factory.activation`."""
     if isinstance(node, ast.Name):
         return [node.id]
     if isinstance(node, ast.Attribute) and (inner := _attribute_path(node.value)):

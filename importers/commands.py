@@ -1,4 +1,4 @@
-"""Training commands in shell scripts: loops, job arrays, and CleanRL's benchmark line."""
+"""Training commands in shell scripts: loops, job arrays, and the line of CleanRL's benchmark."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ENDS = (";", "&", "&&", "|", "||")
 _ARRAY = re.compile(r"^#SBATCH\s+(?:--array[= ]|-a\s*)(\S+)", re.MULTILINE)
 _COUNT = re.compile(r"\$\(seq (-?\d+)(?: (-?\d+))?\)|\{(-?\d+)\.\.(-?\d+)\}")
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
-_MOST = 1000  # values of a loop
+_MOST = 1000  # values per loop
 _ENVS = ("env", "env_id")
 _REDIRECTED = re.compile(r"(?<!\S)\d?&?>{1,2}\s*(?:&\d|\S+)")
 _BENCHMARK = "cleanrl_utils.benchmark"
@@ -33,13 +33,13 @@ class Command:
 
 
 def read_command(text: str, folder: Path | None, given: Mapping[str, Any]) -> Command:
-    """Return the training command in a text: a typed line or a shell script.
+    """Return the training command in a text, which is a typed line or a shell script.
 
-    A flag that a loop varies gets all its values. Commands that differ in one flag are merged.
-    Otherwise `env` chooses one of them, or they are refused.
+    A flag that a loop varies gets all its values. Commands that differ in a single flag are
+    merged. Otherwise `env` selects one of them; without it they are rejected.
 
     Raises:
-        ConfigError: commands that train different things, or words that are not flags.
+        ConfigError: the commands train different things, or contain words that are not flags.
     """
     lines = _script_lines(text)
     trains = [line for line in lines if _runs_training(line.words)] or lines[:1]
@@ -49,7 +49,7 @@ def read_command(text: str, folder: Path | None, given: Mapping[str, Any]) -> Co
     for line in trains:
         try:
             found.append(_read_line(line, folder, given))
-        except ConfigError as error:  # another command may be the one that is meant
+        except ConfigError as error:  # the intended command may come later
             faults.append(error)
     if not found or (faults and not any(name in given for name in _ENVS)):
         raise faults[0]
@@ -62,14 +62,14 @@ def read_command(text: str, folder: Path | None, given: Mapping[str, Any]) -> Co
 
 
 def _runs_training(words: Sequence[str]) -> bool:
-    """Return whether words run a program with settings."""
+    """Return whether words are a program's call with settings."""
     flags = any(word.startswith("--") or re.match(r"[a-z][\w.]*=", word) for word in words)
     program = any(word.endswith(".py") or word == "-m" for word in words)
     return flags and (program or words[0].startswith("-"))
 
 
 def _of_environment(found: list[Command], given: Mapping[str, Any]) -> list[Command]:
-    """Return the commands for the given environment; all if none is given, or none has it."""
+    """Return the commands for the given environment, or all if none is given or none matches."""
     wanted = {str(given[name]).removeprefix("gym:") for name in _ENVS if name in given}
     return [one for one in found if wanted & _envs_of(one)] or found
 
@@ -135,7 +135,7 @@ def _expand_variables(line: _Line) -> list[str]:
 
 
 def _values_of(value: Any, variables: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the values that a loop gives to a text that is, or contains, a variable."""
+    """Return the values that a loop gives to a text that is or contains a variable."""
     if not isinstance(value, str):
         return []
     match = _VARIABLE.search(value)
@@ -183,7 +183,7 @@ def _read_benchmark(words: Sequence[str], given: Mapping[str, Any]) -> Command:
 @dataclass(frozen=True)
 class _Line:
     words: Sequence[str]
-    variables: Mapping[str, Sequence[str]]  # name -> its values, of a loop several
+    variables: Mapping[str, Sequence[str]]  # name -> values; several for a loop variable
 
 
 _BEFORE_A_COMMAND = ("do", "then", "else", "nohup", "srun", "time")
@@ -213,7 +213,7 @@ def _script_lines(text: str) -> list[_Line]:
 
 
 def _assigned_variables(words: Sequence[str]) -> dict[str, list[str]]:
-    """Return the variables in `NAME=value`; none if a command follows."""
+    """Return the variables in `NAME=value`; none if a command follows on the line."""
     matches = [re.fullmatch(r"([A-Za-z_]\w*)=(.*)", word) for word in words]
     if not words or not all(matches) or not words[0][:1].isupper():
         return {}

@@ -1,4 +1,4 @@
-"""From a source's settings to a draft: system, values, the system's defaults."""
+"""Conversion of a source's settings to a draft: system, values, and the system's defaults."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ from .system_rules import rules_of
 NOT_NAMES = ("system", "version", "without", "metric", "name", "imports")
 """Flags of the import, which a source does not have."""
 _GONE = object()
-_OF_TORCH = ("sb3", "cleanrl", "torch_ppo")  # whose optimisers take no schedules of optax
+# systems whose optimisers do not accept optax schedules
+_OF_TORCH = ("sb3", "cleanrl", "torch_ppo")
 
 
 def begin(draft: ConvertedStudy, source: ImportSource, given: Mapping[str, Any]) -> None:
@@ -60,7 +61,7 @@ def begin(draft: ConvertedStudy, source: ImportSource, given: Mapping[str, Any])
 
 
 def _choose_version(draft: ConvertedStudy, source: ImportSource, given: Mapping[str, Any]) -> None:
-    """Choose the version: the given one, the only one with these names, or the newest."""
+    """Select the version: the given one, the only one with these names, or the newest."""
     if "version" in given:
         draft.system = version_named(draft.system, str(given["version"]))
         return
@@ -78,7 +79,7 @@ def _choose_version(draft: ConvertedStudy, source: ImportSource, given: Mapping[
 
 
 def _version_flag(one: System) -> str:
-    """Return how the version is chosen; a system without versions chooses none."""
+    """Return the option that selects the version; "" for a system without versions."""
     meaning = one.version
     if one.name != one.family:
         meaning = f"system={one.name}, {meaning}"
@@ -86,7 +87,7 @@ def _version_flag(one: System) -> str:
 
 
 def take(draft: ConvertedStudy, source: ImportSource, given: Mapping[str, Any]) -> None:
-    """Translate a source: its system, the user's flags, its rules, names, and defaults."""
+    """Translate a source into the draft of a study, with the settings given by the user."""
     other = another_algorithm(source.words)
     if other and given.get("system") != COMMON.name:
         raise draft.fault(other)
@@ -182,7 +183,7 @@ def _read_schedules(draft: ConvertedStudy, source: ImportSource) -> None:
 
 
 def _count_loops(draft: ConvertedStudy, source: ImportSource) -> None:
-    """Multiply the length of a training call that a loop repeats on one agent."""
+    """Multiply the length of a training call by the number of times a loop repeats it."""
     calls = ("learn", "train")
     if "AutoRLEnv" in source.calls:
         calls = ("step",)
@@ -236,7 +237,7 @@ def named_env(draft: ConvertedStudy, names: Iterable[str]) -> list[str]:
 
 
 def _check_targets(draft: ConvertedStudy, source: ImportSource) -> None:
-    """Refuse names with the same target, such as actor.lr and critic.lr."""
+    """Reject names that have the same target, such as actor.lr and critic.lr."""
     found: dict[str, list[str]] = {}
     for name in source.names():
         target = draft.target(name)
@@ -249,7 +250,7 @@ def _check_targets(draft: ConvertedStudy, source: ImportSource) -> None:
 
 
 def _is_contradiction(draft: ConvertedStudy, source: ImportSource, names: Sequence[str]) -> bool:
-    """Return whether several names of one target contradict each other."""
+    """Return whether names with the same target contradict each other."""
     if len({repr(source.constants.get(name, name)) for name in names}) == 1:
         return False
     if len({plain_name(name) for name in names}) < len(names):
@@ -294,7 +295,7 @@ def add_defaults(draft: ConvertedStudy, source: ImportSource) -> None:
 
 
 def _add_default(draft: ConvertedStudy, row: NameRow) -> None:
-    """Add a name's default in our terms, unless it is set or without effect."""
+    """Add a name's default in our terms, unless it is already set or has no effect."""
     if _is_set(draft, row.target) or _is_idle(draft, row.target):
         return
     try:
@@ -309,7 +310,7 @@ def _add_default(draft: ConvertedStudy, row: NameRow) -> None:
 
 
 def _add_unnamed(draft: ConvertedStudy, target: str, value: Any) -> None:
-    """Add a system's setting that has no name there."""
+    """Add a setting for which the system has no name."""
     if _is_set(draft, target) or _is_idle(draft, target):
         return
     checked = check_value(target, value)
@@ -328,7 +329,7 @@ def _depends_on_others(draft: ConvertedStudy, target: str) -> bool:
 
 
 def _shown_default(row: NameRow, settings: Mapping[str, Any]) -> str:
-    """Return a system's default, with ours in brackets if it differs."""
+    """Format a system's default, with ours in brackets if it differs."""
     shown = f"{row.name} {row.default}"
     if settings == {row.target: row.default} or not settings:
         return shown

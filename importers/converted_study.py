@@ -1,4 +1,4 @@
-"""A study in progress: the settings of another system translated so far."""
+"""A study under conversion: the settings of another system translated so far."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ _NETWORK = re.compile(
 
 
 _IMPORTS = " and type imports: [my_envs.py]"
-"""How an error of an environment ends that is registered by a package which is not imported."""
+"""The end of an error message about an environment that an unimported package registers."""
 NOWHERE = "hpo has no counterpart"
-"""Why a searched name that no table has is refused."""
+"""The reason for rejecting a searched name that is in no table."""
 
 
 _SCHEDULED = {
     "learning_rate": " (a schedule: lr_schedule=linear)",
     "clip_eps": " (a schedule: clip_eps_schedule=linear)",
 }
-"""Target that another system gives as a function -> what to type for a schedule."""
+"""Target that another system sets with a function -> what to type for a schedule."""
 
 
 def joined(names: Sequence[str]) -> str:
-    """Return names as a phrase for reading.
+    """Join names into a readable phrase.
 
     >>> joined(["a"]), joined(["a", "b", "c"])
     ('a', 'a, b and c')
@@ -68,28 +68,28 @@ def joined(names: Sequence[str]) -> str:
 
 @dataclass
 class ImportSource:
-    # name -> value; words of a command line are texts
+    # name -> value; words from a command line are strings
     constants: dict[str, Any] = field(default_factory=dict[str, Any])
-    # name -> distribution, as a study file writes it
+    # name -> distribution, in study-file form
     searched: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
-    words: Sequence[str] = ()  # of the command, and the file's name
-    family: str = ""  # the only system in question, if the user named one
-    calls: Sequence[str] = ()  # of Python: the functions and classes with these arguments
+    words: Sequence[str] = ()  # words of the command, and the file's name
+    family: str = ""  # the only possible system, if the user named one
+    calls: Sequence[str] = ()  # in Python files, the functions and classes with these arguments
     loops: Mapping[str, int] = field(default_factory=dict[str, int])  # see `plain_python.Source`
     used: set[str] = field(default_factory=set[str])  # names that a rule has read
-    # of Python: argument -> an object that cannot be read, as it is listed
+    # in Python files, argument -> an object that cannot be read, in the form it is listed
     objects: dict[str, str] = field(default_factory=dict[str, str])
-    mentioned: frozenset[str] = frozenset()  # names anywhere in a Python file
+    mentioned: frozenset[str] = frozenset()  # names that occur anywhere in a Python file
 
     def names(self) -> tuple[str, ...]:
         return (*self.constants, *self.searched)
 
     def find(self, name: str) -> Any:
-        """Return a constant as a number, a bool or a string; None if it is none of these."""
+        """Return a constant if it is a number, a bool or a string, else None."""
         return read_word(self.constants.get(name))
 
     def values(self, name: str, default: Any) -> list[Any]:
-        """Return a constant, listed values, or bounds (for a normal distribution the middle)."""
+        """Return a constant, listed values, or bounds (the middle for a normal distribution)."""
         if name in self.searched:
             fields = self.searched[name]
             listed = fields.get("values", [fields.get(key) for key in ("min", "max", "mu")])
@@ -97,7 +97,7 @@ class ImportSource:
         return [read_word(self.constants.get(name, default))]
 
     def negate(self, system: System) -> None:
-        """Read `--no-flag` and `--noflag` as the flag set to off."""
+        """Read `--no-flag` and `--noflag` as `flag` switched off."""
         found: dict[str, Any] = {}
         for name, value in self.constants.items():
             row = None
@@ -123,9 +123,9 @@ class ImportSource:
 
 @dataclass
 class ConvertedStudy:
-    """A study while it is being converted.
+    """A study under conversion.
 
-    Every name in the source ends up in one of the lists in the file's header: taken, changed,
+    Every name in the source is added to one of the lists in the file's header: taken, changed,
     without effect, left out. A fifth list contains the system's defaults.
     """
 
@@ -136,26 +136,27 @@ class ConvertedStudy:
     fixed: dict[str, Any] = field(default_factory=dict[str, Any])
     space: dict[str, Any] = field(default_factory=dict[str, Any])
     rest: dict[str, Any] = field(default_factory=dict[str, Any])  # other keys of the study file
-    # type -> options; `on`: whether the source logs there
+    # type -> options; `on`: whether the source logs to it
     loggers: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
-    # name -> the targets that it set; none if it is read together with others
+    # name -> targets that it sets; empty if it is read together with others
     taken: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     notes: list[str] = field(default_factory=list[str])  # what changed
     idle: list[str] = field(default_factory=list[str])  # names whose value has no effect
     left_out: list[str] = field(default_factory=list[str])
     defaults: list[str] = field(default_factory=list[str])
     without: tuple[str, ...] = ()  # names that the user leaves out
-    lost: list[str] = field(default_factory=list[str])  # searched names that are left out
-    # searched names of the source: one of them is left out only if the user asks for it
+    lost: list[str] = field(default_factory=list[str])  # searched names that cannot be kept
+    # searched names of the source; each is left out only at the user's request
     sought: set[str] = field(default_factory=set[str])
     silent: set[str] = field(default_factory=set[str])  # names whose defaults do not apply
     read: list[str] = field(default_factory=list[str])  # all names of the source
-    thinned: set[str] = field(default_factory=set[str])  # ranges of which few values are listed
-    whole: bool = False  # a study of ours, to which nothing is added
+    # ranges of which only a few values are listed
+    thinned: set[str] = field(default_factory=set[str])
+    whole: bool = False  # whether it is one of our studies, to which nothing is added
     ruled: set[str] = field(default_factory=set[str])  # flags that a rule has read or changed
-    part: str = ""  # of a file of many environments, the one that is imported
+    part: str = ""  # in a file for many environments, the one to import
     schedule: OptaxSchedule | None = (
-        None  # of the learning rate, where its source counts its own steps
+        None  # learning-rate schedule that counts the source's own steps
     )
 
     @property
@@ -167,7 +168,7 @@ class ConvertedStudy:
             self.notes.append(text)
 
     def leave_out(self, name: str, reason: str) -> None:
-        """List a name that studies do not have; a searched one only on request."""
+        """List a name that studies lack; a searched one is listed only at the user's request."""
         if name in self.sought and not self.unwanted(name):
             raise self.lost_fault({name: reason})
         text = f"{name}: {reason}"
@@ -178,7 +179,7 @@ class ConvertedStudy:
         return ConfigError(f"{self.source}: {text}", **remedies)
 
     def lost_fault(self, reasons: Mapping[str, str]) -> ConfigError:
-        """Return the refusal of searched names that would be lost, grouped by reason."""
+        """Return the error for searched names that would be lost, grouped by reason."""
         flags = {"without": ",".join(reasons)}
         if len(reasons) > 1:
             text = f"{joined(list(reasons))} are searched, but hpo has no counterparts"
@@ -191,7 +192,7 @@ class ConvertedStudy:
         return self.rest.setdefault(name, {})
 
     def unlisted(self) -> list[str]:
-        """Return the source's names that are in no list; there must be none."""
+        """Return the source's names that are missing from all the lists; none should be."""
         texts = (*self.notes, *self.idle, *self.left_out, *self.defaults)
         words = {word for text in texts for word in re.split(r"[:, ]+", text)} | set(self.taken)
         return [name for name in self.read if name not in words]
@@ -233,7 +234,7 @@ class ConvertedStudy:
         return row.target
 
     def target(self, name: str) -> str | None:
-        """Return the hyperparameter or `env.<name>` that a foreign search name becomes."""
+        """Return the hyperparameter or `env.<name>` for a searched foreign name."""
         target = self.any_target(name)
         if target in KNOBS or target.startswith("env."):
             return target
@@ -272,7 +273,7 @@ class ConvertedStudy:
     def _untaken_error(
         self, name: str, row: NameRow, value: Any, reason: NoCounterpart | ConfigError
     ) -> ConfigError:
-        """Return the refusal of a value that has no counterpart or cannot be read."""
+        """Return the error for a value that has no counterpart or cannot be read."""
         if isinstance(value, Unread):
             schedule = _SCHEDULED.get(row.target, "")
             text = f"{name} is {value}, which cannot be read without running it; give its "
@@ -288,7 +289,7 @@ class ConvertedStudy:
     def _note_change(
         self, name: str, row: NameRow, value: Any, settings: Mapping[str, Any]
     ) -> None:
-        """Report a value's translation if it differs or sets other names."""
+        """Report a translated value if it differs or sets other names."""
         if list(settings) != [row.target]:
             parts = [f"{target} {_short_text(one)}" for target, one in settings.items()]
         elif settings[row.target] != value:
@@ -389,7 +390,7 @@ class ConvertedStudy:
             self.leave_out(name, f"no counterpart; {what}")
 
     def refuse_odd(self, name: str, what: str, value: Any) -> None:
-        """Refuse an unknown name that is a typo, or that selects a network."""
+        """Raise for an unknown name that is a typo, or that selects a network."""
         near, because = self.system.nearest(name), ""
         if (
             near
@@ -410,7 +411,7 @@ class ConvertedStudy:
         return ConfigError(f"{self._line_prefix(name)}{text}", flags={"without": name})
 
     def _line_prefix(self, name: str) -> str:
-        """Return `file:line: ` of the first non-comment line with a name, if there is one."""
+        """Return `file:line: ` of the first non-comment line that contains a name, or ""."""
         if not os.path.isfile(self.source):
             return ""
         word = re.escape(name.rsplit(".", 1)[-1]).replace("_", "[-_]")
@@ -467,7 +468,7 @@ class ConvertedStudy:
         return self.head() + body
 
     def _complete_study(self) -> None:
-        """Add sections that a study needs and the source lacks: evaluation and confirm."""
+        """Add sections that every study needs and the source lacks: evaluation and confirm."""
         continuous = self.entry is not None and self.entry.default_of("continuous")
         if self.env.get("continuous", continuous) and "steps" not in self.section("evaluation"):
             self.section("evaluation").update({"episodes": 8, "steps": 5000})
@@ -488,9 +489,9 @@ class ConvertedStudy:
         return knob in self.fixed or knob in self.space
 
     def _checked_study_text(self, data: Mapping[str, Any]) -> str:
-        """Return a study's text; refuse it if `hpo check` would refuse it.
+        """Return a study's text; raise if `hpo check` would reject it.
 
-        Sets the schedule and states the run length, because both depend on the whole study.
+        This also sets the schedule and the run length, because both depend on the whole study.
         """
         shown, reasons = f"{self.source} (imported)", list[str]()
         lacking, load, body = self._why_unchecked(), loads, _yaml_text(data)
@@ -498,7 +499,7 @@ class ConvertedStudy:
             load = loads_elsewhere
         try:
             if self.schedule is not None:
-                self._settle_schedule(load(body, shown))  # which sets names of `fixed`
+                self._settle_schedule(load(body, shown))  # sets names of `fixed`
                 body = _yaml_text(data)
             study = load(body, shown)
             if not self._has_code():
@@ -519,8 +520,8 @@ class ConvertedStudy:
         return body
 
     def _refuse_environment(self, reasons: list[str]) -> None:
-        """Refuse an unregistered environment; `--imports` names a file that registers it."""
-        if reasons[0].endswith(_IMPORTS):  # another package has it
+        """Raise for an unregistered environment; `--imports` names a file that registers it."""
+        if reasons[0].endswith(_IMPORTS):  # a different package has it
             text = f"{reasons[0].removesuffix(_IMPORTS)} and name it"
             meant, flags = reasons[0].partition(" ")[0], {"imports": "my_envs.py"}
             if self.env.get("id") != meant:
@@ -535,19 +536,19 @@ class ConvertedStudy:
             raise self.fault(text, flags={"env": env, "imports": "my_envs.py"}) from None
 
     def _why_unchecked(self) -> str:
-        """Return why the study cannot be checked completely here, or ""."""
+        """Return the reason why the study cannot be checked completely here, or ""."""
         if self._has_code():
             return "imports: the file was not run, so its registrations are not checked yet"
         try:
             package = lacking_package(str(self.env["id"]))
         except HpoError:
-            return ""  # which the check says
+            return ""  # the check reports this
         if not package:
             return ""
         return f"env: {package}, so keys of the environment are not checked yet"
 
     def _has_code(self) -> bool:
-        """Return whether the study uses user code, which may be missing here."""
+        """Return whether the study needs user code, which may be missing here."""
         return "imports" in self.rest or "algorithm" in self.rest
 
     def _note_length(self, asked: int, trained: set[int]) -> None:
@@ -564,7 +565,7 @@ class ConvertedStudy:
         )
 
     def _settle_schedule(self, study: Study) -> None:
-        """Set the learning-rate schedule, now that the run length is known."""
+        """Set the learning-rate schedule, once the run length is known."""
         schedule, self.schedule = self.schedule, None
         assert schedule is not None
         total = _gradient_steps(study)
@@ -612,7 +613,7 @@ _COUNTED = (
 
 
 def _gradient_steps(study: Study) -> int:
-    """Return the optimiser steps of a run of the default configuration, in whole chunks."""
+    """Return the optimiser steps of a run with the default configuration, in whole chunks."""
     config = study.default()
     chunk_sizes = chunk_sizes_of(study, study.steps_per_update(config))
     updates = chunk_sizes.schedule_chunks * chunk_sizes.updates_per_chunk

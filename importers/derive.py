@@ -1,4 +1,4 @@
-"""Apply a table's formulas: names whose value follows from several other names."""
+"""Formulas of the tables: names whose value is computed from several other names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Command lines, flag files and YAML from other programs, and conversion of distributions."""
+"""Command lines, flag files and YAML of other programs, and conversion of distributions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FILE = "flagfile"
 _DEEPEST = 8
 _MOST_PROGRAMS = 16
 _MOST_STEPS = 200
-_INSIDE = 1e-6  # of a range, where its end is not legal itself
+_INSIDE = 1e-6  # share of a range by which an illegal end is moved inside
 _MOST_EVENTS = 40_000
 _IDLE = ("lr_warmup_", "recurrent_size", "raw_reward_deviation")
 _WORDS = {"true": True, "false": False, "none": None, "null": None}
@@ -42,7 +42,7 @@ def read_word(value: Any) -> Any:
     if value.strip().lower() in _WORDS:
         return _WORDS[value.strip().lower()]
     if value.startswith("["):
-        with suppress(ValueError, RecursionError):  # a text that only starts like a list
+        with suppress(ValueError, RecursionError):  # text that only looks like a list
             return json.loads(value)
     number = number_of(value)
     if number is not None:
@@ -63,7 +63,7 @@ def one_line(text: str) -> str:
 
 
 def file_name(name: str, otherwise: str) -> str:
-    """Return a name that a results folder may have."""
+    """Turn a text into a name that is valid for a results folder."""
     return re.sub(r"[^A-Za-z0-9._-]", "-", name).strip("-._")[:100] or otherwise
 
 
@@ -80,10 +80,10 @@ def words_of(text: str) -> list[str]:
 def flags_of(
     words: Sequence[str], folder: Path | None = None, depth: int = 0
 ) -> dict[str, str | bool]:
-    """Return flag -> value; a flag without a value is true, `--noflag` is kept.
+    """Return flag -> value; a flag without a value is true, and `--noflag` keeps its name.
 
-    Hydra's `name=value` also counts as a flag. The flags in a `--flagfile` are inserted at its
-    position; later flags override earlier ones.
+    Hydra's `name=value` also counts as a flag. The flags in a `--flagfile` are inserted where it
+    is named; later flags override earlier ones.
 
     >>> flags_of(["python", "-m", "train", "--LR=3e-4", "--k", "5", "--WANDB"])
     {'LR': '3e-4', 'k': '5', 'WANDB': True}
@@ -107,7 +107,7 @@ def flags_of(
         if waiting == _FILE:
             continue
         for flag in flags:
-            found.pop(flag, None)  # the last one is last in the order, too
+            found.pop(flag, None)  # keep it last in the order as well
         found |= flags
     if waiting == _FILE:
         raise ConfigError("--flagfile names no file")
@@ -139,7 +139,7 @@ def _flags_in(file: str, folder: Path | None, depth: int) -> dict[str, str | boo
 
 
 def read_data(path: Path) -> Any:
-    """Return the plain data of a YAML or JSON file: merge keys, number tags, tuples."""
+    """Read plain data from a YAML or JSON file, with merge keys, number tags and tuples."""
     text = text_of(path)
     try:
         if path.suffix == ".json":
@@ -156,10 +156,10 @@ def read_data(path: Path) -> Any:
 
 
 class _Loader(PlainLoader):
-    """Plain YAML, and ordered dictionaries from Python's dumper."""
+    """Plain YAML, with ordered dictionaries from Python's dumper."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Refuse two values for one name; a merged one is overridden."""
+        """Raise if a name has two values; merged values may be overridden."""
         seen: dict[str, yaml.Node] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode) or key.tag.endswith(":merge"):
@@ -202,7 +202,7 @@ def translated(note: Note, name: str, row: NameRow, fields: Mapping[str, Any]) -
 def _with_listed_steps(
     note: Note, name: str, row: NameRow, fields: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """List the values of a stepped range whose steps would be unequal here."""
+    """List the values of a stepped range if its steps would be unequal here."""
     low, high, step = (fields.get(key) for key in ("min", "max", "q"))
     if not row.values.steps_differ or not step or low is None or high is None:
         return fields
@@ -218,7 +218,7 @@ def _with_listed_steps(
 def _translate_values(
     note: Note, name: str, row: NameRow, fields: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Translate listed values; only one of the targets they set may vary."""
+    """Translate listed values; only one of the targets that they set may vary."""
     words = [read_word(theirs) for theirs in fields["values"]]
     sets = [row.settings(word) for word in words]
     for word, one in zip(words, sets, strict=True):
@@ -238,7 +238,7 @@ def _translate_values(
 
 
 def _fields_of(row: NameRow, target: str, sets: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the values that listed values give to a target; each set may set others alone."""
+    """Return a target's value for each listed value; a set may omit the target."""
     idles = target.endswith("_end_fraction") or target.startswith(_IDLE)
     if idles and target != row.target:
         sets = [one for one in sets if target in one]
@@ -249,7 +249,7 @@ def _fields_of(row: NameRow, target: str, sets: Sequence[Mapping[str, Any]]) -> 
 
 
 def _unset_value(target: str) -> Any:
-    """Return a target's value if nothing sets it."""
+    """Return the default of a target, or None if it has none."""
     if target not in KNOBS:
         return None
     return KNOBS[target].default
@@ -318,7 +318,7 @@ _OF_WHOLE = {"uniform": "int_uniform", "log_uniform": "log_int_uniform"}
 def _in_whole_numbers(
     note: Note, name: str, target: str, fields: dict[str, Any]
 ) -> dict[str, Any]:
-    """Turn a range of reals into one of whole numbers, if its target takes only these."""
+    """Convert a range of reals to one of whole numbers, if the target accepts only these."""
     if KNOBS[target].type != "int" or fields.get("distribution") not in _OF_WHOLE:
         return fields
     if not (float(fields["min"]).is_integer() and float(fields["max"]).is_integer()):
@@ -332,7 +332,7 @@ def _in_whole_numbers(
 
 
 def _above_open_end(note: Note, name: str, target: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """Move an illegal start of a range to its first step, or just above it."""
+    """Move an illegal lower end of a range to its first step, or just above it."""
     knob, low = KNOBS[target], fields.get("min")
     if not knob.low_open or low is None or low != knob.low:
         return fields
@@ -347,11 +347,11 @@ def _above_open_end(note: Note, name: str, target: str, fields: dict[str, Any]) 
 
 
 def _listed_key(note: Note, name: str, target: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """List the whole numbers in a range of a shape-changing key, if they are few."""
+    """List the whole numbers in the range of a shape-changing key, if there are few."""
     low, high, step = fields["min"], fields["max"], fields.get("q") or 1
     whole = all(isinstance(one, int) for one in (low, high, step))
     if not whole or (high - low) // step >= _MOST_PROGRAMS:
-        return fields  # which the check of the study judges
+        return fields  # left to the check of the study
     note(f"{name}: each value of {target} needs a separate program; all are listed")
     rest = {key: fields[key] for key in ("default", "when") if fields.get(key) is not None}
     return {"values": list(range(low, high + 1, step)), **rest}
@@ -366,7 +366,7 @@ def env_value(entry: EnvEntry | None, key: str, value: Any) -> Any:
 
 
 def plain_value(target: str, value: Any) -> Any:
-    """Return a value in a hyperparameter's form: bools for 0 and 1, None below the range."""
+    """Return a value in its hyperparameter's form: bools for 0 and 1, None below the range."""
     if target.startswith("env."):
         return value
     knob = KNOBS[target]
@@ -388,7 +388,7 @@ def switch(value: Any) -> Any:
 
 
 def _list_values(note: Note, name: str, target: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """List the values in a range of whole numbers; for a long range the powers of two."""
+    """List the values in a range of whole numbers; for a long range, the powers of two."""
     low, high, step = fields["min"], fields["max"], fields.get("q") or 1
     rest = {key: fields[key] for key in ("default", "when") if fields.get(key) is not None}
     count, exponents = (high - low) // step + 1, fields.get("distribution") == "pow2"

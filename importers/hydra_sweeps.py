@@ -1,7 +1,7 @@
 """Searches in Hydra's notation: `lr=0.001,0.003`, `choice(...)`, `tag(log, interval(...))`.
 
-Hydra itself tries every combination (`--multirun`); its Optuna sweeper has ranges that include
-both ends.
+Hydra itself tries every combination (`--multirun`); ranges in its Optuna sweeper include both
+ends.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _CONFIG = ("--config-name", "-cn", "--config_name")
 _SAMPLERS = {"tpe": "tpe", "random": "random", "grid": "grid", "cmaes": "cmaes", "gp": "gp",
              "nsgaii": "nsga2", "motpe": "tpe"}  # fmt: skip
 _SWEEPER = ("params", "search_space", "n_trials", "sampler", "direction")
-_MOST = 200  # values of a range that a grid goes through
+_MOST = 200  # values of a range in a grid
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """What Hydra searches."""
+    """A search defined for Hydra."""
 
-    searched: Mapping[str, dict[str, Any]]  # name -> distribution, as a study file writes it
-    grid: bool = True  # every combination; else a sampler proposes them
+    searched: Mapping[str, dict[str, Any]]  # name -> distribution, in study-file form
+    grid: bool = True  # try every combination; otherwise a sampler proposes configurations
     trials: int | None = None
     sampler: str = "tpe"
-    rest: Mapping[str, Any] = field(default_factory=dict[str, Any])  # Hydra's other settings
+    rest: Mapping[str, Any] = field(default_factory=dict[str, Any])  # other Hydra settings
 
 
 # ------------------------------------------------------------------------------- words
@@ -50,7 +50,7 @@ def is_multirun(words: Sequence[str]) -> bool:
 
 
 def without_multirun(words: Sequence[str]) -> list[str]:
-    """Remove `--multirun`, and any `-m` that is not Python's."""
+    """Remove `--multirun`, and every `-m` that does not belong to Python."""
     started, kept = False, list[str]()
     for index, word in enumerate(words):
         of_python = word == "-m" and not started and index > 0 and "python" in words[index - 1]
@@ -61,7 +61,7 @@ def without_multirun(words: Sequence[str]) -> list[str]:
 
 
 def check_config_name(words: Sequence[str]) -> None:
-    """Refuse a command whose settings are in another file."""
+    """Reject a command whose settings are in another file."""
     for index, word in enumerate(words):
         name, _, value = word.partition("=")
         if name in _CONFIG:
@@ -73,7 +73,7 @@ def check_config_name(words: Sequence[str]) -> None:
 
 
 def searched_words(found: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the command's names whose values are Hydra lists, with their distributions."""
+    """Return the names in a command whose values are Hydra lists, with their distributions."""
     each = {name: sweep_of(value) for name, value in found.items() if isinstance(value, str)}
     return {name: fields for name, fields in each.items() if fields is not None}
 
@@ -82,11 +82,11 @@ def searched_words(found: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def sweep_of(text: str, inclusive: bool = False) -> dict[str, Any] | None:
-    """Return the distribution of a text in Hydra's notation; None for a single value.
+    """Return the distribution for a text in Hydra's notation; None for a single value.
 
     Args:
         text: the part after `name=`.
-        inclusive: whether the end of a `range` belongs to it, as Optuna's sweeper has it.
+        inclusive: whether the end of a `range` is included, as in Optuna's sweeper.
 
     >>> sweep_of("0.1,0.2"), sweep_of("tag(log, interval(1e-5, 1e-2))"), sweep_of("[1, 2]")
     ({'values': [0.1, 0.2]}, {'min': 1e-05, 'max': 0.01, 'distribution': 'log_uniform'}, None)
@@ -199,7 +199,7 @@ def sweep_in(path: Path, hydra: Mapping[str, Any]) -> Sweep | None:
     """Return the search in a configuration file's `hydra` section; None if it has none.
 
     Raises:
-        ConfigError: a search that is in another file, or in a program of the user's.
+        ConfigError: the search is in another file, or in one of the user's programs.
     """
     sweeper = hydra.get("sweeper")
     if not is_dict(sweeper):
@@ -235,7 +235,7 @@ def _searched_params(params: Any, inclusive: bool) -> dict[str, dict[str, Any]]:
 
 
 def _samplers_of(path: Path, sweeper: Mapping[str, Any]) -> str:
-    """Return our search method for the Optuna sweeper; "" for Hydra's, which tries all."""
+    """Return our search method for an Optuna sweeper; "" for Hydra's own, which tries all."""
     sampler, named = sweeper.get("sampler"), dict[str, str]()
     defaults = read_data(path).get("defaults") or []
     if not is_list(defaults):
@@ -258,7 +258,7 @@ def _samplers_of(path: Path, sweeper: Mapping[str, Any]) -> str:
 
 
 def _old_fields(name: str, fields: Any) -> dict[str, Any]:
-    """Return the distribution from `search_space`, the notation before Hydra's grammar."""
+    """Return a distribution from `search_space`, the notation before Hydra's grammar."""
     if not is_dict(fields) or fields.get("type") not in ("categorical", "int", "float"):
         raise ConfigError(
             f"hydra.sweeper.search_space.{name} is {fields!r}; known: type int, "

@@ -16,7 +16,7 @@ from ..studies.study_values import count_of
 from .converted_study import ConvertedStudy, ImportSource
 from .formats import read_word
 
-SEGMENTS = "2025.09"  # the first version whose minibatch_size counts segments
+SEGMENTS = "2025.09"  # the first version in which minibatch_size counts segments
 _ALL_SEGMENTS = (SEGMENTS, "2025.10")
 MODELS = ("SharedActorCritic", "ActorCritic", "LSTMActorCritic", "MinGRUActorCritic")
 _CLIP_RANGE = (-0.2, 0.2)
@@ -25,8 +25,8 @@ _CLIP_RANGE = (-0.2, 0.2)
 @dataclass(frozen=True)
 class _Sizes:
     envs: int
-    steps: int  # of a rollout of one environment
-    parts: int  # minibatches of an update
+    steps: int  # steps of a rollout in one environment
+    parts: int  # minibatches per update
 
 
 def _read_sizes(draft: ConvertedStudy, source: ImportSource) -> _Sizes:
@@ -36,7 +36,7 @@ def _read_sizes(draft: ConvertedStudy, source: ImportSource) -> _Sizes:
 
 
 def counts_segments(draft: ConvertedStudy, source: ImportSource) -> str:
-    """Return why `minibatch_size` must count segments, or "" if a later version could run it."""
+    """Return why `minibatch_size` must count segments; "" if a later version could also run it."""
     if draft.system.name != "jaxdem":
         return ""
     size, steps = count_of(source.find("minibatch_size")) or 0, _read_sizes(draft, source).steps
@@ -80,7 +80,7 @@ def _translate_model(draft: ConvertedStudy, source: ImportSource) -> None:
 
 
 def _refuse_unequal_towers(draft: ConvertedStudy, source: ImportSource) -> None:
-    """Refuse a tower whose widths differ from the other tower's default."""
+    """Reject a tower whose widths differ from the other tower's default."""
     given = [name for name in _TOWERS if name in source.constants]
     default = draft.system.defaults["architecture"]
     if len(given) != 1 or source.find(given[0]) == default:
@@ -115,7 +115,7 @@ def _clip_actions(draft: ConvertedStudy, source: ImportSource) -> None:
 
 
 def _translate_minibatches(draft: ConvertedStudy, source: ImportSource, sizes: _Sizes) -> None:
-    """Convert the minibatch size, for drawn segments or for parts of a permutation."""
+    """Convert the minibatch size, for sampled segments or for parts of a permutation."""
     old = draft.system.tag in _ALL_SEGMENTS
     usual = draft.system.defaults.get("minibatch_size")
     size = count_of(source.find("minibatch_size")) or usual or 0
@@ -154,7 +154,7 @@ def _translate_passes(
     text: str,
     total: int,
 ) -> None:
-    """Convert minibatches without priorities into whole passes over the rollout."""
+    """Convert minibatches without priorities to whole passes over the rollout."""
     passes = segments * sizes.parts / sizes.envs
     if not passes.is_integer() or sizes.envs % segments:
         text = f"{text} {passes:.3g} passes over {total}; hpo needs whole passes in equal parts"
@@ -180,7 +180,7 @@ def _translate_passes(
 
 
 def after(draft: ConvertedStudy) -> None:
-    """End the cosine where JaxDEM does: after as many minibatches as updates."""
+    """End the cosine where JaxDEM does: after as many minibatches as there are updates."""
     parts = draft.fixed.get("num_minibatches", KNOBS["num_minibatches"].default)
     if isinstance(parts, int):
         parts *= draft.fixed.get("update_epochs", 1)

@@ -1,4 +1,4 @@
-"""Names that a study would lose: searched ones are refused, many lead to a question."""
+"""Names that a study would lose: searched ones are errors; many of them prompt a question."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _SHOWN = 4  # names in a sentence
 
 
 def refuse_lost(draft: ConvertedStudy, source: ImportSource) -> None:
-    """Refuse a search with names that have no counterpart, listing all of them.
+    """Reject a search with names that have no counterpart, and list all of them.
 
     Raises:
-        ConfigError: names would be lost that the user has not left out.
+        ConfigError: names would be lost that the user did not exclude.
     """
     reasons = dict[str, str]()
     for name in source.searched:
@@ -43,10 +43,10 @@ def nothing_searched(draft: ConvertedStudy, names: Sequence[str]) -> Exception:
 def ask_about_the_system(
     draft: ConvertedStudy, source: ImportSource, given: Mapping[str, Any]
 ) -> None:
-    """Ask whether the system is right if it knows fewer than half of a source's names.
+    """Ask whether the system is right if its table has fewer than half of a source's names.
 
     Raises:
-        ConfigError: it knows fewer than half, and the user has not named the system.
+        ConfigError: it has fewer than half, and the user did not name the system.
     """
     if "system" in given:
         return
@@ -58,14 +58,14 @@ def ask_about_the_system(
         return
     others = [name for name in names if name not in known]
     if len(names) <= _SHOWN and any(map(draft.system.nearest, others)):
-        return  # a slip, which is refused with the name that is meant
+        return  # a typo: the error suggests the intended name
     raise _unknown_names(draft, names, known, others)
 
 
 def _unknown_names(
     draft: ConvertedStudy, names: Sequence[str], known: Sequence[str], others: Sequence[str]
 ) -> Exception:
-    """Return the question whether a source belongs to another system, and which."""
+    """Ask whether a source belongs to a different system, and name the likely one."""
     few = f"has only {len(known)} of its {len(names)} names"
     who = draft.system.title
     if draft.system is COMMON:
@@ -83,14 +83,14 @@ def _unknown_names(
 
 
 def _is_known(draft: ConvertedStudy, source: ImportSource, name: str) -> bool:
-    """Return whether the system has a name; a user-named system must have it itself."""
+    """Return whether the system has a name; a system named by the user must have it itself."""
     if source.family and draft.system is not COMMON and not draft.system.exact:
         return draft.system.find(name) is not None or draft.is_of_env(name)
     return draft.row(name) is not None
 
 
 def _has_meaning(source: ImportSource, name: str) -> bool:
-    """Return whether a name matters: it is searched, or has a value that is not off."""
+    """Return whether a name matters: it is searched, or its value is not off."""
     if name not in source.constants:
         return True
     return read_word(source.constants[name]) not in (None, False)

@@ -1,4 +1,4 @@
-"""Settings in Python files: the values that a file assigns to a table's names."""
+"""Settings in Python files: the values that a file assigns to names in a table."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .python_names import (
 )
 
 _MAKERS = ("make", "make_vec", "make_vec_env", "make_env", "create_env")
-_GYMS = ("gym", "gymnasium", "gymnax")  # whose `make` takes keys of the environment
+_GYMS = ("gym", "gymnasium", "gymnax")  # modules whose `make` accepts environment keys
 _FRAMEWORKS = {"gymnax": "", "brax": "brax:", "gymnasium": "", "envpool": "", "xland": ""}
 _SEEDED = "a random key; see seed"
 OBJECTS: Mapping[str, str] = {
@@ -38,29 +38,30 @@ OBJECTS: Mapping[str, str] = {
     "callback": "callbacks of other programs are not supported",
     "action_space": "an object; see `distribution`",
 }  # fmt: skip
-"""Argument that is mostly an object -> how it is listed where it cannot be read."""
+"""Argument that is usually an object -> its description in the list of unread names."""
 OTHERS = ("a2c", "ars", "crossq", "ddpg", "dqn", "her", "iqn", "pqn", "qrdqn", "sac", "td3", "tqc",
           "trpo")  # fmt: skip
 _ENV_NAMES = {"env", "env_id", "env_name", "ENV_NAME"}
 _FOR_EVALUATION = re.compile(r"(?:eval|evaluation|test|val)_?\w*envs?")
 
 Fate = Callable[[str], bool | str]
-"""Name -> its fate in a table, or only whether a table has it; "" or False if none has."""
+"""Name -> what a table says about it, or whether it is in one; "" or False if in none."""
 
 
 @dataclass
 class PythonValues:
-    """The values that a Python file assigns to a table's names."""
+    """The values that a Python file assigns to names in a table."""
 
     named: dict[str, Any] = field(default_factory=dict[str, Any])  # `Unread` if not plain
-    env: str | None = None  # the text given to a `make`, or a class
-    calls: list[str] = field(default_factory=list[str])  # the table's own calls
-    others: list[str] = field(default_factory=list[str])  # other algorithms that it makes
-    # `learn`, `step` or `train` -> how often a loop calls it on one agent; 0 if that is unknown
+    env: str | None = None  # the string passed to a `make`, or a class
+    calls: list[str] = field(default_factory=list[str])  # calls listed in the table
+    others: list[str] = field(default_factory=list[str])  # other algorithms that the file creates
+    # `learn`, `step` or `train` -> how often a loop calls it on one agent; 0 if unknown
     loops: dict[str, int] = field(default_factory=dict[str, int])
-    # argument of the table's calls -> its first object, of those in `OBJECTS`
+    # argument of the table's calls -> the first object in it that is in `OBJECTS`
     objects: dict[str, Unread] = field(default_factory=dict[str, Unread])
-    mentioned: set[str] = field(default_factory=set[str])  # names anywhere, and `TWO_OF_TRAIN`
+    # names that occur anywhere, and `TWO_OF_TRAIN`
+    mentioned: set[str] = field(default_factory=set[str])
 
 
 def read_source(
@@ -69,10 +70,10 @@ def read_source(
     python: PythonCalls | None = None,
     given: Mapping[str, Any] | None = None,
 ) -> PythonValues:
-    r"""Return the values that a Python file assigns to known names, and to names next to them.
+    r"""Return the values that a Python file assigns to known names, and to the names next to them.
 
-    Reads assignments, dictionaries, call arguments, class fields and argparse defaults. Two
-    different values of a known name are refused, unless it is in `given` or `known` classifies it
+    Assignments, dictionaries, call arguments, class fields and argparse defaults are read. Two
+    different values of a known name are an error, unless it is in `given` or `known` classifies it
     as "left out".
 
     >>> one = PythonCalls(names=("PPO",))
@@ -80,7 +81,7 @@ def read_source(
     {'lr': 8}
 
     Raises:
-        NotPlain: it is not Python, gives a name two values, or makes several environments.
+        NotPlain: it is not Python, assigns two values to a name, or makes several environments.
     """
     given = given or {}
     python = python or PythonCalls()
@@ -101,7 +102,7 @@ def read_source(
 
 
 def _one_of(name: str, values: list[tuple[Any, int]], may_differ: bool) -> Any:
-    """Return the first plain value of a name, or the first value if none is plain."""
+    """Return the first plain value of a name, or its first value if none is plain."""
     plain = [one for one in values if not isinstance(one[0], Unread)]
     if not plain:
         return values[0][0]
@@ -126,14 +127,14 @@ def _one_environment(reader: _NameVisitor, given: Mapping[str, Any]) -> str | No
 class _NodeKnowledge:
     """How certain it is that the names in a node are settings.
 
-    `firm`: the node certainly sets the table's names, so even non-plain values count. `others`: it
-    also sets names that the table lacks; `firm_others` similarly.
+    `firm`: the node certainly sets names of the table, so even non-plain values count. `others` is
+    whether it also sets names that the table lacks, `firm_others` whether it certainly does.
     """
 
     firm: bool = False
     others: bool = False
     firm_others: bool = False
-    unless: str = ""  # a name that means something else there
+    unless: str = ""  # a name that has a different meaning there
 
 
 class _NameVisitor:
@@ -147,7 +148,7 @@ class _NameVisitor:
         self.env_class: str | None = None
 
     def visit(self, node: ast.AST) -> None:
-        """Read a node and its children, but not the inside of a value that was read whole."""
+        """Read a node and its children, except the inside of a value that was read whole."""
         match node:
             case ast.Assign():
                 whole = self._read_assignment(node)
@@ -172,7 +173,7 @@ class _NameVisitor:
             if id(inner) not in whole or not isinstance(inner, ast.Dict | ast.Call):
                 self.visit(child)
 
-    # ---------------------------------------------------------------- one kind of node each
+    # ------------------------------------------------------------- one method per kind of node
 
     def _read_assignment(self, node: ast.Assign) -> set[int]:
         whole = self._keep_names(_underscored_pairs(node), _NodeKnowledge())
@@ -220,7 +221,7 @@ class _NameVisitor:
     # -------------------------------------------------------------------------------- names
 
     def _keep_names(self, pairs: list[Pair], place: _NodeKnowledge) -> set[int]:
-        """Keep the values of a node's names; return the ids of completely read values."""
+        """Keep the values of a node's names; return the ids of the values read whole."""
         whole = {id(value) for name, value in pairs if _FOR_EVALUATION.fullmatch(name)}
         for name, value in pairs:
             known = bool(self.known(name))
@@ -232,14 +233,14 @@ class _NameVisitor:
         return whole
 
     def _keep_value(self, name: str, node: ast.AST, firm: bool) -> bool:
-        """Keep a value; a non-plain one only if its name is certainly the table's."""
+        """Keep a value, unless it is not plain and its name may belong to no table."""
         value = self.names.value(node)
         if not isinstance(value, Unread):
             self._add(name, value, node)
             return True
         if not firm and isinstance(node, ast.Call):
-            return False  # such as vec_env = make_vec_env(...), which is read itself
-        listed = self.known(name) == "left out"  # in the head of the study, whatever its value
+            return False  # such as vec_env = make_vec_env(...), which is read separately
+        listed = self.known(name) == "left out"  # listed in the study's header, whatever its value
         if listed or (firm and name not in OBJECTS):
             self._add(name, value, node)
             return True
@@ -269,7 +270,7 @@ class _NameVisitor:
         return owned or name.lower() != "create"
 
     def _positional_pairs(self, node: ast.Call) -> list[Pair]:
-        """Return (name, value) of positional arguments; the table gives their order."""
+        """Return (name, value) of positional arguments, in the order given by the table."""
         called = last_name(node.func)
         names = self.python.order.get(called, "").split()
         pairs = list(zip(names, node.args, strict=False))
@@ -283,7 +284,7 @@ class _NameVisitor:
         return [(name, value) for name, value in pairs if name not in ("_", "*")]
 
     def _keep_wrapper(self, node: ast.Call, given: Mapping[str, ast.AST]) -> None:
-        """Keep a call next to the training under the name that it corresponds to."""
+        """Keep a call next to the training under the corresponding name."""
         name, _, keyword = self.python.around.get(last_name(node.func), "").partition("=")
         if keyword and keyword in given:
             self._keep_value(name, length_of(given[keyword]), True)
@@ -292,7 +293,7 @@ class _NameVisitor:
             self._add(name, plain or True, node)
 
     def _keep_environment(self, node: ast.Call, given: Mapping[str, ast.AST]) -> None:
-        """Keep the text that creates an environment, and its keys."""
+        """Keep the string that creates an environment, and the environment's keys."""
         called, owner = last_name(node.func), owner_of(node)
         if called == "make" and owner in _GYMS:
             for key in (key for key in given if not self.known(key)):
@@ -310,7 +311,7 @@ class _NameVisitor:
             self.envs.append(env)
 
     def _text_arguments(self, node: ast.Call) -> list[str]:
-        """Return the positional arguments that are strings, or names of strings."""
+        """Return positional arguments that are strings, or names of strings."""
         given = (one for one in node.args if isinstance(one, ast.Constant | ast.Name))
         values = map(self.names.value, given)
         return [one for one in values if isinstance(one, str) and not isinstance(one, Unread)]
@@ -321,7 +322,7 @@ def _underscored_pairs(node: ast.AST) -> list[Pair]:
 
 
 def _other_algorithm(node: ast.Call) -> str:
-    """Return the other algorithm that a call makes, as in `SAC(...)`, `get_algo("sac")`; or ""."""
+    """Return the other algorithm that a call creates, as in `SAC(...)`; "" if it creates none."""
     name = last_name(node.func)
     made = {"create": owner_of(node), "get_algo": "".join(texts_in(node))}.get(name, name)
     if made.lower() not in OTHERS:

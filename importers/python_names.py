@@ -1,4 +1,4 @@
-"""Values, calls and loops that a Python file assigns to names; nothing is ever run."""
+"""Values, calls and loops that a Python file assigns to names; no code is run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SCHEDULES = (
     "warmup_constant_schedule",
 )
 """Schedules of optax that have a counterpart."""
-_MOST_STEPS = 4  # from a name to what it stands for
+_MOST_STEPS = 4  # from a name to its value
 _RANGES = ("range", "trange")
 _TRAINS = ("learn", "step", "train")
 
@@ -44,7 +44,7 @@ class Names:
         self.definitions = _definitions(tree)
 
     def value(self, node: ast.AST, depth: int = 0) -> Any:
-        """Return a plain value, also one that the file assigns to a name, or `Unread`."""
+        """Return a plain value, including one that the file assigns to a name, or `Unread`."""
         name = reference(node)
         made = self._follow_name(node)
         if name is None:
@@ -88,7 +88,7 @@ class Names:
 
 
 class _Filling(ast.NodeTransformer):
-    """Replaces each name that has just one number in the file by that number."""
+    """Replaces each name with exactly one number in the file by that number."""
 
     def __init__(self, constants: Mapping[str, list[Any]]) -> None:
         self.constants = constants
@@ -109,7 +109,7 @@ def pairs_of(node: ast.AST) -> list[Pair]:
     """Return (name, value) of all names set by one node.
 
     A class sets its fields, a dictionary its string keys, a call its keywords.
-    `parser.add_argument("--name", default=...)` sets the option's name.
+    `parser.add_argument("--name", default=...)` sets the name of the option.
     """
     match node:
         case ast.Assign(targets=targets, value=value):
@@ -237,7 +237,7 @@ def reference(node: ast.AST) -> str | None:
 
 
 def called_name(node: ast.AST) -> str:
-    """Return `train` for the call `ppo.train(...)`, and for `ppo.train` alone."""
+    """Return `train` for the call `ppo.train(...)` and for the expression `ppo.train`."""
     if isinstance(node, ast.Call):
         node = node.func
     return last_name(node)
@@ -281,7 +281,7 @@ def length_of(node: ast.AST) -> ast.AST:
 def loops_in(
     tree: ast.AST, calls: tuple[str, ...], known: Mapping[str, list[Any]]
 ) -> dict[str, int]:
-    """Return how often loops repeat a training call but not the creation of its agent."""
+    """Return how often loops repeat a training call without creating a new agent."""
     trains, makes = dict[str, list[ast.AST]](), set[int]()
 
     def walk(node: ast.AST, around: list[ast.AST]) -> None:
@@ -305,7 +305,7 @@ def loops_in(
 
 
 def _loop_count(loop: ast.AST, known: Mapping[str, list[Any]]) -> int:
-    """Return the number of iterations of a loop over `range(...)` or a list; 0 if unknown."""
+    """Return the iterations of a loop over `range(...)` or a list; 0 if unknown."""
     match loop:
         case ast.For(iter=ast.List(elts=items) | ast.Tuple(elts=items)):
             return len(items)

@@ -1,7 +1,7 @@
-"""Program configurations of other systems as studies of one configuration.
+"""Training configurations of other systems as studies with a single configuration.
 
-A source is a Python file (read, never run), a YAML or JSON file, or a command, in a file or as
-typed. Omitted names get the program's defaults.
+A source is a Python file (read, never run), a YAML or JSON file, or a command (in a file or
+typed). Omitted names get the program's defaults.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _TYPED = "the command line"
 _TRAINING = tuple(row.name for row in XLRON.rows if not row.target.startswith("env."))
 HEURISTICS = ("ksp_ff", "ksp_lf", "ff_ksp", "ksp_bf", "bf_ksp", "ksp_mu", "mu_ksp", "kca_ff",
               "kmc_ff", "kmf_ff", "kme_ff")  # fmt: skip
-"""Those that both systems have; a test compares them with ours."""
+"""The heuristics that both systems have; a test compares them with ours."""
 
 
 def read_settings(source: str, kind: str, given: Mapping[str, Any]) -> ConvertedStudy:
     """Read a configuration: a Python, YAML or JSON file, a script, or a typed command."""
     path, one = Path(source), system(str(given.get("system", kind)))
     found, command, sweep = ImportSource(family=kind), Command(), None
-    if not os.path.isfile(path):  # unlike Path's, false for a command too long for a path
+    if not os.path.isfile(path):  # os.path returns False for a command too long for a path
         command = _read_typed(source, given)
     elif path.suffix in (".yaml", ".yml", ".json"):
         sweep = _data_file(path, one, found, given)
@@ -76,7 +76,7 @@ def _read_typed(source: str, given: Mapping[str, Any]) -> Command:
 def _data_file(
     path: Path, one: System, found: ImportSource, given: Mapping[str, Any]
 ) -> Sweep | None:
-    """Read a YAML or JSON file; return the search in its Hydra section."""
+    """Read a YAML or JSON file; return the search in its `hydra` section."""
     data = _read_mapping(path, found.family, given)
     hydra = data.pop("hydra", None)
     sweep = None
@@ -91,13 +91,13 @@ def _data_file(
 
 
 def _sets_something(one: System, found: ImportSource) -> bool:
-    """Return whether a source has a name of the system besides the environment."""
+    """Return whether a source sets any name of the system besides the environment."""
     rows = (find(name, one) for name in found.names())
     return any(row is not None and row.target != "env" and row.fate != "left out" for row in rows)
 
 
 def _with_file_name(source: str, read: Callable[[], Command]) -> Command:
-    """Read a command; errors start with its file's name."""
+    """Read a command; errors start with the name of its file."""
     try:
         return read()
     except ConfigError as error:
@@ -115,7 +115,7 @@ def _one_configuration(
     if sweep is not None:
         put_sweep(draft, source, sweep)
     take(draft, source, given)
-    if not draft.space:  # nothing, or the seed alone, is searched
+    if not draft.space:  # nothing is searched, or only the seed
         draft.rest.pop("search", None)
         draft.section("budget")["trials"] = 1
     env = str(draft.env.get("id", ""))
@@ -169,7 +169,7 @@ def _read_python_file(
 
 
 def _put_environment(one: System, found: ImportSource, made: str) -> None:
-    """Keep an environment that the file creates; a class counts only if the table has it."""
+    """Keep an environment that the file creates; a class counts only if it is in the table."""
     row = _env_row(one)
     if row is None:
         return
@@ -194,10 +194,10 @@ def _keep_objects(
     objects: Mapping[str, Unread],
     given: Mapping[str, Any],
 ) -> None:
-    """Read, list or refuse objects: none is silently replaced by a default.
+    """Read, list or reject objects; none is silently replaced by a default.
 
     Raises:
-        ConfigError: the environment is an object that cannot be read, and nothing names it.
+        ConfigError: the environment is an unreadable object, and nothing else names it.
     """
     env_named = _names_env(one, (*found.constants, *given))
     for name, value in objects.items():
@@ -211,7 +211,7 @@ def _keep_objects(
         if is_env and not env_named and (is_factory or _has_default_env(one)):
             text = f"{path}:{value.line}: {name} is {value}, which cannot be read without running "
             raise ConfigError(f"{text}it; name the environment", env="ID")
-        if name != "env":  # without a default it is refused where nothing names one
+        if name != "env":  # without a default, an error follows if nothing names one
             _keep_object(found, name, row, value)
 
 
@@ -220,7 +220,7 @@ def _has_default_env(one: System) -> bool:
 
 
 def _keep_object(found: ImportSource, name: str, row: NameRow | None, value: Unread) -> None:
-    """Keep an optimiser for later; list other objects, with the table's reason if any."""
+    """Keep an optimiser for later; list other objects, with the reason in the table if any."""
     if row is not None and name == "optimizer":
         found.constants[name] = value
     elif row is not None and row.because:
@@ -236,7 +236,7 @@ def _read_mapping(path: Path, kind: str, given: Mapping[str, Any]) -> dict[str, 
     """Return the mapping in a file, merged with the files in Hydra's `defaults`."""
     data = read_data(path)
     if is_dict(data) and kind == "rejax" and is_dict(data.get("ppo")):
-        data = data["ppo"]  # next to the other algorithms
+        data = data["ppo"]  # the file also has other algorithms
     if not is_dict(data):
         raise ConfigError(f"{path}: not a mapping of names to values")
     defaults = data.pop("defaults", None)
@@ -297,7 +297,8 @@ def _flatten_names(named: Mapping[str, Any], one: System, outer: str = "") -> di
         whole = f"{outer}{name}"
         if is_dict(value) and value and one.find(whole) is None:
             found |= _flatten_names(value, one, f"{whole}.")
-        elif not (isinstance(value, str) and value.startswith("${")):  # Hydra: it is elsewhere
+        # Hydra interpolation: the value is elsewhere
+        elif not (isinstance(value, str) and value.startswith("${")):
             found[whole] = value
     return found
 
@@ -306,7 +307,7 @@ def _flatten_names(named: Mapping[str, Any], one: System, outer: str = "") -> di
 
 
 def read_hyperparameters(path: Path, given: Mapping[str, Any]) -> ConvertedStudy:
-    """Read one environment's rl-zoo3 configuration: `ppo.yml`, Python, `config.yml`."""
+    """Read the rl-zoo3 configuration of one environment: `ppo.yml`, Python, `config.yml`."""
     if path.stem in OTHERS:
         raise ConfigError(f"{path}: hyperparameters of {path.stem}; a study trains only PPO")
     if path.suffix != ".py":
@@ -394,7 +395,7 @@ def read_flags(source: str | Path, given: Mapping[str, Any]) -> ConvertedStudy:
 class NetworkFile(ConvertedStudy):
     """The environment of an evaluation; its file is not a study."""
 
-    # option -> value of the evaluation, next to the file
+    # option -> value of the evaluation, in addition to the file
     evaluation: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def text(self) -> str:

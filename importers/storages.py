@@ -1,4 +1,4 @@
-"""Spaces and studies stored by other libraries: ConfigSpace files, Optuna storages."""
+"""Spaces and studies saved by other libraries: ConfigSpace files, Optuna storages."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:  # it imports Optuna
     from ..spaces.via_optuna import OptunaStudy
 
 _BEST = 10
-_LISTED = 8  # values that stand for a range
+_LISTED = 8  # values that replace a range
 _NOT_EXPORTED = ("name", "env", "fixed", "space", "enqueue", "population", "executor",
                  "checkpoint", "loggers")  # fmt: skip
-"""Keys of an exported study that its import sets, or that concern one run of it."""
+"""Keys of a study that are not exported: an import sets them, or they concern a single run."""
 
 
 def _begin_draft(
     draft: ConvertedStudy, searched: Mapping[str, Any], given: Mapping[str, Any]
 ) -> ImportSource:
-    """Recognise a space's system, and set the environment, which determines name meanings."""
+    """Recognise a space's system, and set the environment, which affects the names' meaning."""
     flags = {
         name: value
         for name, value in given.items()
@@ -53,7 +53,7 @@ def _begin_draft(
 
 
 def _drop_given(draft: ConvertedStudy, source: ImportSource, given: Mapping[str, Any]) -> None:
-    """Drop searched names whose value is given under any of their names."""
+    """Drop searched names whose value is given, under any of their names."""
     rows = {name: draft.row(name) for name in (*given, *source.searched)}
     targets = {rows[name].target: name for name in given if rows[name] is not None}  # pyright: ignore
     for name in tuple(source.searched):
@@ -100,21 +100,21 @@ def read_space(path: Path, given: Mapping[str, Any]) -> ConvertedStudy:
 
 @dataclass(frozen=True)
 class _Switch:
-    """A parameter with two values that only turns one hyperparameter off."""
+    """A parameter with two values whose only effect is to switch one hyperparameter off."""
 
     parameter: Parameter
-    child: Parameter  # what it turns off
+    child: Parameter  # the parameter that it switches off
 
     @property
     def on(self) -> tuple[Any, ...]:
-        """The switch values that activate the other parameter."""
+        """The values that activate the other parameter."""
         return next(one.values for one in self.child.when if one.name == self.parameter.name)
 
 
 def _unknown_switches(
     draft: ConvertedStudy, space: Space, source: ImportSource
 ) -> dict[str, _Switch]:
-    """Return the unknown switches by name."""
+    """Return the unknown parameters that are switches, by name."""
     found = dict[str, _Switch]()
     for parameter in space.parameters:
         name = parameter.name
@@ -127,7 +127,7 @@ def _unknown_switches(
 
 
 def _switch_of(parameter: Parameter, space: Space) -> _Switch | None:
-    """Return a parameter as a switch if one of its values turns one other parameter on."""
+    """Return a parameter as a switch if one of its values activates one other parameter."""
     values = parameter.distribution.as_mapping().get("values", ())
     children = [one for one in space.parameters if _depends_on(one, parameter.name)]
     if len(values) != 2 or len(children) != 1:
@@ -147,7 +147,7 @@ def _can_be_off(target: str | None) -> bool:
 
 
 def _add_off(draft: ConvertedStudy, switch: _Switch) -> None:
-    """List `off` among a hyperparameter's values instead of its switch."""
+    """List `off` among a hyperparameter's values, in place of its switch."""
     target = draft.target(switch.child.name) or ""
     fields = draft.space.get(target)
     if fields is None:
@@ -230,7 +230,7 @@ def _translate_values(draft: ConvertedStudy, name: str, values: Iterable[Any]) -
 
 
 def read_storage(storage: str, name: str | None, given: Mapping[str, Any]) -> ConvertedStudy:
-    """Read a study from an Optuna storage; its ten best trials are enqueued."""
+    """Read a study from an Optuna storage, with its ten best trials enqueued."""
     from ..spaces.via_optuna import read_study
 
     theirs = read_study(storage, name)
@@ -272,7 +272,7 @@ def _sign(theirs: OptunaStudy) -> float:
 
 
 def _read_exported(draft: ConvertedStudy, theirs: OptunaStudy) -> ConvertedStudy:
-    """Read a study written by `hpo export optuna`; its best trials are enqueued."""
+    """Read a study written by `hpo export optuna`, with its best trials enqueued."""
     ours = theirs.exported.get("study")
     if ours is None:
         text = "an earlier version of hpo exported it, without its conditions and rules"
@@ -323,11 +323,11 @@ def _set_metric(
 
 @dataclass
 class _Enqueued:
-    """A study's best trials, as far as its space here has their values."""
+    """The best trials of a study whose values are in its space here."""
 
     kept: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    outside: int = 0  # trials with values that the space lacks
-    equal: int = 0  # trials that would repeat a kept one
+    outside: int = 0  # number of trials with values outside the space
+    equal: int = 0  # number of trials that would repeat a kept one
     moved: dict[str, int] = field(default_factory=dict[str, int])  # names -> trials moved
 
     def add(self, draft: ConvertedStudy, params: Mapping[str, Any]) -> None:
@@ -375,7 +375,7 @@ def _note_enqueued(draft: ConvertedStudy, found: _Enqueued, finished: int) -> No
 
 
 def _configuration(draft: ConvertedStudy, params: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return a trial's configuration in our names and values; None if a value has none."""
+    """Return a trial's configuration in our names and values; None if any has no counterpart."""
     found: dict[str, Any] = {}
     for name, value in params.items():
         row = draft.row(name)
@@ -392,7 +392,7 @@ def _configuration(draft: ConvertedStudy, params: Mapping[str, Any]) -> dict[str
 
 
 def _listed_values(draft: ConvertedStudy, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the nearest listed values of thinned ranges (shape-changing parameters)."""
+    """Return the nearest listed values for thinned ranges (shape-changing parameters)."""
     near = dict[str, Any]()
     for name, value in config.items():
         values = draft.space[name].get("values", ())

@@ -1,7 +1,7 @@
-"""Rules of each system that its table cannot express, in order of application.
+"""Import rules that a system's table cannot express, in the order in which they apply.
 
-A name that follows from several others is a `Derived` in the system's table; `apply_derived`
-applies these. A function here is a rule that no formula expresses: names that are dropped
+A name that is computed from several others is a `Derived` in the system's table, applied by
+`apply_derived`. The functions here are rules that no formula expresses: names that are dropped
 together, and settings that depend on the whole study.
 """
 
@@ -17,7 +17,7 @@ from .derive import apply_derived
 
 @dataclass(frozen=True)
 class Rules:
-    """The changes to a source before its names are translated, and to the study afterwards."""
+    """Changes to a source before its names are translated, and to the study afterwards."""
 
     before: tuple[Callable[[ConvertedStudy, ImportSource], None], ...] = (apply_derived,)
     after: tuple[Callable[[ConvertedStudy], None], ...] = ()
@@ -56,5 +56,5 @@ _RULES: Mapping[str, Rules] = {
 
 
 def rules_of(family: str) -> Rules:
-    """Return the rules of a system's family; most only have a table."""
+    """Return the rules of a system's family; most families have only a table."""
     return _RULES.get(family, Rules())

@@ -15,7 +15,7 @@ from .converted_study import ConvertedStudy, ImportSource
 
 
 def policy_first(draft: ConvertedStudy, source: ImportSource) -> None:
-    """Read the policy before its arguments; recurrent policies have different defaults."""
+    """Read the policy before its arguments, because recurrent policies have different defaults."""
     policy = source.constants.pop("policy", None)
     if policy is None:
         return
@@ -29,7 +29,7 @@ def policy_first(draft: ConvertedStudy, source: ImportSource) -> None:
 
 
 def refuse_settings_elsewhere(draft: ConvertedStudy, source: ImportSource) -> None:
-    """Refuse an rl-zoo3 command whose settings are in its files."""
+    """Reject an rl-zoo3 command whose settings are in rl-zoo3's files."""
     algorithm = source.find("algo")
     if source.family != "sb3" or algorithm not in ("ppo", "ppo_lstm") or not source.words[1:]:
         return
@@ -39,7 +39,7 @@ def refuse_settings_elsewhere(draft: ConvertedStudy, source: ImportSource) -> No
 
 
 def gamma_of_rewards(draft: ConvertedStudy, source: ImportSource) -> None:
-    """Note a VecNormalize gamma that differs from the study's."""
+    """Note a gamma of VecNormalize that differs from the study's."""
     normalise = source.find("normalize")
     if normalise is True:
         normalise = {}
@@ -55,10 +55,10 @@ def gamma_of_rewards(draft: ConvertedStudy, source: ImportSource) -> None:
 
 
 def leave_out_noise(draft: ConvertedStudy, source: ImportSource) -> None:
-    """Omit the deviation of gSDE's noise together with gSDE."""
+    """Omit the deviation of gSDE's noise together with gSDE itself."""
     if source.find("use_sde") is not True or "use_sde" not in draft.without:
         return
-    with suppress(NoCounterpart):  # refused where it is taken
+    with suppress(NoCounterpart):  # an error when it is taken
         arguments = mapping_of(source.constants.get("policy_kwargs"))
         if "log_std_init" in arguments:
             value = arguments.pop("log_std_init")
@@ -67,7 +67,7 @@ def leave_out_noise(draft: ConvertedStudy, source: ImportSource) -> None:
 
 
 def recurrent_minibatches(draft: ConvertedStudy) -> None:
-    """Convert a minibatch's rows into parts of the environments, as recurrent networks need."""
+    """Convert minibatch rows to groups of environments, as recurrent networks need."""
     if draft.fixed.get("network") not in ("lstm", "gru"):
         return
     draft.note(
@@ -91,7 +91,7 @@ def recurrent_minibatches(draft: ConvertedStudy) -> None:
 
 
 def decay_as_torch(draft: ConvertedStudy) -> None:
-    """Turn adam with weight decay into adam_l2: torch.optim.Adam adds decay to the gradient."""
+    """Replace adam with weight decay by adam_l2: torch.optim.Adam adds decay to the gradient."""
     if not (draft.fixed.get("weight_decay") or "weight_decay" in draft.space):
         return
     searched = draft.space.get("optimiser", {}).get("values", ())
@@ -121,13 +121,13 @@ _HELPERS: Mapping[str, Mapping[str, Any]] = {
         "env_id": "CartPole-v1", "total_timesteps": 500_000,
         "backbone_cls": "TransformerPolicyBackbone"},
 }  # fmt: skip
-"""Helper of the single-file PPO -> the defaults in which it differs from PPOConfig."""
+"""Helper of the single-file PPO -> its defaults that differ from PPOConfig's."""
 _RANGES = {"tanh_gaussian": (-1.0, 1.0), "beta": (0.0, 1.0)}
-"""Distribution -> the range of its actions before they fill the environment's."""
+"""Distribution -> the range of its actions before they are scaled to the environment's range."""
 
 
 def defaults_of_helper(draft: ConvertedStudy, source: ImportSource) -> None:
-    """Fill in the defaults of the only helper that a file calls."""
+    """Fill in the defaults of the helper function that a file calls, if it calls only one."""
     helpers = list(dict.fromkeys(call for call in source.calls if call in _HELPERS))
     if not helpers:
         return
@@ -144,7 +144,7 @@ def defaults_of_helper(draft: ConvertedStudy, source: ImportSource) -> None:
 
 
 def unscaled_actions(draft: ConvertedStudy) -> None:
-    """Keep actions in the range that the single-file PPO passes to the environment."""
+    """Leave actions unscaled, in the range that the single-file PPO passes to the environment."""
     kind = draft.fixed.get("distribution")
     discrete = draft.entry is not None and draft.entry.actions == "discrete"
     named = {"action_low", "action_high"} & {*draft.fixed, *draft.space}

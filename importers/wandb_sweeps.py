@@ -1,7 +1,7 @@
 """Weights & Biases sweep files as studies.
 
-In them, bounds of `log_uniform` are exponents of e, `q` rounds to its multiples, and `hyperband`
-counts logged metrics.
+In these files, bounds of `log_uniform` are exponents of e, `q` rounds to multiples, and
+`hyperband` counts logged metrics.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PLACEHOLDERS = ("${env}", "${interpreter}", "${program}", "${args}", "${args_no
                  "/usr/bin/env")  # fmt: skip
 _HYPERBAND_ETA = 3.0
 _ENV_STEPS_FROM = 1000
-# other systems' metrics of episodes (mostly in training), in small letters -> ours (of greedy
+# other systems' episode metrics (mostly from training), in lower case -> ours (from greedy
 # episodes on separate seeds)
 _METRICS_ELSEWHERE: Mapping[str, str] = {
     **dict.fromkeys(
@@ -69,7 +69,7 @@ _METRICS_ELSEWHERE: Mapping[str, str] = {
     "eval/min_reward": "eval/return_min",
     "eval/max_reward": "eval/return_max",
 }
-# theirs -> ours, whether bounds are exponents of e (-1: of 1/e), whether it has steps
+# theirs -> ours, sign of bounds that are exponents of e (-1: of 1/e), whether it has steps
 _RANGES = {
     "int_uniform": ("int_uniform", 0, False),
     "uniform": ("uniform", 0, False),
@@ -78,16 +78,16 @@ _RANGES = {
     "log_uniform_values": ("log_uniform", 0, False),
     "q_log_uniform": ("log_uniform", 1, True),
     "q_log_uniform_values": ("log_uniform", 0, True),
-    "inv_log_uniform": ("log_uniform", -1, False),  # the logarithm of its values is uniform, too
+    "inv_log_uniform": ("log_uniform", -1, False),  # its values are also log-uniform
     "inv_log_uniform_values": ("log_uniform", 0, False),
 }
 _KINDS = ("categorical", "categorical_w_probabilities", "constant", "normal", *_RANGES)
 
 
 _USUAL = ("${env}", "${interpreter}", "${program}", "${args}")
-"""The command of a sweep that names none."""
+"""The command of a sweep without `command`."""
 _VARIABLES = "WANDB_MODE=offline WANDB_DIR={folder}"
-_SET_HERE = ("seed",)  # parameters that a study sets for each run
+_SET_HERE = ("seed",)  # parameters that a study sets per run
 _ONCE = "1 run"
 
 
@@ -99,7 +99,7 @@ def has_program(path: Path, given: Mapping[str, Any]) -> bool:
 
 
 def read_program(path: Path, given: Mapping[str, Any]) -> ConvertedStudy:
-    """Return a study whose command is the sweep's program, started as its agent would."""
+    """Return a study that starts the sweep's program with the command of a W&B agent."""
     sweep, draft, source = (
         _read_sweep_file(path),
         ConvertedStudy(str(path), whole=True),
@@ -128,7 +128,7 @@ def read_program(path: Path, given: Mapping[str, Any]) -> ConvertedStudy:
     if sweep.get("run_cap") is not None:
         draft.rest["budget"] = {"trials": sweep["run_cap"]}
     elif method == "grid":
-        draft.rest["budget"] = {"trials": None}  # it ends by itself
+        draft.rest["budget"] = {"trials": None}  # a grid ends by itself
     _stop_by_logs(draft, sweep.get("early_terminate"))
     draft.note(f"{sweep['program']} runs unchanged; wandb writes into the folder of each run")
     for key in sweep:
@@ -169,7 +169,7 @@ def _is_above_1(eta: Any) -> bool:
 
 
 def _stop_by_logs(draft: ConvertedStudy, early: Any) -> None:
-    """Let rungs count logged metrics, as hyperband does there, if the run length is known."""
+    """Let rungs count logged metrics, as hyperband does, if the run length is known."""
     if early is None:
         return
     if not is_dict(early) or not _is_above_1(early.get("eta", _HYPERBAND_ETA)):
@@ -195,7 +195,7 @@ def _read_sweep_file(path: Path) -> dict[str, Any]:
 
 
 def read_sweep(path: Path, given: Mapping[str, Any]) -> ConvertedStudy:
-    """Read a sweep as a PPO study: its parameters are a trainer's arguments."""
+    """Read a sweep as a PPO study whose parameters are a trainer's arguments."""
     sweep = _read_sweep_file(path)
     draft = ConvertedStudy(str(path))
     _leave_out_keys(draft, sweep)
@@ -424,7 +424,7 @@ def _goal_of(metric: str) -> str | None:
 
 
 def _our_metric(draft: ConvertedStudy, given: str, goal: str) -> str:
-    """Return our metric for another system's name, from the table or from its words."""
+    """Return our metric for another system's, from the table or from the words in its name."""
     entry = ENVIRONMENTS.get(draft.env.get("id", ""))
     optical = entry is not None and entry.source == "optical"
     name = _METRICS_ELSEWHERE.get(given.lower())
@@ -445,7 +445,7 @@ def _our_metric(draft: ConvertedStudy, given: str, goal: str) -> str:
 
 
 def _by_words(words: str, optical: bool) -> str | None:
-    """Return our metric that some words seem to mean."""
+    """Return our metric that matches the words in a name."""
     if optical and "blocking" in words and "bitrate" in words:
         return "eval/bitrate_blocking_probability"
     if optical and "blocking" in words:
@@ -458,7 +458,7 @@ def _by_words(words: str, optical: bool) -> str | None:
 
 
 def _translate_hyperband(draft: ConvertedStudy, early: Any) -> None:
-    """Read `hyperband`: rungs at max_iter / eta^i for i up to s, else at min_iter x eta^i."""
+    """Read `hyperband`: rungs at max_iter / eta^i for i up to s, or at min_iter x eta^i."""
     if early is None:
         return
     if not is_dict(early) or early.get("type") != "hyperband":
@@ -485,7 +485,7 @@ def _translate_hyperband(draft: ConvertedStudy, early: Any) -> None:
         power = 2
         if brackets is not None:
             power = brackets
-        # rounded up, so that the rung after the last one is not just before the run's end
+        # rounded up, so that the last rung is not just before the end of the run
         first = rounded(draft.rest.get("env_steps", 1_000_000) / eta**power)
         section["min"] = max(1, math.ceil(first))
         draft.note(

@@ -1,12 +1,14 @@
-"""XLRON's interdependent flags, as its code reads them.
+"""XLRON's interdependent flags, interpreted as in its code.
 
 At 1.1.0 (train/train_utils.py, train/ppo.py, make_env.py):
+
 - `warmup_cosine` rises from LR itself to LR x WARMUP_MULTIPLIER (by default 1: no ramp).
-- `cosine` passes LR x LR_END_FRACTION to optax as the *fraction* `alpha`, so that it ends at
-  LR x LR x LR_END_FRACTION, nearly 0; so do those of the entropy and the valid mass.
-- Schedules of the learning rate count gradient steps. Schedules of entropy, valid mass and lambda
-  count updates (with STEP_ON_GRADIENT gradient steps). The horizon of the first two is in gradient
-  steps, and that of lambda in updates. The fixes of July 2026 end the first two with the run.
+- `cosine` passes LR x LR_END_FRACTION to optax as the *fraction* `alpha`, so it ends at
+  LR x LR x LR_END_FRACTION, nearly 0. The cosines of the entropy and the valid mass do the same.
+- Learning-rate schedules count gradient steps. Schedules of entropy, valid mass and lambda count
+  updates (gradient steps with STEP_ON_GRADIENT). The horizon of the learning rate and the entropy
+  is in gradient steps, and that of lambda in updates. With the fixes of July 2026, the first two
+  end with the run.
 """
 
 from __future__ import annotations
@@ -103,7 +105,7 @@ def _any_on(source: ImportSource, name: str) -> bool:
 
 
 def _check_kinds(draft: ConvertedStudy, source: ImportSource) -> None:
-    """Refuse text where XLRON takes numbers, and mappings or lists where it takes words."""
+    """Reject text where XLRON takes numbers, and mappings or lists where it takes words."""
     for name in source.names():
         row = draft.system.find(name)
         if row is None or (row.fate != "taken" and name != "STEPS_PER_INCREMENT"):
@@ -128,7 +130,7 @@ def _translate_length(draft: ConvertedStudy, source: ImportSource) -> None:
     if any(len(values) > 1 for values in given):
         return
     total, increment, envs, rollout = (int(values[0]) for values in given)
-    if min(envs, rollout) < 1:  # refused where they are put
+    if min(envs, rollout) < 1:  # reported when they are taken
         return
     increment = _increment_steps(total, increment, rollout * envs)
     updates = max(1, increment // (rollout * envs)) * max(1, total // increment)
@@ -280,7 +282,7 @@ def _network_kinds(draft: ConvertedStudy, source: ImportSource) -> set[str]:
 
 
 def _complete_layers(draft: ConvertedStudy, source: ImportSource, kinds: set[str]) -> None:
-    """Fill in the default of NUM_LAYERS or NUM_UNITS next to the other; only the mlp has them."""
+    """For an MLP, fill in the default of NUM_LAYERS or NUM_UNITS if only the other is set."""
     pair = {"NUM_LAYERS": 2, "NUM_UNITS": 64}
     named = [name for name in pair if name in source.names()]
     if "mlp" not in kinds:
@@ -312,7 +314,7 @@ def _complete_layers(draft: ConvertedStudy, source: ImportSource, kinds: set[str
 
 
 def _shared_sizes(draft: ConvertedStudy, source: ImportSource) -> None:
-    """Copy mlp_layers and mlp_latent to the parts of the gnn; the width switches them on."""
+    """Copy mlp_layers and mlp_latent to the parts of the gnn, if the width is set."""
     layers, width = source.values("mlp_layers", None), source.values("mlp_latent", None)
     if width == [None]:
         if layers != [None]:
@@ -429,12 +431,12 @@ def _translate_downsampling(draft: ConvertedStudy, source: ImportSource) -> None
 
 @dataclass(frozen=True)
 class _Scheduled:
-    """A value with a schedule in XLRON, and the end of that schedule."""
+    """A scheduled value of XLRON, and the end of its schedule."""
 
-    kinds: set[Any]  # of the schedule; several if it is searched
+    kinds: set[Any]  # kinds of schedule; several if the kind is searched
     values: list[float]
-    fraction: str  # the flag of its end
-    end: float = 0.1  # what that flag is by default
+    fraction: str  # the flag that sets its end
+    end: float = 0.1  # default of that flag
 
 
 def _translate_schedules(draft: ConvertedStudy, source: ImportSource) -> None:
@@ -469,7 +471,7 @@ def _translate_schedules(draft: ConvertedStudy, source: ImportSource) -> None:
 def _schedule_of_critic(
     draft: ConvertedStudy, source: ImportSource, kinds: set[Any], rates: list[float]
 ) -> None:
-    """Set the critic's XLRON values, which follow the policy's here."""
+    """Set the critic's values of XLRON, which equal the policy's by default here."""
     if "VF_SCHEDULE_MULTIPLIER" not in source.names():
         draft.fixed["vf_schedule_multiplier"] = 1.0
     fraction = source.values("VF_LR_END_FRACTION", None)
@@ -481,7 +483,7 @@ def _schedule_of_critic(
 
 
 def _scale_end(draft: ConvertedStudy, source: ImportSource, one: _Scheduled) -> None:
-    """Turn a cosine's end fraction into the effective one: value times value times fraction."""
+    """Convert a cosine's end fraction to the effective one: value x value x fraction."""
     if "cosine" not in one.kinds:
         return
     if len(one.kinds) > 1:
@@ -519,7 +521,7 @@ def _scale_horizon(
 def _scale_values(
     source: ImportSource, name: str, scaled: Callable[[float], float], default: float
 ) -> None:
-    """Scale a constant, listed values or a range; None is the default."""
+    """Scale a constant, listed values or a range; None stands for the default."""
 
     def scaled_or_default(value: Any) -> float:
         if value is None:

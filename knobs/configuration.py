@@ -14,7 +14,7 @@ from .table import KNOBS, RECURRENT_NETWORKS, REGISTRABLE, Knob, choices_of
 
 
 def canonical_name(name: str) -> str | None:
-    """Return our name of a hyperparameter, from our or another system's name; or None.
+    """Return the canonical name of a hyperparameter, given any system's name; None if unknown.
 
     >>> canonical_name("n_steps"), canonical_name("normalize_advantages"), canonical_name("x")
     ('rollout_length', 'normalise_advantages', None)
@@ -55,10 +55,10 @@ _AMERICAN = {
 
 
 def check_name(name: str) -> str:
-    """Return `name` if it is a hyperparameter; American spellings are accepted.
+    """Return `name` in its canonical spelling; American spellings are accepted.
 
     Raises:
-        ConfigError: with our name for it, or the nearest.
+        ConfigError: the name is unknown; the error gives our name for it, or the nearest one.
     """
     ours = canonical_name(name)
     if ours is not None and ours.replace("s", "z") == name.replace("s", "z"):
@@ -73,7 +73,7 @@ def check_name(name: str) -> str:
 
 
 def hint_of(name: str) -> str:
-    """Return in words what another system's name is called in a study; "" if unknown.
+    """Return, as a phrase, what another system's name is called in a study; "" if unknown.
 
     >>> hint_of("num_seeds"), hint_of("learning_rates")
     (' in a study it is `seeds.per_config`', '')
@@ -91,7 +91,7 @@ def hint_of(name: str) -> str:
 
 
 def allowed(knob: Knob) -> str:
-    """Return the legal values in words.
+    """Describe the legal values in words.
 
     >>> allowed(KNOBS["rho_clip"])
     'a number above 0 or off'
@@ -118,13 +118,13 @@ def check_value(name: str, value: Any) -> Any:
     """Return a canonical value: float, int, bool, str, tuple of int, or None for off.
 
     Raises:
-        ConfigError: with the value and the legal ones.
+        ConfigError: the value is not legal; the error lists the legal ones.
     """
     return canonical_value(KNOBS[name], value)
 
 
 def canonical_value(knob: Knob, value: Any) -> Any:
-    """Return `check_value` for a hyperparameter of any table."""
+    """Return the canonical value, like `check_value`, for a hyperparameter of any table."""
     if knob.off and (value is None or value is False or value == "off"):
         return None
     checked = _canonical_value(knob, value)
@@ -139,7 +139,8 @@ def canonical_value(knob: Knob, value: Any) -> Any:
 
 
 _ILLEGAL = object()
-_LEAST, _MOST = 2.0**-126, (2.0 - 2.0**-23) * 2.0**127  # float32: smaller ones are flushed to 0
+# float32 range: smaller ones are flushed to 0
+_LEAST, _MOST = 2.0**-126, (2.0 - 2.0**-23) * 2.0**127
 
 
 def _canonical_value(knob: Knob, value: Any) -> Any:
@@ -192,7 +193,7 @@ _BY_TYPE: Mapping[str, Callable[[Knob, Any], Any]] = {
     "choice": _choice_of,
     "widths": _widths_of,
 }
-"""Type of a hyperparameter -> what reads its values; the others are numbers."""
+"""Type of a hyperparameter -> the function that reads its values; all other types are numbers."""
 
 
 _RECTIFIED = ("cnn", "gnn", "transformer", "path_mlp")
@@ -201,12 +202,12 @@ _RECTIFIED = ("cnn", "gnn", "transformer", "path_mlp")
 def complete(given: Mapping[str, Any], own_words: bool = False) -> dict[str, Any]:
     """Return a complete configuration: defaults and rules applied, `env.*` unchanged.
 
-    Rules: unset `activation` follows `network`; unset `reward_clip` is 10 with
-    `normalise_rewards`; unset `vf_*` follow the policy's (`vf_learning_rate` is a third);
-    `num_layers` with `hidden_size` gives `hidden_sizes`. `minibatch_size` and `num_minibatches`
-    are derived from each other, with any remainder as a smaller last minibatch, unless both are
-    given with prioritised sampling. Completing a complete configuration changes nothing.
-    `own_words` accepts any word if user code may register some, before it has run.
+    The rules: an unset `activation` follows `network`; an unset `reward_clip` is 10 with
+    `normalise_rewards`; an unset `vf_*` equals the policy's value (`vf_learning_rate` is a third
+    of it); `num_layers` with `hidden_size` gives `hidden_sizes`. `minibatch_size` and
+    `num_minibatches` are derived from each other, with any remainder as a smaller last minibatch,
+    unless both are given with prioritised sampling. Completing a complete configuration changes
+    nothing. With `own_words`, any word is accepted that user code may register once it has run.
 
     Raises:
         ConfigError: an unknown hyperparameter, an illegal value, or values that contradict each
@@ -330,7 +331,7 @@ def _check_heads(config: dict[str, Any]) -> None:
 
 
 def _check_segments(config: dict[str, Any]) -> None:
-    """Refuse more minibatches than segments if minibatches are whole segments."""
+    """Reject more minibatches than segments if minibatches are whole segments."""
     drawn = config["priority_alpha"] > 0 and config["priority_over"] == "segments"
     whole = drawn or config["rho_clip"] is not None or config["network"] in RECURRENT_NETWORKS
     parts, envs = config["num_minibatches"], config["num_envs"]

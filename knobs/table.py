@@ -1,4 +1,4 @@
-"""The table of hyperparameters, and queries on it."""
+"""The table of hyperparameters, and queries of it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ class Knob(Range):
 
     name: str
     type: KnobType  # `widths` is a list of positive integers
-    default: Any  # None means off, or a rule that `meaning` states
-    traced: bool  # a leaf of `Hypers` (may vary per lane); else a part of `Plan`
-    choices: tuple[str, ...] = ()  # the legal words of a `choice`; of a number, other legal words
-    off: bool = False  # `null` and `off` are legal
-    meaning: str = ""  # one line, with unit where there is one
-    search: Mapping[str, Any] | None = None  # a suggested distribution, as a study file writes it
-    networks: tuple[str, ...] = ()  # the built-in networks that it matters for; () for all
+    default: Any  # None means off, or a rule given in `meaning`
+    traced: bool  # whether it is a leaf of `Hypers` (may vary per lane) or a field of `Plan`
+    # legal words: all of a `choice`, or those that a number also accepts
+    choices: tuple[str, ...] = ()
+    off: bool = False  # whether `null` and `off` are legal
+    meaning: str = ""  # one line, with unit if there is one
+    search: Mapping[str, Any] | None = None  # a suggested distribution, in study-file form
+    networks: tuple[str, ...] = ()  # the built-in networks that use it; () for all
 
 
 def number(name: str, default: Any, meaning: str, **rest: Any) -> Knob:
@@ -56,7 +57,7 @@ POSITIVE = {"low": 0.0, "low_open": True}
 FRACTION = {"low": 0.0, "high": 1.0}
 
 
-RECURRENT_NETWORKS = ("lstm", "gru")  # with a memory; they learn from whole segments
+RECURRENT_NETWORKS = ("lstm", "gru")  # networks with a memory; they learn from whole segments
 
 
 def _network_knob(
@@ -833,18 +834,18 @@ KNOBS: Mapping[str, Knob] = {knob.name: knob for knob in TRACED + STATIC}
 
 
 SCHEDULE_KNOBS = tuple(name for name, knob in KNOBS.items() if knob.choices == SCHEDULES)
-# user code can add choices
+# hyperparameters to which user code can add choices
 REGISTRABLE = ("network", "optimiser", "distribution", *SCHEDULE_KNOBS)
 _REGISTERED: dict[str, list[str]] = {name: [] for name in REGISTRABLE}
 
 
-# Former defaults, of studies whose record does not say them.
-AVERAGE_REWARD = "average_reward_initial"  # its default was 0, which stood for what `off` is now
+# Former defaults, for studies whose record lacks these hyperparameters.
+AVERAGE_REWARD = "average_reward_initial"  # its default was 0, which meant what `off` means now
 DEFAULTS_OF_OLD: Mapping[str, Any] = {"learning_rate": 3e-4, "normalise_rewards": False}
 
 
 def allow_choice(name: str, choice: str) -> None:
-    """Make a word that user code registers legal for a hyperparameter."""
+    """Make a word registered by user code legal for a hyperparameter."""
     if choice not in known_choices(name):
         _REGISTERED[name].append(choice)
 
@@ -855,14 +856,14 @@ def known_choices(name: str) -> tuple[str, ...]:
 
 
 def choices_of(knob: Knob) -> tuple[str, ...]:
-    """Return the legal words of a hyperparameter from any table."""
+    """Return the legal words of a hyperparameter in any table."""
     if KNOBS.get(knob.name) is knob:
         return known_choices(knob.name)
     return knob.choices
 
 
 def matters(name: str, network: str) -> bool:
-    """Return whether a hyperparameter can affect a network; all may affect a registered one.
+    """Return whether a hyperparameter can affect a network; any may affect a registered network.
 
     >>> matters("gnn_edge_mlp_layers", "mlp"), matters("learning_rate", "mlp")
     (False, True)

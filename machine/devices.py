@@ -12,11 +12,12 @@ from ..errors import ConfigError
 def prepare_devices(
     platform: str = "auto", deterministic: bool = False, cores: int | None = None
 ) -> tuple[Device, ...]:
-    """Return all devices of a platform; on CPU one per core, at least two.
+    """Return all devices of a platform; on CPU one per core, and at least two.
 
-    A single host device gives results that differ bitwise from several. With `deterministic`, GPUs
-    use only reproducible kernels (slower: no atomic scatters, no autotuning). Raises ConfigError
-    if the platform is missing, or jax was already used with other settings.
+    Results with a single host device differ bitwise from results with several. With
+    `deterministic`, GPUs use only reproducible kernels (slower: no atomic scatters, no
+    autotuning). Raises ConfigError if the platform is missing, or if jax was already used with
+    different settings.
     """
     started = has_started()
     lacking = lacks_flags(platform, deterministic)

@@ -1,8 +1,8 @@
 """Ends a study's processes after hpo itself has died; a script without dependencies.
 
-`guard.py run PARENT COMMAND...` becomes the command, which Linux kills with its parent.
+`guard.py run PARENT COMMAND...` becomes the command, which Linux kills together with its parent.
 `guard.py watch` reads lines `+ GROUP MARK` and `- GROUP`. When its input ends, it kills the
-remaining groups and all processes with their marks in the environment.
+remaining groups, and all processes with their marks in the environment.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from contextlib import suppress
 
 _PR_SET_PDEATHSIG = 1
 NOT_STARTED = 127
-_TRIES, _PAUSE = 20, 0.005  # scans for marked processes, and seconds between two
+_TRIES, _PAUSE = 20, 0.005  # scans for marked processes, and seconds between two scans
 
 
 def marked(mark: str) -> list[int]:
-    """Return the processes with a text in their environment; Linux only, otherwise none."""
+    """Return the processes with this text in their environment; Linux only, otherwise none."""
     found: list[int] = []
     try:
         names = [name for name in os.listdir("/proc") if name.isdecimal()]
@@ -34,10 +34,10 @@ def marked(mark: str) -> list[int]:
 
 
 def kill(group: int, mark: str) -> None:
-    """Kill a process group, and marked processes that have left it."""
+    """Kill a process group, and any marked processes that have left it."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGKILL)
-    for _ in range(_TRIES):  # one may be starting another
+    for _ in range(_TRIES):  # a marked process may be starting another one
         left = [process for process in marked(mark) if process != os.getpid()]
         if not left:
             return
@@ -49,7 +49,8 @@ def kill(group: int, mark: str) -> None:
 
 def watch() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # of a batch system, to all processes of a job
+    # a batch system sends it to all processes of a job
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     groups: dict[int, str] = {}
     for line in sys.stdin:
         words = line.split()
@@ -64,7 +65,7 @@ def watch() -> None:
 def become(parent: int, argv: list[str]) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it died before that
+        if os.getppid() != parent:  # the parent died first
             os._exit(NOT_STARTED)
     try:
         os.execvp(argv[0], argv)

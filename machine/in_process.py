@@ -1,7 +1,7 @@
 """Batches stepped by this process, with a time limit for environment calls.
 
 A thread watches the calls. If a call takes too long, the main thread is interrupted, which counts
-as an error of its environment. If the call still continues, this process ends, because its
+as an error of the environment. If the call continues even then, this process ends, because the
 environment would never release the lanes.
 """
 
@@ -31,15 +31,15 @@ from ..core.host.batch import (
 )
 from ..core.host.vector_batch import local_batch
 
-_SIGNAL = signal.SIGURG  # ignored by default, so one that comes late does nothing
+_SIGNAL = signal.SIGURG  # ignored by default, so a late one does nothing
 _LOOK_SECONDS = 1.0
-TOLD_SECONDS = 20.0  # of a call, until a warning says that it takes long
-_GRACE_SECONDS = 5.0  # between the interruption of a call and the end of the process
+TOLD_SECONDS = 20.0  # seconds in a call before a warning about a slow call
+_GRACE_SECONDS = 5.0  # from the interruption of a call to the end of the process
 _WORKERS = "with population.workers: 1 only a worker process would end"
 
 
 class TookTooLong(BaseException):
-    """An environment call took too long; code that catches `Exception` does not catch it."""
+    """An environment call took too long; `except Exception` does not catch this error."""
 
 
 class LimitedBatch:
@@ -85,8 +85,8 @@ class _Seen:
 class InProcess:
     """Creates batches that are stepped here; see `core.host.batch.BatchMaker`.
 
-    An environment call may take `limit` seconds, and its creation `opening_limit`. `warn` receives
-    a line about a slow call; `leave` ends the process.
+    An environment call may take `limit` seconds, and creating an environment `opening_limit`.
+    `warn` receives a line about a slow call; `leave` ends the process.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ def _watch_calls(of: weakref.ref[InProcess]) -> None:
     while (own := of()) is not None:
         seconds = own.look_seconds
         own.look(seconds)
-        del own  # which may be let go meanwhile
+        del own  # may be collected from here on
         time.sleep(seconds)
 
 
@@ -181,7 +181,7 @@ def _is_in(file: str, package: str) -> bool:
 
 
 def _show_cursor() -> None:
-    """Show the cursor hidden by a terminal view, because nothing else will run."""
+    """Show the cursor that a terminal view has hidden, because no other code will run."""
     if sys.stderr is not None and sys.stderr.isatty():
         sys.stderr.write("\x1b[?25h")
         sys.stderr.flush()
@@ -190,18 +190,18 @@ def _show_cursor() -> None:
 # ---------------------------------------------------------------------- the main thread
 
 _overdue: weakref.WeakKeyDictionary[LimitedBatch, int] = weakref.WeakKeyDictionary()
-"""Batch -> the number of its call that is to be interrupted."""
+"""Batch -> the number of the call that must be interrupted."""
 
 
 def _install_handler() -> None:
-    """Notify the main thread of calls that take too long, unless the signal is in use."""
+    """Have the main thread notified of calls that take too long, unless the signal is in use."""
     in_main = threading.current_thread() is threading.main_thread()
     if in_main and signal.getsignal(_SIGNAL) in (signal.SIG_DFL, signal.SIG_IGN):
         signal.signal(_SIGNAL, _on_signal)
 
 
 def _interrupt_call(batch: LimitedBatch, call: int) -> None:
-    """Interrupt a call, if the main thread makes it and handles the signal."""
+    """Interrupt a call, if the main thread made it and handles the signal."""
     main = threading.main_thread().ident
     if main is not None and batch.thread == main and signal.getsignal(_SIGNAL) is _on_signal:
         _overdue[batch] = call

@@ -1,7 +1,7 @@
-"""Processes of a command, and the executors that say where they run: here, or on a cluster.
+"""Processes of a command, and executors that start them: here, or on a cluster.
 
 A process of this machine has a session, files for its output, and a mark in its environment that
-also identifies children outside the group. A guard kills all of them if this process dies.
+also identifies children outside the group. A guard kills all such processes if this one dies.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ..errors import ConfigError, SearchError, counted
 from ..files.atomic_files import make_folder
 from . import guard
 
-if TYPE_CHECKING:  # not on nodes, where each process starts this module
+if TYPE_CHECKING:  # not on nodes, where every process starts this module
     from ..studies.spec import Processes
 
 _SCRIPT = str(Path(guard.__file__))
@@ -34,8 +34,8 @@ _MARK = "HPO_RUN"
 _THREADS = (
     "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS",
 )  # fmt: skip
-_OF_XLA = 0.9  # of a process's share of a GPU, that jax reserves
-_PAUSE = 0.01  # seconds between two looks at a process that is followed
+_OF_XLA = 0.9  # fraction of a process's GPU share that jax reserves
+_PAUSE = 0.01  # seconds between two checks of a followed process
 STDOUT, STDERR = "stdout.log", "stderr.log"
 
 
@@ -44,9 +44,9 @@ class Launch:
     """The arguments of one process."""
 
     argv: Sequence[str]
-    settings: Mapping[str, str]  # environment variables beyond ours
+    settings: Mapping[str, str]  # environment variables in addition to ours
     cwd: Path
-    folder: Path  # of its output; made if it is not there
+    folder: Path  # for its output; created if missing
 
 
 class Process(Protocol):
@@ -57,15 +57,15 @@ class Process(Protocol):
 
     is_paused: bool
     lost: str
-    """Why it ended although its command did not, such as a dead node; it may run again."""
+    """Why the process ended without its command ending (such as a dead node); it may run again."""
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it waits for a place on a cluster."""
+        """Return whether the process waits for a slot on a cluster."""
         ...
 
     def look(self) -> int | None:
-        """Return the exit code after its end, negative for a signal; None before."""
+        """Return the exit code once the process has ended, negative for a signal; None before."""
         ...
 
     def pause(self) -> None: ...
@@ -77,16 +77,16 @@ class Process(Protocol):
         ...
 
     def end(self, grace: float = 0.0) -> None:
-        """End it and wait for that."""
+        """End the process and wait until it has ended."""
         ...
 
     def memory(self) -> int:
-        """Return its bytes of memory; 0 where that is not known."""
+        """Return the memory in use, in bytes; 0 if unknown."""
         ...
 
 
 class ProcessExecutor(Protocol):
-    """Where the processes of a study run."""
+    """A place where a study's processes run."""
 
     @property
     def at_once(self) -> int:
@@ -94,7 +94,7 @@ class ProcessExecutor(Protocol):
         ...
 
     def check(self, program: str, cwd: Path) -> None:
-        """Raise ConfigError if no process could start; an empty program is not looked for."""
+        """Raise ConfigError if no process could start; an empty program is not searched for."""
         ...
 
     def begin(self, folder: Path) -> None:
@@ -108,7 +108,7 @@ class ProcessExecutor(Protocol):
     def start(self, launch: Launch, lane: int) -> Process: ...
 
     def close(self) -> None:
-        """Leave nothing that runs."""
+        """End all processes that still run."""
         ...
 
 
@@ -135,7 +135,7 @@ def gpus_here() -> tuple[str, ...]:
 
 
 def share_of_memory(each: float) -> dict[str, str]:
-    """Return the variable that gives jax its part of a GPU that several processes share."""
+    """Return the variable that limits jax to its part of a GPU shared by several processes."""
     if not 0 < each < 1:
         return {}
     return {"XLA_PYTHON_CLIENT_MEM_FRACTION": f"{_OF_XLA * each:.3g}"}
@@ -161,19 +161,19 @@ def share_of_gpus(lane: int, each: float, gpus: Sequence[str]) -> dict[str, str]
 
 
 def share_of_threads(threads: int | None, at_once: int) -> dict[str, str]:
-    """Return the variables that limit a process's threads; none if the user has set some."""
+    """Return the variables that limit a process's threads; {} if the user has set any of them."""
     if threads is None and any(name in os.environ for name in _THREADS):
         return {}
     return thread_settings(threads or max(1, cores() // at_once))
 
 
 def thread_settings(count: int) -> dict[str, str]:
-    """Return the variables that bound the threads of a process."""
+    """Return the variables that set a process's number of threads."""
     return dict.fromkeys(_THREADS, str(count))
 
 
 class OrphanKiller:
-    """A small process that kills all others once this one has died."""
+    """A small process that kills all other processes once this one has died."""
 
     def __init__(self):
         self._process: subprocess.Popen[str] | None = None
@@ -198,7 +198,7 @@ class OrphanKiller:
         else:
             lines = [line]
         if self._process.stdin is not None:
-            with suppress(BrokenPipeError):  # it was killed: the next line starts another
+            with suppress(BrokenPipeError):  # it was killed: the next line starts another one
                 print(*lines, sep="\n", file=self._process.stdin, flush=True)
 
     def close(self) -> None:
@@ -210,7 +210,7 @@ class OrphanKiller:
 
 
 class Running:
-    """A process of this machine; see `Process`."""
+    """A process on this machine; see `Process`."""
 
     lost, is_waiting = "", False
 
@@ -237,8 +237,8 @@ class Running:
                 raise SearchError(text) from error
         self.started = time.time()
         self._guard.watch(self._process.pid, self.mark)
-        self.exit_code: int | None = None  # negative: the signal that ended it
-        self._deadline: float | None = None  # for its end, once asked
+        self.exit_code: int | None = None  # negative for the signal that ended it
+        self._deadline: float | None = None  # time by which it must have ended, once asked to
         self.is_paused = False
 
     @property
@@ -254,13 +254,13 @@ class Running:
             self._deadline = None
         if not self._has_ended():
             return None
-        guard.kill(self.group, self.mark)  # before its number is free for others
+        guard.kill(self.group, self.mark)  # before its process id can be reused
         self.exit_code = self._process.wait()
         self._guard.forget(self.group)
         return self.exit_code
 
     def _has_ended(self) -> bool:
-        """Return whether it has ended; its number stays reserved, except on older systems."""
+        """Return whether it has ended; its process id stays reserved, except on older systems."""
         if not hasattr(os, "waitid"):  # macOS before Python 3.13
             return self._process.poll() is not None
         flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
@@ -300,14 +300,14 @@ class Running:
 
 @dataclass(frozen=True)
 class Wish:
-    """The request of another machine for a process of this one."""
+    """Instructions from another machine about a process on this one."""
 
     halted: bool = False
-    grace: float | None = None  # seconds from SIGTERM to SIGKILL, if it has to end
+    grace: float | None = None  # seconds from SIGTERM to SIGKILL, if it must end
 
 
 def follow(launch: Launch, wish: Callable[[], Wish], pause: float = _PAUSE) -> int:
-    """Run a process here to its end, as another machine wishes; return its exit code."""
+    """Run a process here to its end, following another machine's `wish`; return its exit code."""
     watching = OrphanKiller()
     process = Running(launch, watching)
     while (code := process.look()) is None:
@@ -324,7 +324,7 @@ def follow(launch: Launch, wish: Callable[[], Wish], pause: float = _PAUSE) -> i
 
 
 class LocalProcesses:
-    """Processes of this machine; see `ProcessExecutor`."""
+    """Starts processes on this machine; see `ProcessExecutor`."""
 
     def __init__(self, settings: Processes):
         self._settings, self._guard = settings, OrphanKiller()
@@ -345,7 +345,7 @@ class LocalProcesses:
         return max(1, cores() // (self._settings.threads or 1))
 
     def check(self, program: str, cwd: Path) -> None:
-        """Refuse a program that is not there, or more GPUs than there are."""
+        """Reject a program that does not exist, or more GPUs than the machine has."""
         each = self._settings.gpus
         if each and len(self._gpus) < math.ceil(each):
             seen = counted(len(self._gpus), "GPU")
@@ -382,14 +382,14 @@ def memory_of(process: int) -> int:
 
 
 def end_leftovers(folder: Path) -> None:
-    """Kill processes left by an earlier start of a study that was killed with its guard."""
+    """Kill the processes of a study whose earlier start was killed together with its guard."""
     for process in guard.marked(f"HPO_FOLDER={folder}{os.sep}"):
         with suppress(ProcessLookupError, PermissionError):
             os.kill(process, signal.SIGKILL)
 
 
 def last_lines(path: Path, most: int = 6, letters: int = 360) -> str:
-    """Return a file's last lines that contain text; "" if there are none."""
+    """Return a file's last non-empty lines; "" if there are none."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - 8192))

@@ -1,6 +1,6 @@
 """Metrics reported by a process: JSON lines, CSV tables, TensorBoard and W&B files.
 
-`report` prints one such line. Readers return rows of (step, name -> number) while files grow.
+`report` prints one such line. Readers return rows of (step, name -> number) as the files grow.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-Row = tuple[float | None, dict[str, float]]  # the step, None where it is not given
-_LOOK_SECONDS = 0.5  # between two searches for files of a pattern
-_MOST_NAMES = 200  # metrics of one process
-_LONGEST = 1 << 20  # bytes of one line
-_EARLIER = 2.0  # seconds by which a file system's clock may differ
+Row = tuple[float | None, dict[str, float]]  # the step (None if not given), and name -> number
+_LOOK_SECONDS = 0.5  # between two searches for files that match a pattern
+_MOST_NAMES = 200  # metrics per process
+_LONGEST = 1 << 20  # bytes per line
+_EARLIER = 2.0  # by which a file system's clock may be behind
 
 
 def report(step: Any = None, *given: Any, **metrics: Any) -> Any:
-    """Print metrics as one JSON line, which a study with `command` reads.
+    """Print metrics as one JSON line, for a study with `command` to read.
 
-    Without metrics it is `hpo report`: see `hpo.views.python.open_study.report`.
+    Without metrics it runs `hpo report`: see `hpo.views.python.open_study.report`.
 
     >>> report(4096, eval_return=12.5)
     {"step": 4096, "eval_return": 12.5}
@@ -35,7 +35,7 @@ def report(step: Any = None, *given: Any, **metrics: Any) -> Any:
         numbers = {name: float(value) for name, value in metrics.items()}
         print(json.dumps({"step": step, **numbers}), flush=True)
         return None
-    from importlib import import_module  # the page of a study, whose packages a script may lack
+    from importlib import import_module  # report page of a study; a script may lack its packages
 
     page = import_module("..views.python.open_study", __package__)
     if step is not None:
@@ -44,7 +44,7 @@ def report(step: Any = None, *given: Any, **metrics: Any) -> Any:
 
 
 class Files:
-    """The files matching a pattern that changed after a given time; the latest last."""
+    """The files that match a pattern and changed after a given time, the latest last."""
 
     def __init__(self, pattern: str, since: float):
         self._pattern, self._since = pattern, since - _EARLIER
@@ -68,9 +68,10 @@ class Tail:
 
     def read(self) -> bytes:
         try:
-            with self._path.open("rb") as file:  # network disks then show its size of now
+            # opening makes network disks report the current size
+            with self._path.open("rb") as file:
                 size = os.fstat(file.fileno()).st_size
-                if size < self.offset:  # written anew
+                if size < self.offset:  # the file was rewritten
                     self.offset = 0
                 file.seek(self.offset)
                 return file.read(size - self.offset)
@@ -78,7 +79,7 @@ class Tail:
             return b""
 
     def lines(self, whole: bool = False) -> Iterator[str]:
-        """Yield the new complete lines, and the last one if the file is `whole`."""
+        """Yield the new complete lines, and also the last one if the file is `whole`."""
         data = self.read()
         end = data.rfind(b"\n") + 1
         if whole or len(data) > _LONGEST:
@@ -90,15 +91,15 @@ class Tail:
 
 
 class Reader:
-    """Rows of one process; each subclass reads one kind of file."""
+    """Rows reported by one process; each subclass reads one kind of file."""
 
     def __init__(self, files: Files, step: str):
         self._files, self._step = files, step
         self._tails: dict[Path, Tail] = {}
-        self.names: dict[str, None] = {}  # seen so far
+        self.names: dict[str, None] = {}  # names seen so far
 
     def read(self, ended: bool = False) -> list[Row]:
-        """Return the new rows; `ended`: the process writes no more."""
+        """Return the new rows; `ended` means that the process has finished writing."""
         found: list[Row] = []
         for path in self._files.now(again=ended):
             tail = self._tails.setdefault(path, Tail(path))
@@ -142,7 +143,7 @@ class JsonLines(Reader):
 
 
 class CsvTable(Reader):
-    """A table whose first line names its columns."""
+    """A table whose first line contains the column names."""
 
     def __init__(self, files: Files, step: str):
         super().__init__(files, step)
@@ -150,7 +151,7 @@ class CsvTable(Reader):
 
     def _read_rows(self, path: Path, tail: Tail, ended: bool) -> Iterator[Row]:
         for line in tail.lines(whole=ended):
-            if line.startswith("#"):  # of a monitor's file
+            if line.startswith("#"):  # header of a Monitor file
                 continue
             cells = next(csv.reader([line]))
             head = self._heads.setdefault(path, cells)
@@ -195,20 +196,20 @@ def _event_scalars(event: bytes) -> Iterator[Row]:
 class OfflineRuns(Reader):
     """Offline W&B runs: a log of records in LevelDB's format.
 
-    Blocks have 32 KiB. Each chunk in a block has a checksum, its length, and a kind: whole, first,
-    middle or last of a record. The file starts with a header of seven bytes.
+    Blocks are 32 KiB long. Each chunk in a block has a checksum, its length, and a kind: a whole
+    record, or its first, middle or last part. The file starts with a header of seven bytes.
     """
 
     def __init__(self, files: Files, step: str):
         super().__init__(files, step)
-        self._begun: dict[Path, bytes] = {}  # of a record in several chunks
+        self._begun: dict[Path, bytes] = {}  # start of a record that spans several chunks
 
     def _read_rows(self, path: Path, tail: Tail, ended: bool) -> Iterator[Row]:
         tail.offset = max(tail.offset, _WANDB_HEAD)
         data, at = tail.read(), 0
         while True:
             left = _WANDB_BLOCK - (tail.offset + at) % _WANDB_BLOCK
-            if left < _WANDB_CHUNK:  # filled with zeros
+            if left < _WANDB_CHUNK:  # zero padding
                 at += left
                 continue
             if len(data) - at < _WANDB_CHUNK:
@@ -227,11 +228,11 @@ class OfflineRuns(Reader):
 
 
 _WANDB_HEAD, _WANDB_BLOCK, _WANDB_CHUNK = 7, 32768, 7  # bytes
-_WANDB_ENDS = (1, 4)  # kinds of a chunk that ends a record
+_WANDB_ENDS = (1, 4)  # chunk kinds that end a record
 
 
 def _history_rows(record: bytes) -> Iterator[dict[str, Any]]:
-    """Yield the logged values of a record that belongs to the history."""
+    """Yield the logged values of a record, if it belongs to the run's history."""
     for message in (value for number, value in _protobuf_fields(record) if number == 2):
         found: dict[str, Any] = {}
         if not isinstance(message, bytes):
@@ -257,7 +258,7 @@ def _scalar(parts: Mapping[int, Any]) -> float | None:
 
 
 def _protobuf_fields(message: bytes) -> list[tuple[int, Any]]:
-    """Return (number, value) of a protocol buffer's fields; fixed ones as bytes."""
+    """Return (number, value) for each field of a protocol buffer, fixed-size values as bytes."""
     found: list[tuple[int, Any]] = []
     at = 0
     while at < len(message):
@@ -295,9 +296,9 @@ _DEFAULTS = {
 
 
 def reader_of(kind: str, pattern: str, folder: Path, step: str, since: float) -> Reader:
-    """Return the reader of a process started at `since`; without a pattern it reads `folder`.
+    """Return the reader for a process started at `since`; without a pattern it reads `folder`.
 
-    A pattern that names a folder means the files of that kind in it.
+    If the pattern matches a folder, the reader looks in it for files of its kind.
     """
     inside = _DEFAULTS.get(kind, "")
     if kind == "stdout":

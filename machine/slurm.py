@@ -1,9 +1,9 @@
-"""Processes of a command as jobs of SLURM: plain sbatch, squeue and scancel, and files.
+"""Processes of a command as SLURM jobs, through sbatch, squeue, scancel and shared files.
 
-Each process is a job. On its node this module as a script starts the command, halts it when the
-head says so, and writes its exit code. The folder of the study is on a disk that all nodes share;
-small files that exist from the start are rewritten in place, because network disks notice that
-soonest. Jobs that outlive the head are found again by their names.
+Each process is a job. On its node, this module runs as a script, which starts the command, pauses
+it at the head's request, and writes its exit code. The study's folder is on a disk that all nodes
+share. Small files that exist from the start are rewritten in place, because network disks show
+such changes soonest. Jobs that outlive the head are found again by their names.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from ..errors import ConfigError, SearchError
 from ..files.atomic_files import make_folder, read_text, write_text
 from .processes import STDERR, Launch, Process, Wish, follow, last_lines, thread_settings
 
-if TYPE_CHECKING:  # not on nodes, where each job starts this module
+if TYPE_CHECKING:  # not on nodes, where every job starts this module
     from ..studies.spec import Executor, Processes
 
 _JOB, _WISH, _STATE, _LOG = "job.json", "job.wish", "job.state", "job.log"
 _PROGRAMS = ("sbatch", "squeue", "scancel")
 _ENDED = ("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL",
           "OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT")  # fmt: skip
-_LATE = 5.0  # seconds that files may come after the end of a job
-_TRIES = 20  # of sbatch, once a first job was accepted
-_ANSWER = 60.0  # seconds that a program of SLURM may take
-_GLANCE = 0.5  # seconds between two looks at a file on the shared disk, here and on the node
-_MARGIN = 20.0  # seconds between SIGTERM plus `grace` and the end of a job's time
-_HALTED = 3600.0  # seconds that a job waits halted for a head that may be dead
+_LATE = 5.0  # seconds by which files may arrive after the end of a job
+_TRIES = 20  # of sbatch, once it has accepted a first job
+_ANSWER = 60.0  # seconds that a SLURM command may take
+_GLANCE = 0.5  # seconds between two reads of a file on the shared disk, here and on the node
+_MARGIN = 20.0  # seconds between SIGTERM plus `grace` and a job's time limit
+_HALTED = 3600.0  # seconds that a paused job waits for a head that may be dead
 _TIME_LIMIT = "hpo: the job reached its time limit; raise executor.time, or set resume"
 
 
@@ -55,17 +55,17 @@ def _call(*words: str, text: str | None = None) -> subprocess.CompletedProcess[s
 
 @dataclass
 class SlurmJob:
-    """One process as a job; see `Process`."""
+    """One process run as a job; see `Process`."""
 
     jobs: SlurmJobs = field(repr=False)
     folder: Path
-    token: str  # the end of its name
-    number: str = ""  # that SLURM gave it; "": sbatch has not accepted it yet
+    token: str  # last part of the job's name
+    number: str = ""  # job id; "" until sbatch has accepted it
     exit_code: int | None = None
     lost: str = ""
     is_waiting: bool = True
     is_paused: bool = False
-    missing_since: float = math.inf  # in squeue
+    missing_since: float = math.inf  # since when squeue does not list it
     is_cancelled: bool = False
     _looked: float = -math.inf
 
@@ -78,7 +78,7 @@ class SlurmJob:
         return self.exit_code
 
     def _read(self) -> None:
-        """Read the state that its node wrote, and compare it with squeue."""
+        """Read the state written by the job's node, and compare it with squeue."""
         state = _state_of(self.folder, self.token)
         self.is_waiting = not state
         if _has_ended(state):
@@ -92,7 +92,7 @@ class SlurmJob:
             self._finish(-signal.SIGKILL)
 
     def _ran_out_of_time(self, state: dict[str, Any]) -> bool:
-        """Return whether it would run out of time again."""
+        """Return whether the job would again run out of time."""
         return bool(state["time_limit"]) and not self.jobs.resumes
 
     def _finish(self, code: int) -> None:
@@ -100,7 +100,7 @@ class SlurmJob:
         self.jobs.forget(self)
 
     def seen(self, number: str, state: str) -> None:
-        """Note the answer of squeue; ("", "") if it does not list the job."""
+        """Record squeue's answer; ("", "") if it does not list the job."""
         if number and state not in _ENDED:
             self.number, self.missing_since = number, math.inf
         elif self.number:
@@ -117,7 +117,7 @@ class SlurmJob:
             _rewrite(self.folder / _WISH, "run")
 
     def ask_to_end(self, grace: float) -> None:
-        """Cancel the job: its script gets SIGTERM, and ends the command within `grace`."""
+        """Cancel the job: its script gets SIGTERM, and ends the command within `grace` seconds."""
         if self.exit_code is None and not self.is_cancelled:
             self.is_cancelled = True
             self.jobs.cancel(self)
@@ -137,9 +137,9 @@ class SlurmJobs:
     def __init__(self, executor: Executor, settings: Processes, resumes: bool):
         self._executor, self._settings, self.resumes = executor, settings, resumes
         self._prefix = ""
-        self._queued: dict[str, tuple[str, str]] = {}  # token -> number and state, of all jobs
-        self._mine: dict[str, SlurmJob] = {}  # that have not ended
-        self._unsent: set[str] = set()  # tokens that sbatch has refused so far
+        self._queued: dict[str, tuple[str, str]] = {}  # token -> job id and state, of all jobs
+        self._mine: dict[str, SlurmJob] = {}  # jobs that have not ended
+        self._unsent: set[str] = set()  # tokens that sbatch has rejected so far
         self._polled = -math.inf
         self._has_accepted, self._refusals = False, 0
 
@@ -156,7 +156,7 @@ class SlurmJobs:
             )
 
     def begin(self, folder: Path) -> None:
-        """Find the jobs of an earlier start; those that no run wants end with the study."""
+        """Find the jobs of an earlier start; those that no run needs end with the study."""
         self._prefix = f"hpo-{hashlib.sha256(str(folder).encode()).hexdigest()[:8]}-"
         if not self._ask():
             raise SearchError("squeue does not answer; try again once SLURM is there")
@@ -200,7 +200,7 @@ class SlurmJobs:
         return job
 
     def _submit(self, job: SlurmJob) -> None:
-        """Send a job to SLURM; what it refuses is sent again after some time."""
+        """Submit a job to SLURM; a rejected job is submitted again after some time."""
         answer = _call("sbatch", *self._options(job), text=self._script(job.folder))
         if answer.returncode == 0:
             number = answer.stdout.strip().splitlines()[-1].partition(";")[0]
@@ -242,7 +242,7 @@ class SlurmJobs:
         return "\n".join([*lines, f"exec {runner}\n"])
 
     def poll(self) -> None:
-        """Ask squeue about all jobs, and send refused ones again, now and then."""
+        """Query squeue about all jobs, and resubmit rejected ones, at intervals."""
         if time.monotonic() - self._polled < self._executor.poll:
             return
         if not self._mine or not self._ask():
@@ -250,11 +250,11 @@ class SlurmJobs:
         for job in self._mine.values():
             job.seen(*self._queued.get(job.token, ("", "")))
         doomed = [job.number for job in self._mine.values() if job.is_cancelled and job.number]
-        if doomed:  # in case SLURM did not hear it
+        if doomed:  # in case SLURM missed it
             _call("scancel", *doomed)
         for token in list(self._unsent):
             job = self._mine[token]
-            if job.number:  # sbatch failed although SLURM had accepted it
+            if job.number:  # sbatch failed although SLURM had accepted the job
                 self._unsent.discard(token)
             else:
                 self._submit(job)
@@ -276,7 +276,7 @@ class SlurmJobs:
     def cancel(self, job: SlurmJob) -> None:
         if job.token in self._unsent:
             self._unsent.discard(job.token)
-            job.missing_since = -math.inf  # there is nothing to wait for
+            job.missing_since = -math.inf  # no more to wait for
         elif job.number:
             _call("scancel", job.number)
 
@@ -284,7 +284,7 @@ class SlurmJobs:
         self._mine.pop(job.token, None)
 
     def close(self) -> None:
-        """Cancel the jobs of the study that are left."""
+        """Cancel the study's remaining jobs."""
         if not self._prefix or not self._ask():
             return
         left = [number for number, state in self._queued.values() if state not in _ENDED]
@@ -293,7 +293,7 @@ class SlurmJobs:
 
 
 def _rewrite(path: Path, text: str) -> None:
-    """Write in place: a network disk shows that to a reader that opens the file."""
+    """Rewrite a file in place, which a network disk shows to any reader that opens it."""
     with path.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
@@ -308,7 +308,7 @@ def _word(path: Path) -> str:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Return a JSON object; {} where there is none, or half of one."""
+    """Read a JSON object; {} if the file is missing or incomplete."""
     try:
         return dict(json.loads(_word(path) or "{}"))
     except ValueError:
@@ -316,7 +316,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _state_of(folder: Path, token: str) -> dict[str, Any]:
-    """Return the words of a job's node; {} before it has started the command."""
+    """Read the state written by a job's node; {} before it has started the command."""
     state = _read(folder / _STATE)
     if not token or state.get("token") != token:
         return {}
@@ -331,7 +331,7 @@ def _has_ended(state: dict[str, Any]) -> bool:
 
 
 class _Head:
-    """The wishes of the head, and SLURM's own: SIGTERM."""
+    """Requests from the head, and from SLURM itself: SIGTERM."""
 
     def __init__(self, folder: Path, grace: float, halted: float):
         self._folder, self._grace, self._most = folder, grace, halted
@@ -348,7 +348,7 @@ class _Head:
             self._halted_since = min(self._halted_since, now)
         elif word == "run":
             self._halted_since = math.inf
-        if now - self._halted_since > self._most:  # its head is dead
+        if now - self._halted_since > self._most:  # the head is dead
             self.is_stopped = True
         grace = None
         if self.is_stopped:
@@ -357,13 +357,13 @@ class _Head:
 
 
 def _is_out_of_time(grace: float) -> bool:
-    """Return whether the time limit of the job is near; SLURM is a minute early at most."""
+    """Return whether the job's time limit is near; SLURM may be up to a minute early."""
     end = os.environ.get("SLURM_JOB_END_TIME", "")
     return end.isdigit() and time.time() > int(end) - 60.0 - grace - _MARGIN
 
 
 def run_job(folder: Path) -> None:
-    """Run the command of a job on its node, and write how it ended."""
+    """Run a job's command on its node, and record how it ended."""
     job = _read(folder / _JOB)
     head = _Head(folder, job["grace"], job["halted"])
     said: dict[str, Any] = {"token": job["token"], "exit_code": None}

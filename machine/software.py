@@ -24,8 +24,8 @@ _LEAST_SECONDS = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
 def default_cache() -> Path:
     """Return the folder for this kind of machine: `$XDG_CACHE_HOME/hpo/jax/<machine>`.
 
-    Machines with different processors do not share a folder (network homes): a program with
-    instructions that the processor lacks would crash the process.
+    Machines with different processors do not share a folder (home folders may be on a network): a
+    program with instructions that the processor lacks would crash the process.
     """
     given = os.environ.get("XDG_CACHE_HOME", "")
     base = Path.home() / ".cache"
@@ -35,7 +35,7 @@ def default_cache() -> Path:
 
 
 def enable_compilation_cache() -> Path:
-    """Turn on jax's cache and return its folder (`JAX_COMPILATION_CACHE_DIR` takes precedence)."""
+    """Turn on jax's cache and return its folder (`JAX_COMPILATION_CACHE_DIR` has precedence)."""
     import jax
 
     given = jax.config.values.get("jax_compilation_cache_dir")
@@ -50,14 +50,14 @@ def enable_compilation_cache() -> Path:
 def _processor() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
-    except OSError:  # not Linux
+    except OSError:  # not on Linux
         lines = [f"flags {platform.processor()}"]
     able = next((line for line in lines if line.lower().startswith(("flags", "features"))), "")
     return hashlib.sha256(able.encode()).hexdigest()[:8]
 
 
 _PACKAGES = ("hpo-lanes", "jax", "jaxlib", "flax", "optax", "gymnax", "optuna", "numpy")
-# prefix of an id -> the packages that step it
+# prefix of an id -> the packages that step its environments
 _OF_ENVIRONMENTS: Mapping[str, tuple[str, ...]] = {
     "brax": ("brax", "mujoco", "mujoco-mjx"),
     "envpool": ("envpool",),
@@ -120,7 +120,7 @@ def _git(folder: Path, *words: str) -> str:
             timeout=20,
             check=True,
         ).stdout
-    except (OSError, subprocess.SubprocessError):  # no git, or no repository
+    except (OSError, subprocess.SubprocessError):  # no git, or not a repository
         return ""
 
 

@@ -1,7 +1,7 @@
 """Program timings on this machine, kept next to the compile cache.
 
-One JSON file per kind of machine. It only saves time: an unreadable file is replaced, and a failed
-write is a warning.
+There is one JSON file per kind of machine. It only saves time: an unreadable file is replaced, and
+a failed write is a warning.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ _MOST = 500  # timings, the latest
 
 @dataclass(frozen=True)
 class Costs:
-    """The times of a program, all in seconds."""
+    """A program's times, in seconds."""
 
-    block: float  # of a chunk of one block of lanes
-    trace: float  # in every process
-    xla: float  # compiling what is traced, unless it is in the cache
-    evaluation: float  # of one call of the evaluation
-    # env steps that this call's time grows with: of its longest episode, or, where the host steps,
-    # of all of them
+    block: float  # one chunk of one block of lanes
+    trace: float  # tracing, which every process repeats
+    xla: float  # compiling the traced program, unless it is cached
+    evaluation: float  # one call of the evaluation
+    # env steps that determine this call's time: of its longest episode, or of all episodes if the
+    # host steps them
     evaluation_steps: int
     baseline: float
     at: float  # since the epoch
 
 
 def default_file() -> Path:
-    """Return this machine's file, in `hpo/timings` of the user's cache folder."""
+    """Return the path of this machine's file, in `hpo/timings` of the user's cache folder."""
     cache = default_cache()
     name = f"{cache.name}-{os.cpu_count() or 1}.v{VERSION}.json"
     return cache.parent.parent / "timings" / name
 
 
 def key_of(*parts: Any) -> str:
-    """Return a timing's name: a short hash of everything it depends on."""
+    """Return a timing's key: a short hash of everything that it depends on."""
     text = json.dumps([platform.node(), *map(str, parts)])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -55,11 +55,11 @@ def key_of(*parts: Any) -> str:
 class Timings:
     path: Path
     known: dict[str, Costs]
-    note: str = ""  # what is wrong with the file, "" if nothing is
+    note: str = ""  # what is wrong with the file, or ""
 
     @classmethod
     def read(cls, path: Path | None = None) -> Timings:
-        """Read the file; a missing or damaged file yields no timings."""
+        """Read the file; if it is missing or damaged, there are no timings."""
         path = path or default_file()
         try:
             if not path.exists():

@@ -1,7 +1,7 @@
 """A worker process: steps its share of environments, and ends when its parent does.
 
-It waits for messages on a socket, which closes when the parent ends. A thread also watches the
-parent, in case an environment hangs. The worker ignores stop signals. Batch systems, containers
+It waits for messages on a socket that closes when the parent ends. A thread also watches the
+parent, in case an environment hangs. The worker ignores stop signals: batch systems, containers
 and terminals send them to all processes at once, and the parent still needs its workers.
 """
 
@@ -37,7 +37,7 @@ def receive_descriptor(link: Connection) -> int:
 
 
 def shared_block(size: int) -> tuple[int, memoryview]:
-    """Return a shareable file descriptor and its zeroed anonymous memory."""
+    """Return a shareable file descriptor, and the zeroed anonymous memory behind it."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("hpo-environments")
     else:
@@ -47,7 +47,7 @@ def shared_block(size: int) -> tuple[int, memoryview]:
     return descriptor, memoryview(mmap.mmap(descriptor, size))
 
 
-# Signals that a worker ignores. They are blocked while it starts, see `workers`
+# Signals that a worker ignores; they are blocked while it starts, see `workers`
 PARENTS_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _WATCH_SECONDS = 1.0
 
@@ -77,7 +77,7 @@ def serve(descriptor: int, parent: int) -> None:
                     reply["said"] = {slot: numbers(info) for slot, info in said.items()}
             except HpoError as error:
                 reply = {"error": str(error), "expected": True}
-            except Exception as error:  # told where the step was asked for
+            except Exception as error:  # reported to the caller of the step
                 text = f"{type(error).__name__}: {error}".splitlines()[0]
                 reply = {"error": text, "expected": False}
             try:
@@ -106,7 +106,7 @@ def _answer_message(
 
 
 class _Unheard:
-    """A stream for environment output after the terminal is gone."""
+    """A stream for an environment's output once the terminal is gone."""
 
     def __init__(self, stream: TextIO):
         self._stream = stream

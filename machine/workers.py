@@ -1,8 +1,8 @@
 """Worker processes that step environments, and their batches.
 
-They start from the interpreter (never forked: jax has threads), share one socket each with this
-process, and end with it. If a worker ends, or hangs in an environment for too long, its
-environments are lost; a new worker starts when next needed.
+They start as new interpreters (never by fork, because jax has threads), share one socket each with
+this process, and end with it. If a worker ends, or hangs in an environment for too long, its
+environments are lost; a new worker starts when it is next needed.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ _LOOK_SECONDS = 1.0
 class _Worker:
     process: subprocess.Popen[bytes]
     link: Connection
-    waiter: Any  # `select.poll` of the link
+    waiter: Any  # `select.poll` object of the link
 
 
 class Workers:
-    """Processes that start on first use, and restart if they have ended.
+    """Processes that start on first use, and restart after they have ended.
 
     `entry` is `module:function`, called with the socket, this process's id and `arguments`; it
-    must call `worker.serve`. An environment call may take `limit` seconds, and its creation
-    `opening_limit`; `warn` receives a line about a slow call.
+    must call `worker.serve`. An environment call may take `limit` seconds, and creating an
+    environment `opening_limit`; `warn` receives a line about a slow call.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Workers:
         inside: np.ndarray,
         block: int | None = None,
     ) -> tuple[dict[int, dict[str, Any]], dict[int, str]]:
-        """Send messages to workers by place; return replies, and why other workers ended."""
+        """Send messages to workers by index; return replies, and why other workers ended."""
         replies: dict[int, dict[str, Any]] = {}
         ended: dict[int, str] = {}
         try:
@@ -128,7 +128,7 @@ class Workers:
                         replies[at] = self.there[at].link.recv()
                 except (OSError, EOFError):
                     ended[at] = self._remove_worker(at)
-        except BaseException:  # an answer may be on its way: nothing that follows would fit
+        except BaseException:  # a reply may still arrive and would be taken for a later one
             self.close()
             raise
         return replies, ended
@@ -160,7 +160,7 @@ class Workers:
 
 
 class WorkerBatch:
-    """A batch with environments in workers; a new worker's first call reports them lost."""
+    """A batch with environments in workers; a new worker's first call reports them as lost."""
 
     may_lose = True
     continues = False
@@ -181,7 +181,7 @@ class WorkerBatch:
         self._close_block = weakref.finalize(self, os.close, self._block)
         self.arrays = SharedArrays.over(code, count, memory)
         self._begin = {"do": "begin", "id": id_, "code": code, "count": count}
-        self._homes: dict[int, _Worker] = {}  # place -> the worker that has begun this batch
+        self._homes: dict[int, _Worker] = {}  # index -> the worker that has opened this batch
         self._open: set[int] = set()
         self._gone: set[int] = set()
 
@@ -271,18 +271,18 @@ def _raise_wrong(replies: Mapping[int, Mapping[str, Any]]) -> None:
 def _start_worker(
     descriptor: int, entry: str, arguments: tuple[Any, ...]
 ) -> subprocess.Popen[bytes]:
-    """Start a worker with this process's import path, blocking signals while it imports."""
+    """Start a worker with this process's import path, with signals blocked while it imports."""
     module, _, function = entry.partition(":")
     given = ", ".join(map(repr, (descriptor, os.getpid(), *arguments)))
     code = f"import sys; sys.path[:] = {sys.path!r}; from {module} import {function}; "
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}  # user code must not take an accelerator
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}  # user code must not use an accelerator
     before = signal.pthread_sigmask(signal.SIG_BLOCK, worker.PARENTS_SIGNALS)
     try:
         return subprocess.Popen(
             [sys.executable, "-W", "ignore", "-c", f"{code}{function}({given})"],
             pass_fds=[descriptor],
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,  # results alone go there
+            stdout=subprocess.DEVNULL,  # stdout is only for results
             env=environment,
         )
     finally:
@@ -318,17 +318,17 @@ def _exit_words(code: int) -> str:
         return f"ended with exit code {code}"
     try:
         name = signal.Signals(-code).name
-    except ValueError:  # a signal of the system's own
+    except ValueError:  # a signal specific to the system
         name = f"signal {-code}"
     if name == "SIGKILL":
         name += " (perhaps for lack of memory)"
     return f"was ended by {name}"
 
 
-# Where environments are defined of which a step costs less than telling another process
+# Modules whose environments take less time per step than a message to another process
 _LIGHT = ("gymnasium.envs.classic_control.", "gymnasium.envs.toy_text.", "gymnasium.envs.tabular.")
-_STEP_SECONDS = 120.0  # that a step with the reset after it may take, where the study says nothing
-_OPENING_SECONDS = 300.0  # that making an environment and its first reset may take
+_STEP_SECONDS = 120.0  # for a step and the reset after it, by default
+_OPENING_SECONDS = 300.0  # for creating an environment and its first reset
 
 
 def workers_of(study: Study, cores: int, warn: Warn = unheard) -> Workers | InProcess:
@@ -352,9 +352,9 @@ def _limits_of(study: Study) -> tuple[float, float]:
 
 
 def worker_count(study: Study, cores: int) -> int:
-    """Return the number of workers, which does not affect results; a step limit needs some."""
+    """Return the number of workers, which does not affect results; step limits need some."""
     asked = study.population.workers
-    if is_simulated(study.env.id):  # which has threads of its own
+    if is_simulated(study.env.id):  # it has its own threads
         return 0
     if asked is not None:
         return asked
@@ -366,6 +366,6 @@ def worker_count(study: Study, cores: int) -> int:
 
 
 def serve_study(descriptor: int, parent: int, imports: Sequence[str], source: str) -> None:
-    """Run user code, which registers environments, then serve."""
+    """Run user code, which registers environments, and then serve requests."""
     import_user_code(imports, source)
     serve(descriptor, parent)

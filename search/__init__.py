@@ -1,11 +1,11 @@
-"""Proposals and decisions: the search over lanes of compiled programs.
+"""The search: proposals, and decisions about lanes of compiled programs.
 
     from hpo.search.lanes.local import LocalFactory
     from hpo.search.run import run
 
     results = run(study, Path("results/cartpole"), LocalFactory(study))
 
-Modules are imported by name, since some of them load jax or Optuna (docs/architecture.md).
+Import modules by their full names, because some of them load jax or Optuna (docs/architecture.md).
 """
 
 if __name__ == "search":

@@ -1,4 +1,4 @@
-"""Run a study from a file or from Python: the command line and `hpo.run` call this.
+"""Runs a study from a file or from Python; both the command line and `hpo.run` call this.
 
 jax is imported on the first call.
 """
@@ -58,29 +58,29 @@ def run(
     compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
     warn: Callable[[str], None] = lambda text: None,
 ) -> RunResults:
-    """Run a study, or resume it; a finished one returns its results at once.
+    """Run a study, or resume it; a finished study returns its results at once.
 
-    A study whose trials all failed for the same reason starts over.
+    A study starts over if all its trials failed for the same reason.
 
     Args:
-        study: loaded, or given as `hpo.run` takes it.
-        out: the folder of results; the study gets a folder of its name in it.
+        study: a loaded study, or any form that `hpo.run` accepts.
+        out: the results folder; the study gets a subfolder with its name.
         observers: notified of every event.
         callbacks: called between chunks, see `hpo.search.engine.callbacks`.
-        new: start another study `name-2` and leave an existing one alone.
-        accept_new_bits: resume although results on this machine differ in the last digits.
-        accept_changed_files: resume although a file that the study names has changed.
-        retry_failed: run the trials again that failed, as they were proposed.
-        study_text: the file as it was given, if `study` is loaded.
-        given: the command that runs it, if one does.
-        compiling: entered around each compile, with its name.
-        warn: called with one line, from any thread.
+        new: start a separate study `name-2` and do not touch an existing one.
+        accept_new_bits: resume even if results on this machine differ in the last digits.
+        accept_changed_files: resume even if a file named by the study has changed.
+        retry_failed: run failed trials again, with the same hyperparameters.
+        study_text: the original text of the file, if `study` is loaded.
+        given: the command that runs the study, if there is one.
+        compiling: context entered around each compile, with its name.
+        warn: called with one line of text, from any thread.
 
     Raises:
         StudyError: the file is wrong. ConfigError: the study cannot run here. StoreError: its
-        folder is locked, damaged, or belongs to another study. SearchError: it cannot continue;
-        all results so far are kept. CallbackError: a callback raised; all results so far are kept.
-        MissingExtraError: a logger's package is not installed.
+            folder is locked, damaged, or belongs to another study. SearchError: the study cannot
+            continue; all results so far are kept. CallbackError: a callback raised; all results so
+            far are kept. MissingExtraError: a logger's package is not installed.
     """
     out = Path(out)
     if not isinstance(study, Study):
@@ -94,7 +94,7 @@ def run(
     if new:
         study = replace(study, name=free_name(out, study.name))
     shown = out / checked_name(study.name)
-    place = shown.absolute()  # before any code of the study runs, which may change the folder
+    place = shown.absolute()  # the study's code, which runs below, may change the folder
     if not new:
         _check_files(study, place, accept_changed_files, retry_failed)
     run_own_code(study)
@@ -137,7 +137,7 @@ def load_to_run(
 ) -> tuple[Study, str]:
     """Load a study to run or resume; return it with its text.
 
-    If it resumes one in the folder `out`, its Python files run only after they are known to be
+    If the study is resumed in the folder `out`, its Python files run only after they are found
     unchanged. The other arguments are those of `run`.
     """
     written = written_study(given)
@@ -155,7 +155,7 @@ def load_to_run(
 
 
 def _check_files(study: Study, place: Path, accept: bool, retry_failed: bool) -> None:
-    """Refuse to resume with changed files, before any of them is run."""
+    """Raise if a study would resume with changed files, before any of them runs."""
     asked = resolved(as_begun(study, place))
 
     def asks_for_the_same(meta: StudyMeta) -> bool:
@@ -187,10 +187,10 @@ def train(
     """Train one configuration, a study's default, on all its seeds; see `run`.
 
     Args:
-        study: given as for `run`; searched hyperparameters keep their defaults.
-        out: the folder of results.
+        study: any form that `run` accepts; searched hyperparameters keep their defaults.
+        out: the results folder.
         observers: notified of every event.
-        settings: the other arguments of `run`.
+        settings: further arguments of `run`.
     """
     if not isinstance(study, Study):
         names = ("new", "accept_changed_files", "retry_failed")
@@ -207,13 +207,13 @@ _RESOLVED = "study.resolved.yaml"
 
 @dataclass(frozen=True)
 class TestRequest:
-    """A study, and its trials that are to run on test seeds."""
+    """A study, and the trials that are to run on test seeds."""
 
     folder: StudyFolder
     study: Study  # with these trials in `confirm.also`
     trials: tuple[int, ...]
-    seeds: int  # on how many test seeds each is to have run, at least
-    text: str  # the study file as it was given, "" without one
+    seeds: int  # minimum number of test seeds per trial
+    text: str  # original text of the study file, or ""
 
 
 def ask(
@@ -223,12 +223,12 @@ def ask(
     source: Path | None = None,
     accept_changed_files: bool = False,
 ) -> TestRequest:
-    """Return a study that runs some of its trials on test seeds; nothing is written.
+    """Return a study that runs some of its trials on test seeds; write nothing.
 
-    Trial -1 is the default configuration. `seeds` is the minimum number of test seeds; the default
-    is the winner's number, or 16. `source` is the folder of the study file and its other files;
-    the default is its last known place, or the current folder. These files run only after they are
-    known to be unchanged, unless changes are accepted.
+    Trial -1 is the default configuration. `seeds` is the minimum number of test seeds; by default
+    it is the winner's number, or 16. `source` is the folder of the study file and its other files;
+    by default it is their last known folder, or the current one. These files run only after they
+    are found unchanged, unless changes are accepted.
     """
     holder = lock_holder(folder.path)
     if holder is not None:
@@ -269,10 +269,10 @@ def confirm(
     compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
     warn: Callable[[str], None] = lambda text: None,
 ) -> RunResults:
-    """Run the result of `ask`; seeds that have run do not run again. Arguments are those of `run`.
+    """Run the result of `ask` on the seeds that have not run yet. Arguments are those of `run`.
 
-    `budget` does not limit these runs: neither its env steps, which they do not use up, nor its
-    wall time.
+    `budget` does not limit these runs: they do not count towards its env steps, and its wall time
+    does not stop them.
     """
     study, shown = asked.study, asked.folder.path
     place = shown.absolute()
@@ -291,7 +291,7 @@ def confirm(
 
 
 def _trial_number(folder: StudyFolder, rows: Sequence[TrialRow], trial: int) -> int:
-    """Return a trial's number; -1 for the default if it has not run."""
+    """Return a trial's number; -1 if the default is requested and has not run."""
     if trial == REFERENCE_TRIAL:
         default = default_of(rows)
         if default is None:

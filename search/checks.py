@@ -1,4 +1,4 @@
-"""Conditions for running or resuming a study, and its journal's records of them."""
+"""Conditions for running or resuming a study, and their records in its journal."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _SHOWN = 12
 
 
 def files_of_study(study: Study) -> dict[str, str]:
-    """Return the files that affect results: path from the study's folder -> sha256.
+    """Return the files that affect results: path relative to the study's folder -> sha256.
 
     These are the files of `imports` with their local imports; the environment's files (topology,
     traffic, modulations, requests, ...), including searched ones and those of `eval_env`; and the
-    policy that lanes start from. A space file and the trials of a warm start are copied into the
+    policy from which lanes start. A space file and the trials of a warm start are copied into the
     study when it starts, so they are not included.
     """
     source = Path(study.source)
@@ -76,10 +76,10 @@ def takes_changed_files(
 def check_files_to_resume(
     folder: Path, source: str | Path, accept: bool, asks_for_the_same: Callable[[StudyMeta], bool]
 ) -> None:
-    """Refuse to resume a study with changed files, before any of them runs.
+    """Raise if a study would resume with changed files, before any of them runs.
 
-    Files may change if the study starts over, or if it has finished and no more is requested than
-    before.
+    Changed files are allowed if the study starts over, or if it has finished and nothing more is
+    requested than before.
     """
     if not Journal.exists(folder) or common_failure(folder):
         return
@@ -98,15 +98,15 @@ def check_before_code(
     accept_changed_files: bool = False,
     retry_failed: bool = False,
 ) -> None:
-    """Refuse to resume a study with changed files before loading it, which runs some of them.
+    """Raise if a study would resume with changed files, before loading it runs some of them.
 
     Args:
-        folder: of its results.
-        source: the folder of the files that it names.
-        text: the study file as it is given now.
-        overrides: settings given with it.
-        accept_changed_files: resume nevertheless.
-        retry_failed: trials are to run again, so more is asked than before.
+        folder: the study's results folder.
+        source: the folder of the files that the study names.
+        text: the current text of the study file.
+        overrides: settings given in addition.
+        accept_changed_files: allow changed files.
+        retry_failed: whether failed trials run again, so that more is requested than before.
     """
 
     def asks_for_the_same(meta: StudyMeta) -> bool:
@@ -116,7 +116,7 @@ def check_before_code(
 
 
 def _given_as_before(folder: Path, text: str, overrides: Sequence[str]) -> bool:
-    """Return whether a study has the same text and settings as at its last run."""
+    """Return whether a study's text and settings are those of its last run."""
     kept = kept_text(StudyFolder(folder))
     before = given_in(kept)
     settings = ()
@@ -126,7 +126,7 @@ def _given_as_before(folder: Path, text: str, overrides: Sequence[str]) -> bool:
 
 
 def check_same_files(meta: StudyMeta, source: str | Path) -> None:
-    """Refuse a comparison with a study's records if its files have changed."""
+    """Raise if a study's files have changed, because its records cannot then be compared."""
     if changes := changed_files(meta.files, source):
         raise StoreError(
             f"study {meta.name!r} was trained with different versions of these files, so "
@@ -135,16 +135,16 @@ def check_same_files(meta: StudyMeta, source: str | Path) -> None:
 
 
 def kept_text(folder: StudyFolder) -> str:
-    """Return the study file as given, or "" if the folder has none."""
+    """Return the original text of the study file, or "" if the folder has none."""
     if not folder.study_file.is_file():
         return ""
     return folder.study_file.read_text(encoding="utf-8", errors="replace")
 
 
 def source_of(meta: StudyMeta, kept: str, given: Path | None = None) -> Path:
-    """Return the folder of a study's files: the given one, or its last known place.
+    """Return the folder of a study's files: the given one, or the last known one.
 
-    `kept` is the study file; its first line may contain the command that ran it.
+    `kept` is the text of the study file; its first line may contain the command that ran it.
     """
     command, places = given_in(kept), [Path()]
     if given is not None:
@@ -182,7 +182,7 @@ def files_of_environment(study: Study) -> list[str]:
 
 
 def _of_policy(study: Study, source: Path) -> list[str]:
-    """Return the files of the initial policy, as far as they are read."""
+    """Return the files of the initial policy that are read."""
     if study.init is None:
         return []
     folder = Path(study.init.folder)
@@ -201,7 +201,7 @@ def _file_checksum(path: Path) -> str | None:
 
 
 def check_runnable(study: Study) -> None:
-    """Refuse a study that breaks a rule across its sections, whatever its origin."""
+    """Raise if a study breaks a rule across its sections, whatever its origin."""
     problems = [text for _, text in contradictions(study)]
     if problems:
         raise ConfigError("\n".join(problems))
@@ -242,7 +242,7 @@ def check_continues(
     now: Given | None = None,
     same_file: bool = False,
 ) -> None:
-    """Refuse to resume a study with a change that `studies.resolved.RESUMING` does not allow."""
+    """Raise if a study has a change that `studies.resolved.RESUMING` does not allow."""
     old = as_recorded(before.study_text)
     refused = [change for change in diff(old, resolved(study)) if not change.allowed]
     if not refused:
@@ -261,14 +261,14 @@ def check_continues(
 
 
 def _is_declared(change: ChangedKey) -> bool:
-    """Return whether a change is in the code of a training, not in the study file."""
+    """Return whether a change is in a training's code rather than in the study file."""
     return change.key.startswith("algorithm.")
 
 
 def _as_if_given(refused: Sequence[ChangedKey], now: Given) -> Given | None:
-    """Return the command that gives the old values of an unchanged file; None if none is lacking.
+    """Return the command that gives an unchanged file's old values; None if no option is missing.
 
-    The study ran without a command, from Python, with values that its file does not have.
+    The study ran from Python, without a command, with values that are not in its file.
     """
     if now.overrides:
         return None
@@ -287,7 +287,7 @@ def _as_typed(value: Any) -> str:
 def _reusable_folder(
     before: StudyMeta, study: Study, refused: Sequence[ChangedKey], now: Given | None
 ) -> Path | None:
-    """Return the folder whose trials another study can reuse, if only its space differs."""
+    """Return the folder whose trials a separate study can reuse, if only its space differs."""
     if not all(change.key.startswith("space") for change in refused):
         return None
     if not method_row(study.search.method).learns or study.search.warm_start is not None:
@@ -304,7 +304,7 @@ _OF_ENV_STEPS = (
     "early_terminate.min",
     "early_terminate.every",
 )
-"""Keys that follow from env_steps where a file omits them."""
+"""Keys that are derived from `env_steps` if a file omits them."""
 
 
 def _override(command: Given | None, key: str) -> str:
@@ -315,13 +315,13 @@ def _override(command: Given | None, key: str) -> str:
 
 @dataclass(frozen=True)
 class _Commands:
-    """The command that ran a study last, and that of now; None: it is not known."""
+    """The command that last ran a study, and the current one; None if unknown."""
 
     last: Given | None
     now: Given | None
 
     def origin(self, key: str) -> str:
-        """Return where the two values of a key come from, if not both from the file."""
+        """Return where the two values of a key come from, unless both are from the file."""
         was, given = _override(self.last, key), _override(self.now, key)
         if was == given:
             return ""
@@ -330,7 +330,7 @@ class _Commands:
         return f" [{said}]"
 
     def way_on(self, refused: Sequence[ChangedKey]) -> list[str]:
-        """Return the command that resumes, as far as commands made the difference."""
+        """Return the command that would resume, if commands made the difference."""
         if self.now is None:
             if self.last is None:
                 return []
@@ -348,7 +348,7 @@ class _Commands:
         ]
 
     def _in_file(self, refused: Sequence[ChangedKey]) -> list[str]:
-        """Return the keys that differ in the file."""
+        """Return the refused keys whose values differ in the file."""
         rest = [change.key for change in refused if not self.origin(change.key)]
         if not self.origin("env_steps"):
             return rest
@@ -365,7 +365,7 @@ def devices_text(backend: str, devices: int) -> str:
 
 
 def gives_new_bits(before: StudyMeta, now: StudyMeta, accept: bool) -> bool:
-    """Return whether results here differ in the last digits from those of the last run."""
+    """Return whether results here differ from those of the last run in the last digits."""
     moved = before.backend != now.backend or now.devices < before.devices
     if moved and not accept:
         was, here = (devices_text(one.backend, one.devices) for one in (before, now))

@@ -1,4 +1,4 @@
-"""A study's loggers as sinks of its store, each in a separate thread.
+"""A study's loggers as sinks of its store, each running in a separate thread.
 
 A missing package is an error before the study starts; later failures are warnings.
 """
@@ -17,11 +17,11 @@ from ..studies.resolved import resolved
 from ..studies.spec import Logger, Study
 from ..studies.study_keys import LOGGERS
 
-VIEWS = ("console",)  # loggers that are not sinks but views of the command line
+VIEWS = ("console",)  # loggers that are views of the command line instead of sinks
 
 
 def sinks_of(study: Study, warn: Callable[[str], None]) -> Sinks | None:
-    """Make a study's sinks, or return None; raises like `make_sink`."""
+    """Create a study's sinks, or return None; raises the errors of `make_sink`."""
     wanted = [logger for logger in study.loggers if logger.type not in VIEWS]
     data = resolved(study)
     sinks = [Background(make_sink(logger, data), warn) for logger in wanted]
@@ -31,7 +31,7 @@ def sinks_of(study: Study, warn: Callable[[str], None]) -> Sinks | None:
 
 
 def check_loggers(study: Study) -> None:
-    """Refuse loggers that could not start here: package or login is missing."""
+    """Raise for loggers that could not start here, because a package or a login is missing."""
     data = resolved(study)
     for logger in study.loggers:
         if logger.type not in VIEWS:
@@ -39,9 +39,9 @@ def check_loggers(study: Study) -> None:
 
 
 def make_sink(logger: Logger, study: Mapping[str, Any], target: Path | None = None) -> Sink:
-    """Make one logger's sink, for a study's tables given as plain data.
+    """Create one logger's sink for the tables of a study, given as plain data.
 
-    It writes into `target`, or into the study's folder. MissingExtraError if its package is
+    The sink writes to `target`, by default the study's folder. MissingExtraError if its package is
     missing.
     """
     options = dict(logger.options)

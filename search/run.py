@@ -1,4 +1,4 @@
-"""`run(study, directory, factory)`: start a study, resume it, or find it finished.
+"""`run(study, directory, factory)`: start a study, resume it, or return a finished one.
 
 The same call does all three; a resumed study ends with the same tables as an uninterrupted one.
 """
@@ -67,15 +67,15 @@ from .state.warm_start import WarmStartTrials, warm_start, write_warm_start
 class RunResults:
     # the same call resumes an interrupted one
     state: Literal["finished", "interrupted"]
-    folder: Path  # of its tables
-    leaderboard: list[Entry]  # all trials, the best first
+    folder: Path  # contains the tables
+    leaderboard: list[Entry]  # all trials, best first
     usage: Usage  # env steps, occupancy, failures, seconds
-    hypervolume: float | None = None  # of the front of several objectives, see `volume_of`
+    hypervolume: float | None = None  # for a front of several objectives, see `volume_of`
     # heuristics, on the seeds of the best trial
     baselines: list[BaselineEntry] = field(default_factory=list)
     conclusion: Conclusion = field(default_factory=lambda: conclude(Evidence(None)))
-    advice: str = ""  # a sentence where compiling took most of the time, or ""
-    # seconds since the epoch, of a study that had finished before this call; else None
+    advice: str = ""  # a sentence if compiling took most of the time, otherwise ""
+    # seconds since the epoch, if the study had finished before this call; else None
     finished_at: float | None = None
 
     @property
@@ -87,46 +87,46 @@ class RunResults:
 
     @property
     def rejected_share(self) -> float:
-        """The share of all drawn configurations that a `forbid` rule refused."""
+        """The share of all drawn configurations that a `forbid` rule rejected."""
         return self.usage.refused / max(1, self.usage.draws)
 
 
 def _say_nothing(text: str) -> None:
-    """Accept a line and ignore it; a function, because settings are pickled."""
+    """Accept a line and ignore it; a named function, because settings are pickled."""
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How a study is run; these settings do not affect results."""
+    """Options for running a study; they do not affect results."""
 
-    # between two commits, at least; None: `checkpoint.commit_every`, and the first ones sooner
+    # minimum time between two commits; None: `checkpoint.commit_every`, and sooner at first
     commit_seconds: float | None = None
-    publish_seconds: float = 30.0  # between two publications of the tables, at least
-    resume: bool = True  # else an existing study is refused
+    publish_seconds: float = 30.0  # minimum time between two publications of the tables
+    resume: bool = True  # if False, an existing study is an error
     anew: bool = False  # delete an existing study first
-    accept_new_bits: bool = False  # resume although results differ in the last digits here
-    accept_changed_files: bool = False  # resume although a file that the study names has changed
-    study_text: str = ""  # the study file as it was given, kept with the tables
-    given: Given | None = None  # the command that runs it, kept with the file
+    accept_new_bits: bool = False  # resume even if results here differ in the last digits
+    accept_changed_files: bool = False  # resume even if a file named by the study has changed
+    study_text: str = ""  # original text of the study file, stored with the tables
+    given: Given | None = None  # the command that runs the study, stored with the file
     sinks: Sinks | None = None  # copies of the tables for other tools
     callbacks: Sequence[Callback] = ()
-    retry_failed: bool = False  # trials that failed run again
-    warn: Callable[[str], None] = _say_nothing  # takes lines about that
-    # entered while the end waits for a compile that nothing needs
+    retry_failed: bool = False  # run failed trials again
+    warn: Callable[[str], None] = _say_nothing  # receives lines about such events
+    # entered while the end of a study waits for a compile that is not needed
     compiling: Callable[[str], AbstractContextManager[object]] = nullcontext
-    shown: Path | None = None  # the folder as it was given, before any code of the study ran
+    shown: Path | None = None  # the folder as the user gave it, before any of the study's code ran
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A study as it is given in this call."""
+    """A study as given in this call."""
 
     study: Study
-    meta: StudyMeta  # of the study on this machine
+    meta: StudyMeta  # metadata of the study on this machine
     factory: PopulationFactory
     earlier: WarmStartTrials
     settings: RunOptions
-    shown: Path  # its folder as it was given
+    shown: Path  # its folder as the user gave it
 
 
 @dataclass(frozen=True)
@@ -138,15 +138,15 @@ class New:
 
 @dataclass(frozen=True)
 class Resumed:
-    """A study that was interrupted, or of which more is asked than before."""
+    """A study to be continued after an interruption or with higher limits."""
 
     search_state: SearchState
-    again: Sequence[int] = ()  # failed trials that run again
+    again: Sequence[int] = ()  # failed trials to run again
 
 
 @dataclass(frozen=True)
 class Found:
-    """A study that has finished and of which nothing more is asked."""
+    """A finished study that is to be continued no further."""
 
     search_state: SearchState
     finished_at: float  # seconds since the epoch
@@ -154,10 +154,10 @@ class Found:
 
 
 def open_study(asked: Asked, store: StudyStore) -> New | Resumed | Found:
-    """Open a study's folder: it is new, is resumed, or has finished.
+    """Open a study's folder: as a new study, one to resume, or a finished one.
 
     Raises:
-        StoreError: it has another study, or one that cannot be resumed as asked.
+        StoreError: the folder has a different study, or one that cannot be resumed as requested.
     """
     if store.created:
         return _begin(asked, store)
@@ -192,7 +192,7 @@ def _resume(
 
 
 def _find_finished(asked: Asked, store: StudyStore, search_state: SearchState) -> Found:
-    """Keep the machine on which it ran; its loggers and other free keys may have changed."""
+    """Keep the machine on which a study ran; its loggers and other free keys may have changed."""
     now = asked.meta
     given = {"name": now.name, "study_hash": now.study_hash, "study_text": now.study_text}
     store.journal.replace_meta(replace(store.meta, **given))
@@ -218,7 +218,7 @@ def _restored(asked: Asked, store: StudyStore) -> SearchState:
 
 
 def _again(asked: Asked, search_state: SearchState) -> list[int]:
-    """Return the failed trials that run again, if that is asked for."""
+    """Return the failed trials to run again, if that is requested."""
     if not asked.settings.retry_failed:
         return []
     again = to_retry(search_state)
@@ -227,14 +227,14 @@ def _again(asked: Asked, search_state: SearchState) -> list[int]:
 
 
 def _goes_on(asked: Asked, search_state: SearchState, again: Sequence[int]) -> bool:
-    """Reopen a finished study of which more is asked; return whether anything is left to do."""
+    """Reopen a finished study with higher limits; return whether work is left."""
     lacks = asked.settings.retry_failed and lacks_test_seeds(search_state)
     bounds = bounds_of(asked.study.budget, asked.study.confirm)
     return search_state.state.go_on(bounds, again=bool(again) or lacks)
 
 
 def _write_study(asked: Asked, store: StudyStore, search_state: SearchState) -> None:
-    """Write the study file, with the command that runs it, and the trials of the warm start."""
+    """Write the study file, the command that runs it, and the trials of the warm start."""
     search_state.state.take_bits(store.meta.bits)
     text, given = asked.settings.study_text, asked.settings.given
     if text and given is not None:
@@ -255,9 +255,9 @@ def run(
     """Run a study to its end, or resume it.
 
     Raises:
-        ConfigError: the study cannot be run as asked. SearchError: it cannot continue; everything
-        so far is committed. CallbackError: a callback raised; everything so far is committed.
-        StoreError: its folder is locked, damaged, or belongs to another study.
+        ConfigError: the study cannot run as requested. SearchError: it cannot continue; everything
+            so far is committed. CallbackError: a callback raised; everything so far is committed.
+            StoreError: its folder is locked, damaged, or belongs to another study.
     """
     settings = settings or RunOptions()
     shown = settings.shown or Path(directory)
@@ -268,7 +268,7 @@ def run(
         earlier = warm_start(study)
     if earlier is None:
         earlier = warm_start(study, place)
-    if settings.anew:  # nothing above has refused the study
+    if settings.anew:  # only now, when nothing can reject the study
         delete_results(place)
     meta = study_meta(study, factory.backend, factory.device_count)
     asked = Asked(study, meta, factory, earlier, settings, shown)
@@ -294,7 +294,7 @@ def _run(
 ) -> RunResults:
     search_state, factory, settings = opened.search_state, asked.factory, asked.settings
     study = search_state.study
-    if begin := getattr(factory, "begin", None):  # of processes, which write into the folder
+    if begin := getattr(factory, "begin", None):  # of processes, which write to the folder
         begin(store.folder.path)
     buckets = restore_buckets(search_state, factory, store.checkpoint())
     paused_states = PausedStates(search_state, buckets, factory)
@@ -356,7 +356,7 @@ def _run(
                 outcome = loop.run(interrupts)
         except BaseException as error:
             if not (isinstance(error, StoreError) or has_refused(error)):
-                store.publish(force=True)  # a disk that refused is not asked again
+                store.publish(force=True)  # a failing disk is not tried again
             raise
         with search_state.state.usage.spending("store"):
             ranked = RankedTrials.of(store.journal) if outcome == "finished" else None
@@ -377,7 +377,8 @@ def _results(
     else:
         entries = list(ranked.entries)
         conclusion = conclusion_of(store.journal, ranked.rows, entries)
-    head = store.head  # as `hpo report` and `hpo show` say it: a commit cannot hold its own time
+    # the same time as in `hpo report` and `hpo show`: a commit cannot contain its own time
+    head = store.head
     usage = LoopState.from_text(head.loop_state).usage if head.number else search_state.state.usage
     study, trials = search_state.study, search_state.trials.values()
     programs = len({trial.bucket for trial in trials if trial.env_steps})

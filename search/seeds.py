@@ -1,6 +1,6 @@
-"""Every random number of the search is derived from (seed, purpose, numbers), not a sequence.
+"""Random numbers of the search, derived from (seed, purpose, numbers) instead of a sequence.
 
-So a draw does not depend on the number of earlier draws, and a resumed study repeats it.
+So a draw does not depend on how many were made before, and a resumed study repeats it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 
 
 def generator(seed: int, purpose: str, *numbers: int) -> np.random.Generator:
-    """Return the generator for one purpose, the same on every machine.
+    """Return the generator for one purpose, equal on every machine.
 
     >>> a, b = generator(0, "random", 7), generator(0, "random", 7)
     >>> float(a.random()) == float(b.random())
@@ -26,7 +26,7 @@ def integer(seed: int, purpose: str, *numbers: int) -> int:
 
 
 def study_seed(seed: int, purpose: str, *numbers: int) -> int:
-    """Return a seed that a study may have: 31 bits, because programs store it as an int32."""
+    """Return a seed that a study accepts: 31 bits, because programs store it as an int32."""
     return integer(seed, purpose, *numbers) % 2**31
 
 

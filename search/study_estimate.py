@@ -1,6 +1,6 @@
-"""The output of `hpo check`: checks, and the lanes, memory and time on this machine.
+"""The results of `hpo check`: checks, and the lanes, memory and time on this machine.
 
-Only timed programs are compiled, and user code runs only for timing.
+Only programs to be timed are compiled, and user code runs only for timing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .lanes.processes import Tried
 
 _SWITCH = "HPO_NO_TIME"
-_TRIED = 30.0  # seconds that `hpo check` runs a process of a command
+_TRIED = 30.0  # seconds for which `hpo check` runs a process of a command
 
 
 def times_here() -> bool:
@@ -44,8 +44,9 @@ def preview(
     own_code: bool = False,
     told: Callable[[str], None] = lambda text: None,
 ) -> tuple[CheckReport, str]:
-    """Return the report, and why it lacks lanes and memory, or ""."""
-    own_code = own_code or study.algorithm.made is not None  # which ran as the study was loaded
+    """Return the report, and the reason why it lacks lanes and memory, or ""."""
+    # a training's code ran when the study was loaded
+    own_code = own_code or study.algorithm.made is not None
     if own_code and study.imports:
         run_own_code(study)
         check_registered(study)
@@ -88,7 +89,7 @@ def _with_time(study: Study, report: CheckReport, told: Callable[[str], None]) -
     try:
         factory = factories_of(study, lambda one, of: LocalFactory(one, environments=of))
         found = study_time(factory, timings, told=told)
-    except HpoError as error:  # the check has said what it could
+    except HpoError as error:  # the check has reported what it can
         return replace(report, time_note=f"it cannot be timed here: {error}")
     notes = filter(None, dict.fromkeys((damaged, timings.note)))
     report = replace(report, warnings=(*report.warnings, *notes))
@@ -98,7 +99,7 @@ def _with_time(study: Study, report: CheckReport, told: Callable[[str], None]) -
 
 
 def _with_process(study: Study, report: CheckReport, told: Callable[[str], None]) -> CheckReport:
-    """Run one process for some seconds, and estimate the study's time from it."""
+    """Run one process for a few seconds, and estimate the study's time from it."""
     from .lanes.processes import ProcessFactory, try_out
 
     told(f"running one process for up to {_TRIED:.0f} s")
@@ -122,7 +123,7 @@ def _with_process(study: Study, report: CheckReport, told: Callable[[str], None]
 def process_time(
     study: Study, expected: Expected, tried: Tried, at_once: int
 ) -> TimeEstimate | None:
-    """Return the time of a study whose processes are as fast as the tried one; None: unknown."""
+    """Return the time of a study with processes as fast as the tested one; None if unknown."""
     speed, start, steps = tried.steps_per_second, tried.start_seconds, expected.total
     if steps is None or (not speed and tried.run_seconds is None):
         return None
@@ -155,7 +156,7 @@ def _examine_study(study: Study, own_code: bool) -> tuple[CheckReport, str]:
         return check(study, not_run=study.imports), why
     notes: list[str] = []
     workers, cores = study.executor.workers, None
-    if workers > 1:  # which share this machine
+    if workers > 1:  # they share this machine
         cores = study.executor.cpus or max(1, (os.cpu_count() or 1) // workers)
 
     def factory_of(one: Study, environments: int) -> Any:
@@ -163,7 +164,7 @@ def _examine_study(study: Study, own_code: bool) -> tuple[CheckReport, str]:
 
     try:
         factory = factories_of(study, factory_of)
-    except ConfigError as error:  # the study is for another machine
+    except ConfigError as error:  # the study is meant for a different machine
         return check(study), f"lanes and memory are not known here: {error}"
     if workers > 1 and not isinstance(factory, SeveralFactory):
         try:
@@ -204,7 +205,7 @@ def _examine_study(study: Study, own_code: bool) -> tuple[CheckReport, str]:
 
 
 def _places(study: Study, factory: Any, first: Resolved, notes: list[str]) -> int | None:
-    """Return how many processes run together; None where a cluster decides."""
+    """Return how many processes run at the same time; None if a cluster decides."""
     settings = study.processes or Processes()
     if study.executor.type == "local":
         factory.check(first)
@@ -212,7 +213,7 @@ def _places(study: Study, factory: Any, first: Resolved, notes: list[str]) -> in
     if study.executor.type == "slurm":
         try:
             SlurmJobs(study.executor, settings, study.resume is not None).check("", Path())
-        except ConfigError as error:  # the study is for another machine
+        except ConfigError as error:  # the study is meant for a different machine
             notes.append(str(error))
     return settings.at_once
 
@@ -240,7 +241,7 @@ def _program_cost(factory: Any, first: Resolved, buckets: int, workers: int) -> 
 
 
 def _own_cost(factory: Any, first: Resolved, workers: int) -> ProgramCost:
-    """Return a custom training's needs, traced from shapes without compiling."""
+    """Return the memory needs of a custom training, from shapes, without compiling."""
     factory.check(first)
     shapes = factory.shapes(first)
     lanes = factory.divide(first, None, workers, workers).total

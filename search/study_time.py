@@ -1,8 +1,8 @@
-"""The time of a study here: its remaining work, times the measured program times.
+"""The time a study takes here: its remaining work times measured program times.
 
-The work is computed for a study that has just drawn its first trials (`state.remaining_work`). A
-program is timed on a few chunks with few lanes, and one evaluation. It is the program that the
-study runs, so its compile is in the cache afterwards.
+The work is that of a study that has just drawn its first trials (`state.remaining_work`). A
+program is timed on a few chunks with few lanes, and on one evaluation. The program is the same as
+in the study, so its compiled form is in the cache afterwards.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from .samplers.registry import make_sampler
 from .state.remaining_work import RemainingWork, Work
 from .state.schedule import EventSchedule
 
-_DRAWN = 256  # proposals, by which trials are shared out among programs
-_START = 5.0  # seconds of starting Python and jax, and of the report: seen here
-_BETWEEN = 1.05  # commits and records, as a share of what runs between them
+_DRAWN = 256  # number of proposals used to divide trials among programs
+_START = 5.0  # measured seconds to start Python and jax, and for the report
+_BETWEEN = 1.05  # overhead of commits and records, as a factor
 _TIMING_SECONDS = 30.0  # after which no further program is timed
 
 
@@ -46,11 +46,11 @@ _TIMING_SECONDS = 30.0  # after which no further program is timed
 class PopulationShape:
     """A program's lanes: the part of a population that an estimate needs."""
 
-    asked: int | None  # lanes
-    lanes: int  # as of `Population`, like the next two
+    asked: int | None  # requested lanes
+    lanes: int  # as in `Population`, like the next two
     block: int
     warmup_chunks: int
-    width: int  # lanes that one call of the evaluation takes
+    width: int  # lanes per call of the evaluation
 
 
 def programs_of(factory: Any, resolved: Resolved, lanes: int | None) -> list[Any]:
@@ -59,7 +59,7 @@ def programs_of(factory: Any, resolved: Resolved, lanes: int | None) -> list[Any
         return [factory.program_of(resolved, lanes)]
     factories: Any = factory.factories
     pairs = list(zip(factories, resolved.payload, strict=True))
-    for agree in (min, max):  # as `SeveralFactory.make` agrees on lanes
+    for agree in (min, max):  # chosen in the same way as by `SeveralFactory.make`
         lanes = agree(own.program_of(one, lanes).lanes for own, one in pairs)
     return [own.program_of(one, lanes) for own, one in pairs]
 
@@ -79,10 +79,10 @@ def shapes_of(factory: Any, resolved: Resolved, lanes: int | None) -> list[Popul
 
 @dataclass(frozen=True)
 class ExpectedProgram:
-    """A study's program on one environment, and its expected work."""
+    """One of a study's programs on one environment, and its expected work."""
 
-    factory: Any  # of its environment
-    drawn: Sequence[Resolved]  # configurations of it
+    factory: Any  # for its environment
+    drawn: Sequence[Resolved]  # configurations that use it
     shape: PopulationShape
     schedule: EventSchedule
     search: Work
@@ -106,15 +106,16 @@ class ExpectedProgram:
 
     @property
     def blocks(self) -> float:
-        """Chunks of one block with a busy lane."""
+        """The expected number of (chunk, block) pairs in which the block has a busy lane."""
         return (self.search + self.confirm).block_steps / self.schedule.quantum
 
     @property
     def calls(self) -> float:
-        """The expected evaluation calls, each as expensive as with all its lanes."""
+        """The expected number of evaluation calls, each as expensive as with all lanes."""
         work = self.search + self.confirm
         full = work.evaluations / self.shape.width
-        if self.is_hosted:  # an episode costs; elsewhere a call does, however many lanes it has
+        # the cost is per episode; for compiled environments it is per call, whatever the lanes
+        if self.is_hosted:
             return full
         chunks = self.blocks * self.shape.block / self.shape.lanes
         boundaries = max(1.0, chunks / math.gcd(*self.schedule.evaluations))
@@ -126,13 +127,13 @@ def expected_work(
     factory: PopulationFactory,
     shapes_of: Callable[[Any, Resolved, int | None], list[PopulationShape]] = shapes_of,
 ) -> list[ExpectedProgram]:
-    """Return a study's programs, the default's first; imports have already run."""
+    """Return a study's programs, the default's first; its imports have already run."""
     engine, asked = _started_engine(study, factory), study.population.lanes
     search_state, buckets = engine.search_state, list(engine.buckets.values())
     shapes = list[list[PopulationShape]]()
     for bucket in buckets:
         own = shapes_of(factory, bucket.resolved, asked)
-        block = max(shape.block for shape in own)  # as of `SeveralPopulation`
+        block = max(shape.block for shape in own)  # as in `SeveralPopulation`
         bucket.equip(cast(Any, replace(own[0], block=block)))
         if asked is None and len(buckets) > 1:
             own = shapes_of(factory, bucket.resolved, lanes_to_keep(search_state, bucket))
@@ -161,7 +162,7 @@ def expected_work(
 
 
 def _started_engine(study: Study, factory: PopulationFactory) -> Engine:
-    """Return the study after drawing its first trials at random; none has a lane yet."""
+    """Return the study's engine after a random draw of its first trials; no lanes are assigned."""
     drawn = study
     if study.search.method not in ("grid", "sobol"):
         drawn = replace(study, search=SearchSpec("random", portfolio=study.search.portfolio))
@@ -175,7 +176,7 @@ def _started_engine(study: Study, factory: PopulationFactory) -> Engine:
 
 
 def _without_stops(expected: Expected, phases: Mapping[str, float]) -> float | None:
-    """Return the seconds of a study whose rule stops no trial; None where that has no bound."""
+    """Return the seconds of a study whose rule stops no trial; None if unbounded."""
     if not expected.search or expected.full is None:
         return None
     full = expected.full
@@ -186,7 +187,7 @@ def _without_stops(expected: Expected, phases: Mapping[str, float]) -> float | N
 
 
 def _basis(last: float, started: float) -> str:
-    """Return when programs were timed last, seconds since the epoch."""
+    """Describe when programs were last timed, given seconds since the epoch."""
     if last >= started:
         return "timed now"
     return f"timed on {datetime.fromtimestamp(last):%Y-%m-%d}"
@@ -195,9 +196,9 @@ def _basis(last: float, started: float) -> str:
 def study_time(
     factory: Any, timings: Timings, timing: bool = True, told: Callable[[str], None] = print
 ) -> TimeEstimate | str:
-    """Return how long a study takes here, or why that is unknown."""
+    """Return how long a study takes here, or the reason why that is unknown."""
     study = asked = factory.study
-    if study.search.driver == "ray_tune":  # its scheduler's rules are not known here
+    if study.search.driver == "ray_tune":  # the rules of its scheduler are unknown
         search = replace(study.search, driver="lanes", method="random", options={})
         asked = replace(study, search=search, early_terminate=None)
     programs = expected_work(asked, factory)
@@ -230,7 +231,7 @@ def study_time(
 def phases_of(
     study: Study, programs: Sequence[ExpectedProgram], timed: dict[int, Costs]
 ) -> dict[str, float]:
-    """Return the seconds of each phase; `timed`: position of a program -> its times."""
+    """Return the seconds of each phase; `timed` maps a program's index to its times."""
     names = ("start", "compile", "search", "confirm", "evaluation", "baselines")
     found: dict[str, float] = dict.fromkeys(names, 0.0)
     found["start"] = _START
@@ -252,7 +253,7 @@ def phases_of(
 def _as_similar(
     program: ExpectedProgram, programs: Sequence[ExpectedProgram], timed: dict[int, Costs]
 ) -> Costs:
-    """Return the estimated times of an untimed program, from the one closest in size."""
+    """Return estimated times for an untimed program, from the timed one closest in size."""
     alike = [at for at in timed if programs[at].factory is program.factory]
     near = min(alike or timed, key=lambda at: abs(programs[at].weights - program.weights))
     known = programs[near]
@@ -263,11 +264,11 @@ def _as_similar(
 
 
 def _longer_episodes(program: ExpectedProgram, costs: Costs) -> float:
-    """Return the factor by which evaluations slow down once policies have learnt.
+    """Return the factor by which evaluations become slower once policies have learnt.
 
     Learning may make episodes longer or shorter. A compiled evaluation runs until the longest of
-    many episodes ends, which is assumed to be the environment's limit. With host environments all
-    episodes count, assumed to lie between their current length and that limit.
+    many episodes ends, which is assumed to reach the environment's limit. With host environments
+    all episodes count; their length is assumed to be between the current one and that limit.
     """
     study, shape = program.factory.study, program.shape
     limit = own_limit(study)
@@ -285,10 +286,10 @@ def _time_programs(
     timing: bool,
     told: Callable[[str], None],
 ) -> dict[int, Costs]:
-    """Return position of a program -> its times; some are measured now, while that is quick.
+    """Return times by index of program; some are measured now, as long as that is quick.
 
     The program with the most work comes first. One program per environment is always timed,
-    because the others do not predict it.
+    because other programs do not predict its times.
     """
     started, found, new = time.monotonic(), dict[int, Costs](), list[Any]()
     most = sorted(enumerate(programs), key=lambda pair: -pair[1].blocks * pair[1].shape.block)
@@ -307,7 +308,7 @@ def _time_programs(
 
 
 def _timing_key(program: ExpectedProgram) -> str:
-    """Return the name of a program's timing: everything its time depends on."""
+    """Return the key of a program's timing, which covers everything that its time depends on."""
     factory, study, resolved = program.factory, program.factory.study, program.resolved
     knobs = [(p.name, p.distribution.as_mapping()) for p in study.space.parameters]
     return key_of(
@@ -327,9 +328,9 @@ def _timing_key(program: ExpectedProgram) -> str:
     )
 
 
-_SECONDS = 3.0  # of chunks, and of evaluations
+_SECONDS = 3.0  # for chunks, and for evaluations
 _FEWEST, _MOST = 3, 12
-_LONG = 6.0  # seconds of a chunk that is timed only once
+_LONG = 6.0  # a chunk that takes longer is timed only once
 
 
 def time_program(program: ExpectedProgram, baseline: bool = False) -> Costs:
@@ -363,7 +364,7 @@ def time_program(program: ExpectedProgram, baseline: bool = False) -> Costs:
 
 
 def _block_seconds(program: ExpectedProgram, population: Any) -> float:
-    """Return the mean seconds of a one-block chunk, over as many chunks as are quick."""
+    """Return the mean seconds of a chunk of one block, over as many chunks as are quick."""
     drawn = itertools.cycle(program.drawn)
 
     def run(blocks: int, starts: bool = False) -> float:
@@ -373,13 +374,13 @@ def _block_seconds(program: ExpectedProgram, population: Any) -> float:
         refuse_failed(result.failed.values())
         return result.seconds
 
-    def begin(blocks: int) -> float:  # the first call of a program takes longer than others
+    def begin(blocks: int) -> float:  # a program's first call takes longer
         return [run(blocks, chunk == 0) for chunk in range(population.warmup_chunks + 1)][-1]
 
     first, blocks = begin(1), population.lanes // population.block
     if first > _LONG:
         return first
-    if not program.is_hosted:  # whose chunk costs something, however few lanes are busy
+    if not program.is_hosted:  # a chunk has a cost however few lanes are busy
         blocks = max(1, min(blocks, int(_SECONDS / 4 / max(run(1), 1e-6))))
     begin(blocks)
     took = list[float]()
@@ -391,9 +392,9 @@ def _block_seconds(program: ExpectedProgram, population: Any) -> float:
 
 
 def _time_evaluation(population: Any, hosted: bool) -> tuple[float, int]:
-    """Return the seconds of one evaluation call, and the steps they grow with."""
+    """Return the seconds of one evaluation call, and the env steps that determine them."""
     lanes = range(min(population.program.evaluation_width, population.lanes))
-    population.evaluate(lanes)  # the first call compiles what gathers the policies
+    population.evaluate(lanes)  # the first call compiles the program that gathers policies
     started = time.perf_counter()
     found = population.evaluate(lanes)
     took = time.perf_counter() - started

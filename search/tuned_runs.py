@@ -1,6 +1,6 @@
-"""Runs of one configuration on a tuned record's test seeds, as a resumable study.
+"""Runs of one configuration on a tuned record's test seeds, as a study that can be resumed.
 
-All contenders run with the same root seed, which no study uses, for the same env steps.
+All compared configurations run with the same root seed, which no study uses, for equal env steps.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from .run import RunResults
 from .seeds import study_seed
 from .state.progress import bounds_of
 
-Runner = Callable[[Study, Path], RunResults]  # runs or resumes a study in a folder of results
-POINTS = 20  # evaluations of a run, and points of its curve
+Runner = Callable[[Study, Path], RunResults]  # runs or resumes a study in a results folder
+POINTS = 20  # evaluations per run, and points on its curve
 MEANS = {"eval/return_mean": "episode_return", "eval/length_mean": "episode_length"}
-"""Metrics that are the mean over episodes of a column; so are those of an environment's own."""
+"""Metric -> column of which it is the mean over episodes, as are an environment's metrics."""
 _TRAINING = "episode_return_100"
 _KEYS = ("trial", "stream", "replicate", "env_steps", "episode")
 
@@ -46,11 +46,11 @@ _KEYS = ("trial", "stream", "replicate", "env_steps", "episode")
 @dataclass(frozen=True)
 class Runs:
     env_steps: tuple[int, ...]  # of the evaluations, ascending
-    # seed -> the metric at each of them; a seed that diverged is not there
+    # seed -> the metric at each evaluation; diverged seeds are missing
     values: Mapping[int, tuple[float, ...]]
-    # seed -> the return of the last 100 training episodes there; NaN before the first
+    # seed -> the return over the last 100 training episodes there; NaN before the first
     training: Mapping[int, tuple[float, ...]]
-    seeds: int  # how many there were
+    seeds: int  # number of seeds
     cost: TestCost
     bounds: Bounds = UNBOUNDED  # of the metric
 
@@ -86,7 +86,7 @@ def proof_study(
 
 
 def run_proof(study: Study, out: Path, runner: Runner = run) -> Runs | None:
-    """Run or resume a study of `proof_study`; None if it was interrupted."""
+    """Run or resume a study from `proof_study`; None if it was interrupted."""
     results = runner(study, out)
     if results.state == "interrupted":
         return None
@@ -96,8 +96,8 @@ def run_proof(study: Study, out: Path, runner: Runner = run) -> Runs | None:
 def _read(folder: Path, study: Study) -> Runs:
     with Journal(folder) as journal:
         row = journal.trial(0)
-    assert row is not None  # a study that ended has its trial
-    if row.state is not TrialState.FINISHED:  # what some seeds showed on the way is no end
+    assert row is not None  # a study that has ended has its trial
+    if row.state is not TrialState.FINISHED:  # results of some seeds before their end do not count
         why = f"it is {row.state}"
         if row.state is TrialState.DIVERGED:
             why = "every one diverged"
@@ -209,16 +209,16 @@ Verdict = Literal["bit-equal", "within the interval", "not"]
 
 @dataclass(frozen=True)
 class Verification:
-    name: str  # of the record
-    # `not`: the new seeds are outside of the interval; `bit-equal`: the recorded seeds came out
-    # the same in every number
+    name: str  # name of the record
+    # `not`: the new seeds are outside the interval; `bit-equal`: every number of the recorded
+    # seeds was reproduced
     verdict: Verdict
-    recorded: int  # seeds of the record that were trained again
-    equal: int  # of these, how many have the same bits in every number
-    seeds: int  # fresh ones
-    means: tuple[float, float]  # of the recorded and of the fresh seeds
+    recorded: int  # number of the record's seeds that were retrained
+    equal: int  # number of these that are equal in every bit
+    seeds: int  # number of new seeds
+    means: tuple[float, float]  # over the recorded and over the new seeds
     agreement: Agreement
-    # of changed packages: name -> (then, now)
+    # changed packages: name -> (then, now)
     versions: dict[str, tuple[str, str]]
 
 
@@ -231,7 +231,7 @@ def verify(
     *,
     runner: Runner = run,
 ) -> Verification | None:
-    """Train a tuned configuration again; None: interrupted."""
+    """Retrain a tuned configuration; None if interrupted."""
     study = loads(train_text(record), f"tuned:{record.name}")
     config = complete(knobs_of(record))
     stem = file_name(record.name).removesuffix(".yaml")
@@ -266,7 +266,7 @@ def _is_same_seed(one: Contender, other: Contender, seed: int) -> bool:
 
 
 def judged(record: TunedRecord, again: Contender, fresh: Contender) -> Verification:
-    """Return the verdict on runs of the recorded seeds and of new ones."""
+    """Return the verdict on runs with the recorded seeds and with new ones."""
     now, then = {**versions([record.env]), "hpo-lanes": __version__}, record.made.versions
     greedy = [*record.tuned.greedy, *fresh.greedy]
     worst = _worst([value for value in greedy if value is not None], record.goal)

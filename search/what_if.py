@@ -1,8 +1,8 @@
-"""A study under other stopping rules: the engine runs on recorded values instead of training.
+"""A study under different stopping rules: the engine reads recorded values instead of training.
 
-Trials are proposed in the recorded order. For a method that does not learn (random, grid, sobol)
-the replay equals a study with that rule. For a learning method the verdict holds for the recorded
-trials. At each point a replicate shows its last evaluation so far.
+Trials are proposed in the recorded order. For a method that does not learn (random, grid, sobol),
+the replay equals a study with that rule. For a learning method, the verdict is about the recorded
+trials. At each point a replicate has its last evaluation so far.
 """
 
 from __future__ import annotations
@@ -61,36 +61,37 @@ from .state.schedule import schedule_of
 from .state.search_state import SearchState
 
 Quantum = Callable[[Study, Mapping[str, Any]], int]
-"""Study and complete configuration -> env steps of a chunk of one lane."""
+"""Study and complete configuration -> env steps of one chunk in one lane."""
 
 _LOST = (TrialState.DIVERGED, TrialState.FAILED)
-_RACING_FROM = 4  # seeds a trial from which racing is among the usual rules: it starts with three
+# seeds per trial from which racing is among the usual rules: it starts with three
+_RACING_FROM = 4
 
 
 def quantum_of(study: Study, config: Mapping[str, Any]) -> int:
     return chunk_sizes_of(study, study.steps_per_update(config)).steps_per_chunk
 
 
-# ---------------------------------------------------------------------- what was recorded
+# ---------------------------------------------------------------------- the record
 
 
 @dataclass(frozen=True)
 class RecordedSearch:
     study: Study
-    text: str  # of its file
-    trials: tuple[TrialRow, ...]  # of the search, by number
-    configs: tuple[Mapping[str, Any], ...]  # of each
-    # (trial, replicate) -> env steps, rising -> its evaluation there
+    text: str  # text of its file
+    trials: tuple[TrialRow, ...]  # search trials, by number
+    configs: tuple[Mapping[str, Any], ...]  # complete configuration of each
+    # (trial, replicate) -> env steps, ascending -> its evaluation there
     results: Mapping[tuple[int, int], Mapping[int, EvaluationResult]]
     decisions: Sequence[DecisionRow]
     asks: Sequence[AskRow]
     state: LoopState
-    devices: int  # over which its lanes were spread
+    devices: int  # number of devices over which its lanes were distributed
     quantum: Quantum
     folder: Path
-    source: Path | None = None  # folder of the study's files, if it was given
-    shortened: int | None = None  # env steps of a run that were asked for, if `study` has fewer
-    evaluations_alone: bool = False  # training returns did not count in the end
+    source: Path | None = None  # folder of the study's files, if given
+    shortened: int | None = None  # requested env steps of a run, if `study` has fewer
+    evaluations_alone: bool = False  # whether training returns did not count in the end
 
     @property
     def seeds(self) -> int:
@@ -98,7 +99,7 @@ class RecordedSearch:
 
     @cached_property
     def of_trial(self) -> Mapping[int, Mapping[int, Mapping[int, EvaluationResult]]]:
-        """The results by trial and replicate: looping over all of them per trial takes hours."""
+        """Results by trial and replicate; a loop over all of them per trial would take hours."""
         found: dict[int, dict[int, Mapping[int, EvaluationResult]]] = defaultdict(dict)
         for (trial, replicate), points in self.results.items():
             found[trial][replicate] = points
@@ -111,7 +112,7 @@ class RecordedSearch:
     def at(self, trial: int, replicate: int, env_steps: int) -> tuple[EvaluationResult, str]:
         """Return an evaluation, and whether it is `seen`, `between` two others, or `unseen`.
 
-        A seed without evaluations uses those of another seed of its trial, or of any trial.
+        For a seed without evaluations, use another seed of the same trial, or of any trial.
         """
         results = self.results.get((trial, replicate))
         if results is None:
@@ -150,7 +151,7 @@ class RecordedSearch:
 
 
 def _checked_source(folder: Path, given: Path | None) -> Path:
-    """Return the folder of the study's files, which are unchanged since it ran."""
+    """Return the folder of the study's files, which must be unchanged since it ran."""
     with Journal(folder) as journal:
         source = source_of(journal.meta, kept_text(StudyFolder(folder)), given)
         check_same_files(journal.meta, source)
@@ -163,7 +164,7 @@ def read_record(
     with Journal(folder) as journal, journal.at_one_commit():
         text = journal.meta.study_text
         study = recorded(text)
-        if not study.algorithm.is_ppo:  # its code says how long updates are
+        if not study.algorithm.is_ppo:  # the length of an update is in its code
             study = loads(text, "study.resolved.yaml", _checked_source(folder, source))
             run_own_code(study)
         early = study.early_terminate
@@ -203,7 +204,7 @@ def read_record(
 
 
 def _up_to_shared_point(record: RecordedSearch) -> RecordedSearch:
-    """End runs at the latest point that two trials reached, if no trial finished."""
+    """If no trial finished, end all runs at the latest point that two trials reached."""
     reached = Counter[int]()
     for row in record.trials:
         each = [{*record.results.get((row.trial, seed), ())} for seed in range(record.seeds)]
@@ -228,7 +229,7 @@ class RecordedFactory:
     def __init__(self, record: RecordedSearch, study: Study):
         self.record, self.study, self.device_count = record, study, record.devices
         self.shown, self.trained = Counter[str](), Counter[int]()
-        self.first = record.first_point  # where nothing is known of runs without an evaluation
+        self.first = record.first_point  # used for runs without an evaluation
         each = reversed([*enumerate(record.configs)])
         self._by_config = {_configuration_key(config): trial for trial, config in each}
         buckets = record.state.buckets
@@ -242,7 +243,7 @@ class RecordedFactory:
         )
 
     def resolve(self, config: Mapping[str, Any]) -> Resolved:
-        """See `PopulationFactory`; the payload is the trial's number."""
+        """See `PopulationFactory`; the payload is the number of the trial."""
         trial = self._by_config[_configuration_key(config)]
         row = self.record.trials[trial]
         if not row.bucket and row.state is TrialState.FAILED:
@@ -262,7 +263,7 @@ def _configuration_key(config: Mapping[str, Any]) -> str:
 
 
 class RecordedPopulation(SimulatedPopulation):
-    """A diverged trial diverges again after the same amount of training."""
+    """Lanes that replay a record; a diverged trial diverges after the same amount of training."""
 
     def __init__(self, factory: RecordedFactory, quantum: int, lanes: int):
         super().__init__(lanes, factory.device_count, quantum, factory.warmup)
@@ -279,7 +280,8 @@ class RecordedPopulation(SimulatedPopulation):
         for index, lane in lanes.items():
             row = self._record.trials[lane.payload]
             over = row.state in _LOST and trained[row.trial] >= share * row.env_steps
-            ended = row.ended_at is not None  # else its seeds may wait for their first evaluation
+            # otherwise its seeds may wait for their first evaluation
+            ended = row.ended_at is not None
             bare = ended and (row.trial, lane.replicate) not in self._record.results
             diverged[index] = over or (bare and self._env_steps(index) >= self._factory.first)
             if diverged[index] and row.state is TrialState.FAILED:
@@ -314,7 +316,7 @@ class _Asks(Proposer):
 class Replayed:
     search_state: SearchState  # its trials have ended, and no row of it was written
     winner: int | None  # None without one, or with several objectives or constraints
-    shown: Mapping[str, int]  # how evaluations are known -> their number
+    shown: Mapping[str, int]  # source of evaluations -> their number
 
     @property
     def decisions(self) -> Sequence[DecisionRow]:
@@ -331,7 +333,7 @@ class Replayed:
 
 
 def replay(record: RecordedSearch, study: Study) -> Replayed:
-    """Run a study's search over a record, without anything that costs or measures time."""
+    """Run a study's search over a record, without anything that is expensive or measures time."""
     study = replace(
         study,
         search=replace(study.search, driver="lanes"),
@@ -360,7 +362,7 @@ def replay(record: RecordedSearch, study: Study) -> Replayed:
 
 
 def matches(record: RecordedSearch, found: Replayed) -> tuple[int, int]:
-    """Return how many recorded judgements and batches were reproduced, and the total."""
+    """Return how many recorded judgements and batches were reproduced, and how many there are."""
     judged = attrgetter("action", "env_steps", "value", "cutoff", "rank", "judged")
     now = {(row.trial, row.rung): judged(row) for row in found.decisions}
     asks = {ask.batch: (ask.trials, ask.told) for ask in found.search_state.unwritten.asks}
@@ -369,20 +371,20 @@ def matches(record: RecordedSearch, found: Replayed) -> tuple[int, int]:
     return same, len(record.decisions) + len(record.asks)
 
 
-# ---------------------------------------------------------------------- rules as they are typed
+# ---------------------------------------------------------------------- rules as typed by users
 
 
 @dataclass(frozen=True)
 class ReplayedRule:
-    words: str  # as a table shows it
-    study: Study  # the recorded one with this rule
-    own: bool  # the study ran with it
+    words: str  # as shown in a table
+    study: Study  # the recorded study with this rule
+    own: bool  # whether it is the rule with which the study ran
 
 
 def asked_rules(
     record: RecordedSearch, rules: Sequence[str], seeds: int | None = None
 ) -> list[ReplayedRule]:
-    """Return rules such as `asha,eta=2,min=2k` as studies; default: the study's and the usual."""
+    """Return rules such as `asha,eta=2,min=2k` as studies; without any, common rules."""
     study, most = record.study, record.seeds
     if seeds is not None and not 1 <= seeds <= most:
         raise ConfigError(
@@ -461,7 +463,7 @@ def _racing(record: RecordedSearch, rule: str, given: Sequence[str], seeds: int)
 def _early(
     record: RecordedSearch, rule: str, name: str, given: Sequence[str]
 ) -> EarlyTerminate | None:
-    """Return a rule that stops trials; its first rung defaults to that of the study."""
+    """Return a rule that stops trials; by default its first rung is that of the study."""
     ran, least = record.study.early_terminate, record.first_point
     if ran is not None:
         least = ran.min  # None: the rule's default is later
@@ -480,7 +482,7 @@ def _override_study(record: RecordedSearch, rule: str, override: str, *more: str
 
 
 def _check_rungs(record: RecordedSearch, rule: str, study: Study) -> None:
-    """Refuse a rule that judges trials before their first evaluation, or never."""
+    """Reject a rule that judges trials before their first evaluation, or never."""
     if study.early_terminate is None:
         return
     found = [rungs(study, record.quantum(study, config)) for config in record.configs]
@@ -499,7 +501,7 @@ def _check_rungs(record: RecordedSearch, rule: str, study: Study) -> None:
 
 
 def _rule_label(early: EarlyTerminate | None, seeds: Seeds) -> str:
-    """Return a rule in table form: `asha eta=2 min=1k`."""
+    """Return a rule in the form used in tables: `asha eta=2 min=1k`."""
     racing = []
     if seeds.racing is not None:
         racing = [f"racing start={seeds.racing.start}"]
@@ -519,45 +521,48 @@ def _rule_label(early: EarlyTerminate | None, seeds: Seeds) -> str:
     return ", ".join([" ".join([early.type, *(f"{k}={v}" for k, v in shown.items())]), *racing])
 
 
-# ---------------------------------------------------------------------- rules side by side
+# ---------------------------------------------------------------------- comparison of rules
 
 
 @dataclass(frozen=True)
 class WhatIfRow:
-    rule: str  # its words
-    exact: bool  # a study with this rule did just this; else `why` says what it hangs on
+    rule: str  # the rule as text
+    # whether a study with this rule would give the same; otherwise `why` gives the reason
+    exact: bool
     why: str  # "" if exact
-    trials: int  # that began
-    # of these, by the rule, before their time; None if no recorded value decides about any
+    trials: int  # number of trials started
+    # number of these that the rule stopped early; None if no recorded value decides about any
     stopped: int | None
     env_steps: int  # of training
-    # the share of the env steps of the same trials run to their ends on all seeds; None as above
+    # env steps saved, as a share of those of the same trials on all seeds to their ends; None as
+    # above
     saved: float | None
-    # the trial that won; None where none did, and with several objectives or constraints
+    # the winning trial; None if there is none, or with several objectives or constraints
     winner: int | None
-    # whether it is the best finished trial of the record, and the value of that less the winner's
-    # over all recorded seeds, above 0 where the winner is worse; None where that is not recorded
+    # whether it is the best finished trial of the record; and that trial's value minus the
+    # winner's over all recorded seeds, above 0 if the winner is worse, None if not recorded
     kept: bool | None
     lost: float | None
-    own: bool  # the study ran with this rule
+    own: bool  # whether the study ran with this rule
 
 
 @dataclass(frozen=True)
 class WhatIf:
-    study: str  # its name
-    trials: int  # recorded, and how many seeds each rule was given
+    study: str  # name of the study
+    trials: int  # recorded trials, and how many seeds each rule was given
     seeds: int
-    metric: str  # of the study
+    metric: str  # the study's metric
     goal: str
-    recorded_rule: str  # the type of the rule that it ran with, "" without one
-    # a study with another rule asks for the same trials: its method learns from nothing
+    recorded_rule: str  # type of the rule with which it ran, "" without one
+    # whether a study with another rule would propose the same trials, because its method does not
+    # learn
     same_asks: bool
-    method: str  # that proposed
-    matched: int  # what came out as recorded when the record's own rule was replayed
+    method: str  # method that proposed the trials
+    matched: int  # number of judgements reproduced by a replay with the record's own rule
     judgements: int
-    best: int | None  # the best finished trial of the record, None without one
-    env_steps: int  # of a run, per seed
-    asked_env_steps: int | None  # the same as asked for, where no trial ran that long
+    best: int | None  # the best finished trial of the record; None without one
+    env_steps: int  # per run and seed
+    asked_env_steps: int | None  # requested env steps per run, if no trial ran that long
     rows: tuple[WhatIfRow, ...]  # one per rule
 
     def as_json(self) -> dict[str, Any]:
@@ -566,14 +571,14 @@ class WhatIf:
 
 @dataclass(frozen=True)
 class Reference:
-    """The reference for rules: the record, and the recorded rule replayed."""
+    """The reference for rules: the record, and a replay with the recorded rule."""
 
     record: RecordedSearch
-    matched: int  # judgements that came out as recorded when the record's own rule was replayed
+    matched: int  # number of judgements reproduced by a replay with the record's own rule
     judgements: int
-    in_order: bool  # so did all of them, and the lengths of all trials
-    same_asks: bool  # a study with another rule asks for the same trials
-    losses: Mapping[int, float]  # of each trial with a value of its full run
+    in_order: bool  # whether all of them were, and the lengths of all trials
+    same_asks: bool  # whether a study with another rule would propose the same trials
+    losses: Mapping[int, float]  # of each trial with a value for its full run
 
     @classmethod
     def of(cls, record: RecordedSearch) -> Reference:
@@ -592,11 +597,11 @@ class Reference:
 
     @property
     def best(self) -> int | None:
-        """The best finished trial of the record, None without one."""
+        """The best finished trial of the record; None if there is none."""
         return min(self.losses, key=self.losses.__getitem__, default=None)
 
     def row(self, rule: ReplayedRule) -> WhatIfRow:
-        """Replay the record with another rule."""
+        """Replay the record with a different rule."""
         record, done = self.record, replay(self.record, rule.study)
         why = _why_inexact(record, done, rule, self.same_asks)
         if not why and not self.in_order:
@@ -621,7 +626,7 @@ class Reference:
         )
 
     def _lost(self, done: Replayed) -> float | None:
-        """Return how much worse than the best trial the winner is; None if that is not known."""
+        """Return how much worse the winner is than the best trial; None if unknown."""
         best, winner = self.best, done.winner
         if best is None or winner is None or done.shown["unseen"]:
             return None
@@ -633,14 +638,14 @@ class Reference:
 
 
 def _has_same_lengths(record: RecordedSearch, own: Replayed) -> bool:
-    """Return whether each trial that ended was as long when its rule was replayed."""
+    """Return whether every ended trial had the same length in a replay with its own rule."""
     trials = own.search_state.trials
     ended = [row for row in record.trials if row.ended_at is not None and row.trial in trials]
     return all(trials[row.trial].env_steps == row.env_steps for row in ended)
 
 
 def _losses(record: RecordedSearch) -> dict[int, float]:
-    """Return trial -> the loss of a full run; with several objectives or constraints none."""
+    """Return trial -> the loss of a full run; {} with several objectives or constraints."""
     study = record.study
     if study.objectives[1:] or study.constraints:
         return {}
@@ -665,10 +670,10 @@ def what_if(
     source: Path | None = None,
     report: Callable[[int, int, str], None] = lambda at, total, rule: None,
 ) -> WhatIf:
-    """Judge a study's recorded curves by other rules.
+    """Judge a study's recorded curves by different rules.
 
-    `source` is the folder of the study file and its other files; the default is its last known
-    place. It is needed only for a custom training and registered rules, and only unchanged files
+    `source` is the folder of the study file and its other files; by default, the last known
+    folder. It is needed only for custom trainings and registered rules, and only unchanged files
     run. `report` is called before each replay with its number, the total, and the rule.
     """
     record = read_record(folder, quantum, source)
@@ -702,7 +707,7 @@ def what_if(
 def _why_inexact(
     record: RecordedSearch, done: Replayed, rule: ReplayedRule, same_asks: bool
 ) -> str:
-    """Return why a study with this rule may have differed, or "" if it would be the same."""
+    """Return why a study with this rule may have differed; "" if it would be the same."""
     study = rule.study
     lost = any(
         row.state in _LOST and row.env_steps and record.is_staggered(row) for row in record.trials
@@ -719,7 +724,7 @@ def _why_inexact(
 
 
 def _decides_on_records(record: RecordedSearch, done: Replayed) -> bool:
-    """Return whether a rule has nothing to decide, or stops a trial on recorded values.
+    """Return whether a rule has nothing to decide, or stops some trial on recorded values.
 
     Otherwise every possible stop depends on values after the last evaluation.
     """

@@ -1,7 +1,7 @@
-"""Distributions: frozen data that maps an axis to values and back, named as in study files.
+"""Distributions: frozen data that map an axis to values and back, named as in study files.
 
-`outward` turns a position on `axis` into a value, `inward` is its exact inverse on the values from
-`outward`; `why_not` explains why a value is not allowed.
+`outward` turns a position on `axis` into a value; `inward` inverts it exactly for values that
+`outward` returned; `why_not` gives the reason why a value is not allowed.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from ..files.plain_data import freeze, is_number, same
 class Axis:
     """An interval or a list of choices, both ends included."""
 
-    kind: Literal["real", "integer", "choice"]  # choice: the positions 0 .. high without an order
+    kind: Literal["real", "integer", "choice"]  # choice: unordered positions 0 .. high
     low: float
     high: float
-    log: bool = False  # equal ratios, not equal differences, are equally likely
+    log: bool = False  # equal ratios are equally likely, instead of equal differences
 
     def at(self, share: float) -> float | int:
         """Return the position with `share` (0 to 1) of the axis below it.
@@ -41,9 +41,9 @@ class Axis:
         return self.clip(math.floor(_between_logs(self.low - 0.5, self.high + 0.5, share) + 0.5))
 
     def share(self, position: float) -> float:
-        """Return the share of the axis below a position; inverse of `at`.
+        """Return the share of the axis below a position; the inverse of `at`.
 
-        Each whole position owns a part of the axis, whose middle counts.
+        On an integer axis, each position covers an interval; its middle counts.
         """
         if self.kind != "real":
             low, high = self.low - 0.5, self.high + 0.5
@@ -64,9 +64,9 @@ class Axis:
         return int(inside)
 
     def grid(self, points: int) -> Iterator[float | int]:
-        """Return up to `points` evenly spread positions including both ends; always every choice.
+        """Return up to `points` evenly spread positions, including both ends; always every choice.
 
-        Neighbours on a logarithmic integer axis may be equal.
+        Neighbouring positions on a logarithmic integer axis may be equal.
         """
         if self.kind == "choice":
             points = int(self.high) + 1
@@ -91,10 +91,10 @@ class Axis:
         return self.clip(position)
 
     def extended(self, share: float) -> Axis:
-        """Return the axis extended below, so that the new part has `share` of it.
+        """Return the axis extended at its lower end, so that the new part is `share` of the whole.
 
-        An integer axis grows by whole positions, at least one. A logarithmic integer axis, which
-        cannot go below 1, becomes a real one whose values must be rounded.
+        An integer axis grows by at least one position. A logarithmic integer axis, which cannot go
+        below 1, becomes a real one whose values must be rounded.
         """
         ratio = share / (1.0 - share)
         if self.kind == "integer" and not self.log:
@@ -108,7 +108,7 @@ class Axis:
 
 
 def _between_logs(low: float, high: float, share: float) -> float:
-    """Return the value at `share` of the way between the logarithms; exact at the ends."""
+    """Return the value at `share` of the way between the logarithms; exact at both ends."""
     if share <= 0.0:
         return low
     if share >= 1.0:
@@ -124,7 +124,7 @@ class Random(Protocol):
 
 @dataclass(frozen=True)
 class Distribution(ABC):
-    """One parameter's distribution."""
+    """The distribution of one parameter."""
 
     kind: ClassVar[str]
     required: ClassVar[tuple[str, ...]] = ("min", "max")
@@ -148,11 +148,11 @@ class Distribution(ABC):
 
     @abstractmethod
     def _why_not(self, value: Any) -> str | None:
-        """Return why a value other than an allowed zero is not allowed, or None."""
+        """Return the reason why a value, other than an allowed zero, is not allowed; or None."""
 
     @property
     def axis(self) -> Axis:
-        """The coordinate seen by samplers."""
+        """The axis on which samplers work."""
         if not self.zero:
             return self._axis()
         return self._axis().extended(self.zero)
@@ -181,11 +181,11 @@ class Distribution(ABC):
         return [self.inward(value)]
 
     def canonical(self, value: Any) -> Any:
-        """Return the value rounded as by `sample`."""
+        """Return the value, rounded in the same way as by `sample`."""
         return self.outward(self.inward(value))
 
     def why_not(self, value: Any) -> str | None:
-        """Return why a value is not allowed, in words, or None if it is."""
+        """Return the reason why a value is not allowed, as text; None if it is allowed."""
         if self.zero and is_number(value) and value == 0:
             return None
         return self._why_not(value)
@@ -193,9 +193,9 @@ class Distribution(ABC):
     def nudged(self, value: Any, factor: float) -> Any:
         """Return a value moved a little along the axis, but not past its ends.
 
-        On axes of ratios its position is multiplied by the factor; elsewhere it moves by
-        ln(factor) of the axis. Whole positions move by at least one. Unordered choices do not
-        move, nor does a zero outside the range. A factor below 1 moves down.
+        On logarithmic axes its position is multiplied by the factor; on others it moves by
+        ln(factor) of the axis length. Integer positions move by at least one. Unordered choices do
+        not move, nor does a zero outside the range. A factor below 1 moves down.
         """
         axis = self._axis()
         if axis.kind == "choice" or (self.zero and value == 0):
@@ -225,11 +225,11 @@ class Distribution(ABC):
         return self.share(value)
 
     def sample(self, rng: Random) -> Any:
-        """Draw a value; takes exactly one number from `rng`."""
+        """Draw a value, using exactly one number from `rng`."""
         return self.outward(self.axis.at(rng.random()))
 
     def grid(self, points: int) -> Iterator[Any]:
-        """Return up to `points` values evenly spread over the axis; an allowed zero is first."""
+        """Return up to `points` values spread evenly over the axis; an allowed zero is first."""
         values = map(self._value_at, self._axis().grid(points))
         if self.zero:
             values = chain([self.nothing], values)
@@ -241,7 +241,7 @@ class Distribution(ABC):
                 yield value
 
     def middle(self) -> Any:
-        """Return the value in the middle; for choices the first."""
+        """Return the value in the middle of the axis; for choices, the first."""
         return self._value_at(self._axis().at(0.5))
 
     def ends(self) -> tuple[Any, ...]:
@@ -306,7 +306,7 @@ class Ordinal(_Listed):
 
 
 def _decimals(smallest: float, at_most: int) -> int:
-    """Decimals that keep at least eight digits of `smallest`, but no more than are exact."""
+    """Return the decimals that keep eight or more digits of `smallest`, at most the exact ones."""
     return min(at_most, 8 + math.ceil(-math.log10(smallest)))
 
 
@@ -329,7 +329,7 @@ def _why_outside(value: Any, low: float, high: float) -> str | None:
 
 @dataclass(frozen=True)
 class _Stepped(_Range):
-    """A range that may have a step; steps are counted from `min`."""
+    """A range that may have a step, counted from `min`."""
 
     q: float | None = None
 
@@ -435,7 +435,7 @@ class IntUniform(_Whole):
 
 @dataclass(frozen=True)
 class LogIntUniform(_Whole):
-    """Integers from 1 on; small ones are more likely, as the logarithm is uniform."""
+    """Integers from 1, uniform in the logarithm, so that small ones are more likely."""
 
     kind = "log_int_uniform"
     meaning = "integer of at least 1, uniform in its logarithm"
@@ -479,7 +479,7 @@ class Pow2(_Range):
 
 @dataclass(frozen=True)
 class OneMinusLog(_Range):
-    """For values near 1, such as discounts: the logarithm of 1 - value is uniform."""
+    """Uniform in the logarithm of 1 - value, for values near 1 such as discounts."""
 
     kind = "one_minus_log"
     meaning = "real below 1, uniform in log(1 - value); for discounts"
@@ -488,7 +488,7 @@ class OneMinusLog(_Range):
         return Axis("real", 1.0 - self.max, 1.0 - self.min, log=True)
 
     def _value_at(self, position: float) -> float:
-        # Rounded, so that 1 - (1 - value) is the value again, to the last bit.
+        # Rounded, so that 1 - (1 - value) gives back the value, to the last bit.
         value = round(1.0 - position, _decimals(1.0 - self.max, 15))
         return min(max(value, float(self.min)), float(self.max))
 
@@ -498,7 +498,7 @@ class OneMinusLog(_Range):
 
 @dataclass(frozen=True)
 class Logit(_Range):
-    """For values between 0 and 1: log(value / (1 - value)) is uniform."""
+    """Uniform in log(value / (1 - value)), for values between 0 and 1."""
 
     kind = "logit"
     meaning = "real between 0 and 1, uniform in log(value / (1 - value))"
@@ -519,8 +519,8 @@ class Logit(_Range):
 class Normal(Distribution):
     """Gaussian with mean mu and deviation sigma, cut at min and max and at 4 deviations.
 
-    The axis is the share of the Gaussian below the value. Beyond 4 deviations that share has too
-    few digits to distinguish values to eight digits, hence the cut.
+    The axis is the share of the Gaussian below the value. The cut is at 4 deviations, because
+    beyond them the share has too few digits to distinguish values to eight digits.
     """
 
     kind = "normal"

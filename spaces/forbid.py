@@ -1,7 +1,7 @@
 """Rules that forbid combinations: mappings of names to values, and text comparisons.
 
-Text is parsed by `ast` and evaluated here, never by Python's `eval`. A rule is false if it names
-an inactive hyperparameter, compares off (which has no order), or divides by zero.
+Text is parsed by `ast` and evaluated here, never by Python's `eval`. A rule does not apply if it
+names an inactive hyperparameter, orders a value that is off, or divides by zero.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Rule(Protocol):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The hyperparameters it names, in order."""
+        """The hyperparameters that the rule names, in order."""
         ...
 
     def holds(self, values: Mapping[str, Any]) -> bool:
@@ -57,7 +57,7 @@ class Rule(Protocol):
 
 @dataclass(frozen=True)
 class ValueRule:
-    """Forbids that every named hyperparameter has one of its listed values."""
+    """Forbids configurations in which every named hyperparameter has one of its listed values."""
 
     wanted: tuple[tuple[str, tuple[Any, ...]], ...]
 
@@ -86,7 +86,7 @@ def _one_or_list(values: tuple[Any, ...]) -> Any:
 
 @dataclass(frozen=True)
 class TextRule:
-    """Forbids that its comparison is true; created by `parse_rule`."""
+    """Forbids configurations for which a comparison is true; created by `parse_rule`."""
 
     text: str
     names: tuple[str, ...] = field(compare=False)
@@ -108,14 +108,14 @@ class TextRule:
 
 
 class _Undefined(Exception):
-    """A comparison without an order, or a division by zero."""
+    """A comparison of values without an order, or a division by zero."""
 
 
 def parse_rule(text: str) -> TextRule:
     """Parse a comparison.
 
     Raises:
-        ConfigError: it is too long, not an expression, or more than comparisons.
+        ConfigError: it is too long, not an expression, or not made of comparisons.
 
     >>> parse_rule("gamma < gae_lambda - 0.15").holds({"gamma": 0.7, "gae_lambda": 0.95})
     True
@@ -140,7 +140,7 @@ def _rule_error(node: ast.AST, shown: str) -> ConfigError:
 
 
 def _check_truth(node: ast.expr, shown: str) -> Iterator[str]:
-    """Yield the names in a truth value, refusing everything except comparisons."""
+    """Yield the names in a truth value; raise for anything but comparisons."""
     if isinstance(node, ast.BoolOp):
         for part in node.values:
             yield from _check_truth(part, shown)
@@ -177,7 +177,7 @@ def _check_term(node: ast.expr, shown: str, numeric: bool) -> Iterator[str]:
 
 
 def _name_of(node: ast.expr) -> str | None:
-    """Return a hyperparameter's name: a word, or `env.<word>`."""
+    """Return the name of a hyperparameter: a word, or `env.<word>`."""
     if isinstance(node, ast.Name):
         return node.id
     if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
@@ -189,7 +189,7 @@ def _name_of(node: ast.expr) -> str | None:
 
 def _evaluate_rule(node: ast.expr, values: Mapping[str, Any]) -> bool:
     if isinstance(node, ast.BoolOp):
-        # A list, not a generator: a part that is undefined makes the whole rule not hold.
+        # A list, not a generator: if any part is undefined, the whole rule does not apply.
         parts = [_evaluate_rule(part, values) for part in node.values]
         if isinstance(node.op, ast.And):
             return all(parts)
@@ -200,7 +200,7 @@ def _evaluate_rule(node: ast.expr, values: Mapping[str, Any]) -> bool:
         raise _Undefined
     sides = [_term_value(part, values) for part in (node.left, *node.comparators)]
     held = list[bool]()
-    for op, one, other in zip(node.ops, sides[:-1], sides[1:], strict=True):  # all, likewise
+    for op, one, other in zip(node.ops, sides[:-1], sides[1:], strict=True):  # also stops early
         if not isinstance(op, ast.Eq | ast.NotEq):
             one, other = _checked_number(one), _checked_number(other)
         held.append(_COMPARISONS[type(op)](one, other))

@@ -1,8 +1,8 @@
-"""From a study file's mapping to a distribution; every fault names its key.
+"""Creation of distributions from a study file's mappings; every fault names its key.
 
-An omitted kind is inferred, as in Weights & Biases: `values` make a categorical, whole bounds an
-int_uniform, other bounds a uniform, `mu` and `sigma` a normal. But whole bounds of a real number
-make a uniform: `ent_coef: {min: 0, max: 1}` includes the numbers between.
+An omitted kind is inferred, as in Weights & Biases: `values` give a categorical, integer bounds an
+int_uniform, other bounds a uniform, `mu` and `sigma` a normal. But integer bounds of a real-valued
+hyperparameter give a uniform: `ent_coef: {min: 0, max: 1}` includes the numbers between.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _ELSEWHERE = {
     "loguniform": "'log_uniform'", "choice": "'categorical'", "randint": "'int_uniform'",
     "int": "'int_uniform'", "float": "'uniform'",
 }  # fmt: skip
-WHOLE_KINDS = ("int_uniform", "log_int_uniform", "pow2")  # all values are integers
+WHOLE_KINDS = ("int_uniform", "log_int_uniform", "pow2")  # all their values are integers
 
 
 @dataclass(frozen=True)
 class KeyFault:
-    """A fault in one key of a distribution, or in the whole."""
+    """A fault in one key of a distribution, or in the distribution as a whole."""
 
     key: str | None
     text: str
@@ -44,7 +44,7 @@ def make_distribution(fields: Mapping[str, Any]) -> Distribution:
     """Make a distribution from its mapping.
 
     Raises:
-        ConfigError: with every fault.
+        ConfigError: lists every fault.
 
     >>> make_distribution({"min": 1, "max": 4}).kind
     'int_uniform'
@@ -73,7 +73,7 @@ def range_kind(whole: bool, log: bool) -> str:
 def infer_kind(fields: Mapping[str, Any], real: bool = False) -> str | None:
     """Return the kind implied by the keys, or None.
 
-    Whole bounds of a `real` number imply nothing; a whole step `q` does.
+    Integer bounds of a `real` number imply nothing; an integer step `q` does.
 
     >>> infer_kind({"min": 0, "max": 1}), infer_kind({"min": 0, "max": 1}, real=True)
     ('int_uniform', 'uniform')
@@ -287,13 +287,13 @@ def _build(kind: str, given: Mapping[str, Any]) -> Distribution:
 if TYPE_CHECKING:
     from ConfigSpace import ConfigurationSpace
 
-# Hyperparameters of `ppo`: all traced, so that the whole space is one compiled program.
+# Hyperparameters of `ppo`: all batched, so the whole space is one compiled program.
 PPO = (
     "learning_rate", "lr_schedule", "gamma", "gae_lambda", "clip_eps", "ent_coef", "vf_coef",
     "max_grad_norm", "update_epochs", "normalise_observations", "normalise_rewards",
 )  # fmt: skip
 
-# Hyperparameters of `ppo_architecture`: one program per combination of values.
+# Hyperparameters of `ppo_architecture`, with one program per combination of values.
 ARCHITECTURE = (
     "hidden_sizes",
     "activation",
@@ -304,7 +304,7 @@ ARCHITECTURE = (
 
 
 def knob_space(names: Sequence[str]) -> Space:
-    """Return a space of hyperparameters with the distributions suggested by their table."""
+    """Return a space of hyperparameters with the distributions suggested in their table."""
     each = [(KNOBS[name], make_distribution(KNOBS[name].search or {})) for name in names]
     return Space(
         tuple(Parameter(knob.name, own, own.canonical(knob.default)) for knob, own in each)
@@ -312,7 +312,7 @@ def knob_space(names: Sequence[str]) -> Space:
 
 
 def ppo(seed: int | None = None) -> ConfigurationSpace:
-    """Return PPO's training hyperparameters as a ConfigurationSpace with the core's default.
+    """Return PPO's training hyperparameters as a ConfigurationSpace with the core's defaults.
 
     >>> dict(ppo().get_default_configuration())["learning_rate"]
     0.001
@@ -323,7 +323,7 @@ def ppo(seed: int | None = None) -> ConfigurationSpace:
 
 
 def ppo_architecture(seed: int | None = None) -> ConfigurationSpace:
-    """Return the shape of network and update as a ConfigurationSpace; lists are JSON texts."""
+    """Return the sizes of network and update as a ConfigurationSpace; lists are JSON texts."""
     from .via_configspace import as_configspace
 
     return as_configspace(knob_space(ARCHITECTURE), seed)

@@ -17,7 +17,7 @@ from ..files.plain_data import freeze, same
 from .distributions import Distribution, Random
 from .forbid import Rule
 
-DRAWS = 100  # of a configuration, while a rule forbids it
+DRAWS = 100  # attempts at a configuration that no rule forbids
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Condition:
     values: tuple[Any, ...]
 
     def holds(self, known: Mapping[str, Any]) -> bool:
-        """Return whether it is true for the values known so far."""
+        """Return whether the condition is true, given the values known so far."""
         return self.name in known and any(same(known[self.name], v) for v in self.values)
 
 
@@ -36,14 +36,14 @@ class Condition:
 class Parameter:
     """One searched hyperparameter.
 
-    Two parameters may share a name if their conditions exclude each other (the same hyperparameter
-    with another distribution).
+    Two parameters may share a name if their conditions exclude each other (one hyperparameter with
+    two distributions).
     """
 
     name: str
     distribution: Distribution
     default: Any
-    # all must be true, else the parameter is inactive and has no value
+    # conditions that must all be true; otherwise the parameter is inactive and has no value
     when: tuple[Condition, ...] = ()
 
     def active(self, known: Mapping[str, Any]) -> bool:
@@ -54,9 +54,11 @@ class Parameter:
 class Space:
     """A search space.
 
-    Attributes: parameters: in file order, which is the order of every configuration. forbid:
-        configurations for which one of these is true never run. constants: values that are not
-        searched but named by a condition or a rule.
+    Attributes:
+        parameters: the searched hyperparameters, in file order, which is the order of every
+            configuration.
+        forbid: rules; configurations for which one of them is true never run.
+        constants: values that are not searched but named by a condition or a rule.
 
     Raises:
         ConfigError: conditions form a circle, name an unknown hyperparameter, or two parameters of

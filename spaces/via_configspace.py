@@ -1,7 +1,7 @@
-"""Spaces in ConfigSpace's user form: values, not axis positions.
+"""Spaces in the form of ConfigSpace users: values, not axis positions.
 
-Parts that ConfigSpace cannot express (a probability of zero, 1 - x on a log scale, expression
-rules) are kept as `meta`. `from_configspace` reads them back, so nothing is lost in a round trip.
+Features that ConfigSpace lacks (a probability of zero, 1 - x on a log scale, expression rules) are
+stored as `meta`. `from_configspace` reads them back, so nothing is lost in a round trip.
 """
 
 from __future__ import annotations
@@ -35,27 +35,27 @@ from .make import make_distribution, range_kind
 from .space import Condition, Parameter, Space
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
-# ConfigSpace leaves the parameters of its generic classes open.
+# The type parameters of ConfigSpace's generic classes are not annotated.
 
 
-META = "hpo"  # key of `meta` for the parts that ConfigSpace cannot express
+META = "hpo"  # key in `meta` for the features that ConfigSpace lacks
 
 
 def as_configspace(space: Space, seed: int | None = None) -> CS.ConfigurationSpace:
     """Return the space as a ConfigurationSpace of values, with the same default configuration.
 
-    List and null values become JSON texts, because ConfigSpace files have neither.
+    Lists and null become JSON texts, because ConfigSpace files support neither.
 
     Raises:
-        ConfigError: one hyperparameter has several distributions, or bounds that ConfigSpace takes
-            for equal.
+        ConfigError: a hyperparameter has several distributions, or bounds that ConfigSpace
+            considers equal.
     """
     if len(set(space.names)) < len(space.parameters):
         raise ConfigError("a name with several distributions has no counterpart in ConfigSpace")
     try:
         nodes = {parameter.name: _node_of_values(parameter) for _, parameter in space.keyed}
         texts = [rule.as_data() for rule in space.forbid if not isinstance(rule, ValueRule)]
-        if texts and nodes:  # as in their files: with the first hyperparameter
+        if texts and nodes:  # stored with the first hyperparameter, as in files
             first = next(iter(nodes.values()))
             first.meta = {META: {**_our_meta(first.meta), "forbid": texts}}
         conditions = _conditions(space, nodes)
@@ -66,7 +66,7 @@ def as_configspace(space: Space, seed: int | None = None) -> CS.ConfigurationSpa
 
 
 def _conditions(space: Space, nodes: Mapping[str, Any]) -> list[Any]:
-    """Return the conditions of all hyperparameters; constants already satisfy theirs."""
+    """Return the conditions of all hyperparameters, without those that constants satisfy."""
     kinds = (CS.EqualsCondition, CS.InCondition)
     found = list[Any]()
     for _, one in space.keyed:
@@ -78,7 +78,7 @@ def _conditions(space: Space, nodes: Mapping[str, Any]) -> list[Any]:
 
 
 def _forbidden_clauses(space: Space, nodes: Mapping[str, Any]) -> list[Any]:
-    """Return rules on values, each a clause or several joined."""
+    """Return rules on values, each as one clause or several joined clauses."""
     clauses = (CS.ForbiddenEqualsClause, CS.ForbiddenInClause)
     found = list[Any]()
     for rule in space.forbid:
@@ -109,14 +109,14 @@ def _join_parts(kind: Any, parts: list[Any]) -> Any:
 
 
 def shown_value(value: Any) -> Any:
-    """Return a value in ConfigSpace's form: lists and null as JSON text."""
+    """Return a value in ConfigSpace's form, with lists and null as JSON text."""
     if isinstance(value, list | tuple) or value is None:
         return json.dumps(value)
     return value
 
 
 def _equals_or_in(kinds: tuple[Any, Any], values: Sequence[Any], *nodes: Any) -> Any:
-    """Return a condition or clause: equal to the only value, or one of several."""
+    """Return a condition or clause that a node equals one value, or is one of several."""
     equals, among = kinds
     shown = [shown_value(value) for value in values]
     if len(shown) == 1:
@@ -146,9 +146,9 @@ def _node_of_values(parameter: Parameter) -> Any:
     low, high = sorted(ours.ends()[-2:])
     if low == high:
         return CS.Constant(name, low, meta=kept)
-    default = min(max(default, low), high)  # a default of zero lies outside of the range
+    default = min(max(default, low), high)  # a default of zero is outside the range
     log = kind in ("log_uniform", "log_int_uniform")
-    if not isinstance(low, int):  # they keep 13 decimals
+    if not isinstance(low, int):  # ConfigSpace keeps 13 decimals
         return CS.UniformFloatHyperparameter(name, low, high, default, log=log, meta=kept)
     if isinstance(ours, IntUniform | LogIntUniform) and not ours.zero and not ours.q:
         kept = None
@@ -159,10 +159,10 @@ _ENDINGS = (".json", ".yaml", ".yml")
 
 
 def write_configspace(space: CS.ConfigurationSpace, path: Path) -> None:
-    """Write a space; the file name's ending selects JSON or YAML.
+    """Write a space to a file; the ending of its name selects JSON or YAML.
 
     Raises:
-        ConfigError: another ending.
+        ConfigError: the ending is different.
     """
     _check_ending(path)
     data = json.loads(json.dumps(space.to_serialized_dict(), default=lambda number: number.item()))
@@ -178,7 +178,7 @@ def read_configspace(path: Path) -> CS.ConfigurationSpace:
     """Read a space written by ConfigSpace or `write_configspace`.
 
     Raises:
-        ConfigError: no such file, no such format, or ConfigSpace refuses it.
+        ConfigError: the file or its format does not exist, or ConfigSpace rejects it.
     """
     _check_ending(path)
     try:
@@ -192,17 +192,18 @@ def read_configspace(path: Path) -> CS.ConfigurationSpace:
         raise ConfigError(f"{path}: not a ConfigSpace file; it has no `hyperparameters`")
     try:
         with warnings.catch_warnings():
-            # What they warn of they read as something else, and no warning is for our terminal.
+            # Whatever ConfigSpace warns about is read differently there; no warning should be
+            # printed.
             for kind in (UserWarning, RuntimeWarning):
                 warnings.simplefilter("error", kind)
             return CS.ConfigurationSpace.from_serialized_dict(_current_format(data))
-    except Exception as error:  # whatever their decoder says about a file that is not theirs
+    except Exception as error:  # any error about a file that ConfigSpace did not write
         words = " ".join(str(error).split()) or type(error).__name__
         raise ConfigError(f"{path}: ConfigSpace rejects it: {words}") from error
 
 
 def _current_format(data: dict[str, Any]) -> dict[str, Any]:
-    """Return a space in the form of today's ConfigSpace."""
+    """Return a saved space in the current ConfigSpace format."""
     given = data["hyperparameters"]
     if is_list(given):
         return {**data, "hyperparameters": [_modernise_fields(fields) for fields in given]}
@@ -283,7 +284,7 @@ def from_configspace(theirs: CS.ConfigurationSpace) -> Space:
     """Return a ConfigurationSpace as a space.
 
     Raises:
-        ConfigError: it has a part that a space cannot express; names it.
+        ConfigError: it has a feature that a space cannot express; the error names it.
     """
     conditions: dict[str, list[Condition]] = {}
     for entry in theirs.conditions:
@@ -308,7 +309,7 @@ def _parts(theirs: Any, joined: Any) -> Sequence[Any]:
 
 
 def _our_meta(meta: Any) -> Mapping[str, Any]:
-    """Return the `meta` of `as_configspace`."""
+    """Return the `meta` that `as_configspace` wrote."""
     if not is_mapping(meta):
         return {}
     kept = meta.get(META)
@@ -330,7 +331,7 @@ def _distribution(theirs: Any) -> Distribution:
 
 
 def _own_value(distribution: Distribution, value: Any) -> Any:
-    """Return a value of the distribution, which ConfigSpace may store as a JSON text."""
+    """Return the distribution's value, which ConfigSpace may store as JSON text."""
     value = _plain_value(value)
     if not isinstance(distribution, Categorical | Ordinal) or not isinstance(value, str):
         return value
@@ -383,17 +384,17 @@ def _our_values(parent: Any, theirs: Any) -> tuple[Any, ...]:
 
 
 def _plain_value(theirs: Any) -> Any:
-    """Return a plain Python value; the input may be NumPy's."""
+    """Return a plain Python value for one that may be NumPy's."""
     if hasattr(theirs, "item"):
         theirs = theirs.item()
     return freeze(theirs)
 
 
 def to_configspace(space: Space, seed: int | None = None) -> CS.ConfigurationSpace:
-    """Return the space's axes as a ConfigurationSpace; its default configuration is ours.
+    """Return the axes of a space as a ConfigurationSpace, with the space's default configuration.
 
     Raises:
-        ConfigError: a condition on one value of a real hyperparameter, which is never drawn.
+        ConfigError: a condition requires one exact value of a real-valued hyperparameter.
     """
     nodes = {key: _hyperparameter_on_axis(key, parameter) for key, parameter in space.keyed}
     conditions: list[Any] = []
@@ -409,7 +410,7 @@ def to_configspace(space: Space, seed: int | None = None) -> CS.ConfigurationSpa
 
 
 def from_configuration(space: Space, configuration: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configuration for positions under keys."""
+    """Return the configuration for axis positions, given by key."""
 
     def choose(key: str, parameter: Parameter) -> Any:
         axis, position = parameter.distribution.axis, configuration[key]
@@ -421,7 +422,7 @@ def from_configuration(space: Space, configuration: Mapping[str, Any]) -> dict[s
 
 
 def to_values(space: Space, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration's positions under keys; inverse of `from_configuration`."""
+    """Return a configuration's axis positions by key; the inverse of `from_configuration`."""
     values: dict[str, Any] = {}
     for key, parameter, value in space.active(params):
         axis, position = parameter.distribution.axis, parameter.distribution.inward(value)
@@ -438,7 +439,7 @@ def _hyperparameter_on_axis(key: str, parameter: Parameter) -> Any:
         positions = list(range(int(axis.high) + 1))
         return CS.CategoricalHyperparameter(key, positions, default_value=default)
     if axis.low == axis.high:
-        # ConfigSpace has no intervals of one point; a choice of one it has.
+        # ConfigSpace has no intervals of one point, but has choices with one value.
         return CS.CategoricalHyperparameter(key, [default])
     if axis.kind == "integer":
         low, high = int(axis.low), int(axis.high)
@@ -449,7 +450,7 @@ def _hyperparameter_on_axis(key: str, parameter: Parameter) -> Any:
 def _possible_positions(
     space: Space, name: str, values: Sequence[Any]
 ) -> list[tuple[str, list[Any]]]:
-    """Return (key, positions) for each parameter of a name that can have one of the values."""
+    """Return (key, positions) for each parameter of this name that can have one of the values."""
     found: list[tuple[str, list[Any]]] = []
     for key, parameter in space.keyed:
         if parameter.name == name:
@@ -464,7 +465,7 @@ def _possible_positions(
 
 
 def _clauses(space: Space, nodes: Mapping[str, Any], rule: ValueRule) -> list[Any]:
-    """Return the clauses of a rule; none if constants make it false."""
+    """Return the clauses of a rule; none if constants already make it false."""
     options: list[list[tuple[str, list[Any]]]] = []
     for name, values in rule.wanted:
         if name not in space.constants:

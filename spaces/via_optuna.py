@@ -1,7 +1,7 @@
 """Optuna studies read from their storage: the searched space and the finished trials.
 
-Optuna stores the distributions of each trial and no space. The distributions are merged into one
-space, and a parameter that only some trials had is searched in all.
+Optuna stores the distributions of each trial, but no space. The distributions are merged into one
+space; a parameter that only some trials had is searched in all of them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class OptunaTrial:
 
     params: Mapping[str, Any]
     values: tuple[float, ...]  # one per objective
-    # of `hpo export optuna`: the configuration in our names, with what Optuna cannot express
+    # from `hpo export optuna`: the configuration in our names, with what Optuna cannot express
     ours: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
@@ -59,11 +59,11 @@ class OptunaStudy:
 
     name: str
     directions: tuple[str, ...]  # `minimize` or `maximize`, one per objective
-    space: Mapping[str, Mapping[str, Any]]  # parameter -> distribution, as a study file writes it
+    space: Mapping[str, Mapping[str, Any]]  # parameter -> distribution, in study-file form
     sometimes: tuple[str, ...]  # parameters that only some trials had
     trials: tuple[OptunaTrial, ...]  # the finished ones, in order
-    metrics: tuple[str, ...] = ()  # names of the objectives, where it has some
-    # of `hpo export optuna`: `study`, the keys of the study file, and versions
+    metrics: tuple[str, ...] = ()  # names of the objectives, if they have names
+    # from `hpo export optuna`: `study`, the keys of the study file, and versions
     exported: Mapping[str, Any] = field(default_factory=dict[str, Any])
     # parameter -> the distribution before the last one
     changed: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -74,10 +74,10 @@ def read_study(storage: str, name: str | None = None) -> OptunaStudy:
 
     Args:
         storage: a URL such as `sqlite:///trials.db`, an SQLite file, or a journal (`.log`).
-        name: of the study; may be left out where there is only one.
+        name: name of the study; may be omitted if there is only one.
 
     Raises:
-        ConfigError: no such storage or study, or a parameter whose kind of distribution changed.
+        ConfigError: no such storage or study, or a parameter changed its kind of distribution.
     """
     with refusals(storage):
         return _read_study(storage, name)
@@ -90,7 +90,7 @@ def _read_study(storage: str, name: str | None) -> OptunaStudy:
     trials = study.get_trials(deepcopy=False)
     space, changed = _last_distributions(storage, trials)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Optuna marks names of metrics as experimental
+        warnings.simplefilter("ignore")  # Optuna marks metric names as experimental
         metrics = tuple(study.metric_names or ())
     finished = [trial for trial in trials if trial.state == optuna.trial.TrialState.COMPLETE]
     return OptunaStudy(
@@ -121,7 +121,7 @@ def _chosen_study(storage: str, opened: optuna.storages.BaseStorage, name: str |
 def _last_distributions(
     storage: str, trials: Sequence[optuna.trial.FrozenTrial]
 ) -> tuple[dict[str, BaseDistribution], dict[str, str]]:
-    """Return each parameter's last distribution, and the texts of different earlier ones."""
+    """Return each parameter's last distribution, and the text of a different earlier one."""
     space: dict[str, BaseDistribution] = {}
     changed: dict[str, str] = {}
     for trial in trials:
@@ -132,7 +132,7 @@ def _last_distributions(
                 raise ConfigError(f"{text}; a study has one kind of distribution for it")
             if was != distribution:
                 changed[parameter] = str(was)
-            space[parameter] = distribution  # Optuna's samplers go by the last one, too
+            space[parameter] = distribution  # Optuna's samplers also use the last one
     return space, changed
 
 
@@ -150,15 +150,16 @@ def _our_trial(theirs: optuna.trial.FrozenTrial) -> OptunaTrial:
 def open_storage(storage: str, make: bool = False) -> Any:
     """Open a storage: a URL, an SQLite file, or a journal (`.log`).
 
-    With `make` it may be new; otherwise Optuna would create one at a misspelt path.
+    With `make` it may be new. Otherwise it must exist, because Optuna would create one at a
+    misspelt path.
 
     Raises:
-        ConfigError: it is not there, or not one of Optuna's.
+        ConfigError: it does not exist, or is not an Optuna storage.
     """
     file = storage.removeprefix("sqlite:///")
     if "://" not in file:
         _check_file(Path(file), make)
-    optuna.logging.set_verbosity(optuna.logging.ERROR)  # it tells of damage line by line
+    optuna.logging.set_verbosity(optuna.logging.ERROR)  # it reports damage line by line
     with refusals(storage):
         if file.endswith(".log"):
             from optuna.storages import JournalStorage
@@ -171,7 +172,7 @@ def open_storage(storage: str, make: bool = False) -> Any:
 
 
 def _check_file(path: Path, make: bool) -> None:
-    """Refuse files that Optuna would wait for, or would write its tables into."""
+    """Reject files that Optuna would wait for, or into which it would write its tables."""
     if not path.is_file() and (path.exists() or not make):
         what = "no such file"
         if path.exists():
@@ -195,12 +196,12 @@ def _check_file(path: Path, make: bool) -> None:
 
 @contextmanager
 def refusals(storage: str) -> Generator[None]:
-    """Turn any database error about a different kind of file into one sentence."""
+    """Turn any database error about a file of a different kind into one sentence."""
     try:
         yield
     except HpoError:
         raise
-    except Exception as error:  # each database has errors of its own
+    except Exception as error:  # each database has its own errors
         words = " ".join(str(error).split())[:200] or type(error).__name__
         raise ConfigError(f"{storage}: Optuna cannot read it: {words}") from error
 
@@ -239,7 +240,7 @@ def written_params(
 
 
 def told_changes(space: Space) -> list[str]:
-    """Return for every parameter the part that Optuna cannot express."""
+    """Return, for every parameter, the part that Optuna cannot express."""
     changes = ((key, _export_change(key, parameter)) for key, parameter in space.keyed)
     return [f"{key}: {change}" for key, change in changes if change]
 
@@ -304,7 +305,7 @@ def _value_distribution(ours: Distribution) -> BaseDistribution:
 
 
 def suggest(trial: BaseTrial, space: Space) -> dict[str, Any]:
-    """Ask a trial for a configuration: active parameters only, rules not checked."""
+    """Ask a trial for a configuration: active parameters only; rules are not checked."""
 
     def choose(key: str, parameter: Parameter) -> Any:
         return parameter.distribution.outward(

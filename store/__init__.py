@@ -1,4 +1,4 @@
-"""The store: a study's results, crash-safe and open to queries while it runs.
+"""The store: a study's results, safe against crashes and readable while the study runs.
 
 Writing, only by the search loop:
 
@@ -13,7 +13,7 @@ Reading, also while a study runs:
     entries = read_leaderboard(folder)             # from the journal, best first
     columns, rows = query(folder.path, "SELECT trial, report_value FROM trials ORDER BY rank")
 
-The Parquet tables are made from the journal (SQLite). pyarrow, duckdb and numpy are loaded on
+The Parquet tables are generated from the journal (SQLite). pyarrow, duckdb and numpy are loaded on
 first use.
 """
 

@@ -1,6 +1,6 @@
-"""A winner compared with one opponent, by value and by constraints.
+"""Comparison of a winner with one opponent, by value and by constraints.
 
-Values are from test seeds, which are the same for both sides.
+Values come from test seeds, which are the same for both sides.
 """
 
 from __future__ import annotations
@@ -37,32 +37,32 @@ Verdict = Literal[
     "nothing",
 ]
 Advice = Literal["take", "keep", ""]
-"""Take the winner or keep its opponent."""
+"""Take the winner, keep its opponent, or neither."""
 Sample = Mapping[int, float]  # replicate -> value; NaN if it diverged
 
 
 @dataclass(frozen=True)
 class Against:
-    """A winner compared with one opponent, paired on the seeds that both ran on."""
+    """The comparison of a winner with one opponent, paired on the seeds that both ran on."""
 
-    rival: str  # as in a sentence: `the default`, `ksp_ff`
-    verdict: Verdict  # about the winner
+    rival: str  # name in sentences: `the default`, `ksp_ff`
+    verdict: Verdict  # on the winner
     seeds: int = 0
     pairs: int = 0  # seeds on which both have a finite value
-    wins: int = 0  # of them, the winner is better
+    wins: int = 0  # of these pairs, the winner is better
     ties: int = 0
-    diverged: int = 0  # seeds on which the opponent has none
+    diverged: int = 0  # seeds on which the opponent has no finite value
     means: tuple[float, float] | None = None  # of the winner and the opponent, over pairs
     difference: float | None = None  # positive if the winner is better
     standard_error: float | None = None  # of the difference, from pairs; None for one pair
     interval: Interval = NO_INTERVAL  # 95 % over all looks together
-    probability: float | None = None  # that the winner is better on a new seed, a tie half
+    probability: float | None = None  # of the winner being better on a new seed; a tie counts half
     probability_interval: Interval = NO_INTERVAL
-    more_seeds: int | None = None  # that would decide, if it is undecided
-    unless: Unless | None = None  # only outcomes that no seed has shown stand against a verdict
+    more_seeds: int | None = None  # number that would decide, if it is undecided
+    unless: Unless | None = None  # set if only outcomes that no seed has shown prevent a verdict
     own_diverged: int = 0  # seeds on which the winner has no finite value
-    why: str = ""  # there is nothing to compare, as a sentence
-    by_value: Verdict | None = None  # of the metric alone, if constraints rule
+    why: str = ""  # a sentence if there is nothing to compare
+    by_value: Verdict | None = None  # by the metric alone, if constraints decide
     limits: LimitsOfBoth | None = None  # with constraints
 
     @property
@@ -72,15 +72,15 @@ class Against:
 
     @property
     def is_behind_unless(self) -> bool:
-        """Whether the opponent is better, on the condition in `unless`."""
+        """Whether the opponent is better under the condition in `unless`."""
         return self.unless is not None and (self.difference or 0.0) < 0.0
 
     @property
     def advice(self) -> Advice:
-        """Return which of the two to use, or "" if test seeds do not decide.
+        """Return whether to use the winner or the opponent, or "" if test seeds do not decide.
 
         If the test does not decide, the winner must lead by more than one standard error of the
-        paired differences. If both are equal it does so in 16 to 20 % of studies, which does no
+        paired differences. If both are equal, this happens in 16 to 20 % of studies and does no
         harm.
         """
         if self.verdict in ("better", "feasible"):
@@ -99,7 +99,7 @@ class Against:
 
 @dataclass(frozen=True)
 class LimitsOfBoth:
-    """Whether a winner and its opponent satisfy the constraints on test seeds."""
+    """Whether a winner and its opponent each satisfy the constraints on test seeds."""
 
     winner: Feasibility
     rival: Feasibility
@@ -107,9 +107,9 @@ class LimitsOfBoth:
 
 @dataclass(frozen=True)
 class ConstraintSamples:
-    """Results of the constraints on test seeds.
+    """Constraint results on test seeds.
 
-    `seen`: each constraint's range of values on all new seeds of the compared trials.
+    `seen` is each constraint's range of values on all new seeds of the compared trials.
     """
 
     limits: tuple[Limit, ...]
@@ -121,13 +121,13 @@ class ConstraintSamples:
 
 @dataclass(frozen=True)
 class Terms:
-    """How a winner is compared with any opponent."""
+    """The settings for comparing a winner with any opponent."""
 
-    sign: float = 1.0  # 1 where greater is better, else -1
-    top: float | None = None  # the ceiling, if all seeds of the winner are at it
+    sign: float = 1.0  # 1 if greater is better, else -1
+    top: float | None = None  # the ceiling, if all seeds of the winner reach it
     bounds: Bounds = UNBOUNDED  # of values times the sign
-    earlier: Sequence[int] = ()  # pairs at each earlier look
-    interim: bool = False  # the first of these came before the planned end
+    earlier: Sequence[int] = ()  # number of pairs at each earlier look
+    interim: bool = False  # the first of these was before the planned end
 
     @property
     def level(self) -> float:
@@ -138,7 +138,7 @@ class Terms:
 class _Pairs:
     """Values of a winner and an opponent on their common seeds; greater is better."""
 
-    seeds: Sequence[int]  # in their order
+    seeds: Sequence[int]  # in order
     ours: Sequence[float]  # may be infinite or NaN
     theirs: Sequence[float]
 
@@ -162,7 +162,7 @@ class _Pairs:
 
     @property
     def standard_error(self) -> float | None:
-        """Interval of the mean difference; None for a single pair."""
+        """Standard error of the mean difference; None for a single pair."""
         if len(self.finite) < 2:
             return None
         spread = deviation([own - other for own, other in self.finite])
@@ -172,7 +172,7 @@ class _Pairs:
 def compare_samples(
     winner: Sample, other: Sample, rival: str, terms: Terms, among: int = 1
 ) -> Against:
-    """Pair two samples and decide; `among`: the number of comparisons sharing the error rate."""
+    """Pair two samples and decide; `among` is how many comparisons share the error rate."""
     both = sorted(winner.keys() & other.keys())
     if not both:
         return Against(rival, "nothing")
@@ -198,7 +198,7 @@ def _signed_values(side: Sample, seeds: Sequence[int], sign: float) -> list[floa
 
 
 def _decide_without_pairs(pairs: _Pairs, rival: str, terms: Terms, among: int) -> Against:
-    """Decide if on no seed both sides have a finite value."""
+    """Return the verdict when no seed gave both sides a finite value."""
     if pairs.own_lost:
         return Against(rival, "diverged")
     if len(pairs.seeds) >= fewest_pairs(terms.level / among):
@@ -225,7 +225,7 @@ def _by_value(pairs: _Pairs, rival: str, terms: Terms, among: int) -> Against:
     )
     if terms.top is not None and not pairs.lost and set(theirs) == {terms.sign * terms.top}:
         return replace(decided, verdict="ceiling", more_seeds=None, unless=None)
-    if pairs.own_lost > pairs.lost:  # fewer values are biased upwards
+    if pairs.own_lost > pairs.lost:  # with fewer values, the mean is biased upwards
         return replace(decided, verdict="diverged", more_seeds=None, unless=None)
     if found.verdict != "undecided":
         return replace(decided, unless=None)
@@ -235,7 +235,7 @@ def _by_value(pairs: _Pairs, rival: str, terms: Terms, among: int) -> Against:
 def with_constraints(
     against: Against, samples: ConstraintSamples, rival: Values | None, level: float
 ) -> Against:
-    """Return a comparison with the verdict under the constraints; `by_value` has the other."""
+    """Return a comparison with the verdict under constraints; `by_value` is the one without."""
     both = LimitsOfBoth(
         winner=feasibility(samples.limits, samples.winner, level, samples.seen),
         rival=feasibility(samples.limits, rival, level, samples.seen),
@@ -249,6 +249,6 @@ def with_constraints(
         return found
     if both.winner.state == "kept":
         return replace(found, verdict="feasible")
-    if against.verdict == "worse":  # a better value does not make up for a violation
+    if against.verdict == "worse":  # a better value does not compensate for a violation
         return replace(found, verdict="undecided", more_seeds=None)
     return found

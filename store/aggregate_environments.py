@@ -43,9 +43,9 @@ _RESAMPLES, _FEWEST = 2_000, 5
 
 
 def together(scores: Sequence[float], over: str) -> float:
-    """Return one number for one seed's scores per environment; NaN if any is NaN.
+    """Aggregate one seed's scores over environments; NaN if any score is NaN.
 
-    `iqm` cuts floor(n / 4) scores at either end, so it is the mean below four environments.
+    `iqm` cuts floor(n / 4) scores at either end, so below four environments it is the mean.
 
     >>> [together([0.1, 0.9, 0.8, 0.6], over) for over in ("mean", "iqm", "worst")]
     [0.6, 0.7, 0.1]
@@ -65,10 +65,10 @@ def together(scores: Sequence[float], over: str) -> float:
 
 
 def overall(scores: Scores, over: str = "iqm") -> float:
-    """Return one number for all runs on all environments.
+    """Aggregate all runs on all environments into one number.
 
-    `mean` of the environment means; `iqm`: the interquartile mean of all runs (section 4.3);
-    `worst`: the smallest environment mean.
+    `mean` is the mean of the environments' means, `iqm` the interquartile mean of all runs
+    (section 4.3), and `worst` the smallest mean of an environment.
 
     >>> round(overall([[0.0, 0.5], [0.7, 0.9]], "iqm"), 3)
     0.6
@@ -79,12 +79,12 @@ def overall(scores: Scores, over: str = "iqm") -> float:
 def overall_interval(scores: Scores, over: str = "iqm", bounds: Sequence[Bounds] = ()) -> Interval:
     """Return the 95 % interval of `overall`, within `bounds` of each environment's scores.
 
-    `mean`: the wider of two intervals, because a seed's mean over environments may not be normal.
-    One is of these means (`unobserved.bounded_interval`), the other is Student's with the seed
-    spread in each environment, at Welch's degrees of freedom. `iqm`: a stratified bootstrap
-    (section 4.1) with expanded percentiles. `worst` has none: the smallest of several means is
-    biased. There is also none below 5 seeds, with a non-finite score, or without variation (of a
-    `mean`: unless the bounds are known).
+    For `mean`, it is the wider of two intervals, because a seed's mean over environments may not
+    be normal. One is the interval of these means (`unobserved.bounded_interval`), the other is
+    Student's with the spread of seeds in each environment, at Welch's degrees of freedom. For
+    `iqm`, it is a stratified bootstrap (section 4.1) with expanded percentiles. There is none for
+    `worst`, because the smallest of several means is biased. There is also none below 5 seeds,
+    with a non-finite score, or without variation (for `mean`: unless the bounds are known).
     """
     table, statistic = _score_table(scores), _statistic(over)
     if over == "worst" or not np.isfinite(table).all():
@@ -124,17 +124,17 @@ def difference(
     paired: bool = False,
     bounds: Sequence[Bounds] = (),
 ) -> tuple[float, Interval]:
-    """Return `overall` of ours minus that of theirs, with its interval.
+    """Return `overall` of `ours` minus that of `theirs`, with its interval.
 
-    `bounds`: of each environment's scores.
+    `bounds` are those of each environment's scores.
 
-    `mean`: the difference of means over environments per seed (`paired_interval`,
-    `unpaired_interval`). `iqm`: a stratified bootstrap, with the same seeds for both sides if they
-    are paired. It uses expanded percentiles with Welch's degrees of freedom over environments and
-    sides, because one environment may have most of the spread. It includes 0 unless the exact test
-    of equal distributions excludes it. Both use the level of a first look. `worst` has none, see
-    `overall_interval`; there is also none below 5 seeds, with a non-finite score, or without
-    variation.
+    For `mean`, it is the difference per seed of means over environments (`paired_interval`,
+    `unpaired_interval`). For `iqm`, it is a stratified bootstrap, which draws the same seeds for
+    both sides if they are paired. The bootstrap uses expanded percentiles with Welch's degrees of
+    freedom over environments and sides, because one environment may have most of the spread. The
+    interval includes 0 unless the exact test of equal distributions excludes 0. Both use the level
+    of a first look. There is none for `worst`, see `overall_interval`, and also none below 5
+    seeds, with a non-finite score, or without variation.
 
     >>> round(difference([[0.5, 0.7], [0.9, 1.0]], [[0.4, 0.6], [0.9, 1.0]], "mean")[0], 3)
     0.05
@@ -171,7 +171,7 @@ def difference(
 def _swapped_p(
     a: np.ndarray, b: np.ndarray, statistic: Callable[[np.ndarray], np.ndarray], paired: bool
 ) -> float:
-    """Return the exact two-sided p-value of equal distributions by a difference of aggregates."""
+    """Return the exact two-sided p-value of equal distributions, by a difference of aggregates."""
     generator = np.random.Generator(np.random.PCG64(2))
     if paired:
         swap = generator.random((_RESAMPLES - 1, *a.shape)) < 0.5
@@ -203,7 +203,7 @@ def _degrees(varying: Sequence[np.ndarray]) -> int:
 
 
 def performance_profile(scores: Scores, thresholds: Sequence[float]) -> list[float]:
-    """Return the share of all runs whose score is above each threshold (equation 1).
+    """Return the share of all runs with a score above each threshold (equation 1).
 
     >>> performance_profile([[0.0, 0.5], [0.7, 0.9]], [0.0, 0.6, 1.0])
     [0.75, 0.5, 0.0]
@@ -269,7 +269,7 @@ def _statistic(over: str) -> Callable[[np.ndarray], np.ndarray]:
 
 @lru_cache(maxsize=8)
 def _resampling_indices(shape: tuple[int, ...], stream: int) -> np.ndarray:
-    """Return seeds drawn with replacement, [resamples, environments, seeds]."""
+    """Draw seeds with replacement, [resamples, environments, seeds]."""
     generator = np.random.Generator(np.random.PCG64(stream))
     return generator.integers(0, shape[1], (_RESAMPLES, *shape))
 
@@ -296,38 +296,38 @@ NOTHING = Estimate(None)
 @dataclass(frozen=True)
 class OnEach:
     seeds: int
-    lost: int  # seeds that diverged
-    each: tuple[Estimate, ...]  # mean score per environment, without these
+    lost: int  # number of diverged seeds
+    each: tuple[Estimate, ...]  # mean score per environment, without diverged seeds
     together: Mapping[str, Estimate]  # `mean`, `iqm` and `worst`, see `overall`
 
 
 @dataclass(frozen=True)
 class OneEnvironment:
-    difference: Estimate  # ours less theirs
-    probability: Estimate  # of improvement, see `chance_of_better`
+    difference: Estimate  # ours minus theirs
+    probability: Estimate  # probability of improvement, see `chance_of_better`
 
 
 @dataclass(frozen=True)
 class Beside:
     paired: bool
-    seeds: int  # pairs, or the smaller number of both sides
-    lost: int  # pairs or runs excluded from differences because one diverged
+    seeds: int  # number of pairs, or the smaller number of the two sides
+    lost: int  # pairs or runs left out of the differences because of divergence
     each: tuple[OneEnvironment, ...]
-    differences: Mapping[str, Estimate]  # of `mean`, `iqm` and `worst`, see `difference`
+    differences: Mapping[str, Estimate]  # for `mean`, `iqm` and `worst`, see `difference`
     improvement: Estimate  # see `probability_of_improvement`
 
 
 @dataclass(frozen=True)
 class Profile:
-    thresholds: tuple[float, ...]  # rising scores
-    shares: tuple[float, ...]  # of all runs with a score above each
+    thresholds: tuple[float, ...]  # scores, ascending
+    shares: tuple[float, ...]  # share of all runs with a score above each threshold
     band: tuple[tuple[float, float], ...] | None  # pointwise 95 %; None below 5 seeds
 
 
 def on_each(seeds: BySeed, bounds: Sequence[Bounds] = ()) -> OnEach:
     """Return one configuration's scores on each environment and over all of them.
 
-    `bounds`: of each environment's scores; () if unknown.
+    `bounds` are those of each environment's scores; () if unknown.
 
     >>> found = on_each({0: (1.0, 0.5), 1: (0.5, 0.5), 2: (float("nan"), float("nan"))})
     >>> found.lost, [one.value for one in found.each], found.together["worst"].value
@@ -362,9 +362,9 @@ def _mean_interval(
 
 
 def beside(ours: BySeed, theirs: BySeed, paired: bool, bounds: Sequence[Bounds] = ()) -> Beside:
-    """Compare two configurations on the same environments; paired: only common replicates.
+    """Compare two configurations on the same environments; if paired, on common replicates only.
 
-    `bounds`: of each environment's scores; () if unknown.
+    `bounds` are those of each environment's scores; () if unknown.
     """
     if paired:
         common = sorted(ours.keys() & theirs.keys())
@@ -395,7 +395,7 @@ def of_seeds(scores: BySeed, seeds: Iterable[int]) -> BySeed:
 
 
 def profiles(sides: Sequence[BySeed]) -> list[Profile]:
-    """Return performance profiles at 101 common thresholds, over [0, 1] and all scores.
+    """Return performance profiles at 101 common thresholds, which cover [0, 1] and all scores.
 
     >>> [found] = profiles([{0: (0.2, 0.4), 1: (0.9, 1.0)}])
     >>> [round(found.shares[at], 2) for at in (0, 30, 95, 100)]

@@ -1,6 +1,6 @@
-"""The rate of false stops, from audited trials: stopped trials that ran to their end anyway.
+"""The rate of false stops, from audited trials: stopped trials that still ran to their end.
 
-They are a random sample of the stopped trials (`early_terminate.audit`).
+Audited trials are a random sample of the stopped trials (`early_terminate.audit`).
 """
 
 from __future__ import annotations
@@ -20,25 +20,26 @@ _FEWEST = 5
 
 @dataclass(frozen=True)
 class AuditedRung:
-    rung: int | None  # None for all together, as `env_steps`
+    rung: int | None  # None for all rungs together, like `env_steps`
     env_steps: int | None
     judged: int
-    stopped: int  # of the judged trials, audited ones included
-    audited: int  # of the stopped trials, with a known end
-    wrong: int  # audited trials that ended better than the median of the trials never stopped
-    level: int  # exactly at that median, as at a ceiling
-    winners: int  # better than all trials never stopped
-    share: float | None  # wrong of audited; None without any
+    stopped: int  # number of judged trials that were stopped, including audited ones
+    audited: int  # number of stopped trials with a known end
+    wrong: int  # audited trials that ended above the median of the trials never stopped
+    level: int  # audited trials exactly at that median, as at a ceiling
+    winners: int  # audited trials better than all trials never stopped
+    share: float | None  # wrong / audited; None without audited trials
     low: float | None  # its exact 95 % interval
     high: float | None
-    # Kendall's tau-b of values at the rung and at the end; an audited trial represents the trials
-    # stopped at its rung. None below 5 trials, or if a rung with stops has no audited trial.
+    # Kendall's tau-b between values at the rung and at the end; an audited trial represents the
+    # trials stopped at its rung. None below 5 trials, or if a rung with stops has no audited
+    # trial.
     correlation: float | None
 
 
 @dataclass(frozen=True)
 class Audit:
-    rungs: tuple[AuditedRung, ...]  # those with stops
+    rungs: tuple[AuditedRung, ...]  # rungs with stops
     whole: AuditedRung
     survivors: int  # trials never stopped that ran to their end
     bar: float  # the median of their values
@@ -52,7 +53,7 @@ def audit_of(
 ) -> Audit | None:
     """Return a study's audit; None with constraints, or if no audited trial has ended.
 
-    `finishing`: rules whose stops are not judged, because they end complete runs.
+    `finishing` are the rules whose stops are not judged, because they end complete runs.
     """
     if meta.objectives or meta.constraints:
         return None
@@ -78,7 +79,7 @@ def audit_of(
 
 @dataclass(frozen=True, eq=False)
 class _Stops:
-    """A study's stops, and which of them were audited to a known end."""
+    """The stops in a study, and which of the stopped trials were audited to a known end."""
 
     rows: Mapping[int, DecisionRow]  # by trial
     ends: Mapping[int, float]
@@ -96,12 +97,12 @@ class _Stops:
         return sum(row.rung == rung for row in self.rows.values())
 
     def ends_at(self, rung: int) -> list[float]:
-        """Return the final values of the trials audited there."""
+        """Return the final values of the trials audited at a rung."""
         return [self.ends[n] for n in self.known if self.rows[n].rung == rung]
 
     @cached_property
     def weights(self) -> dict[int, float]:
-        """How many stopped trials of its rung an audited trial represents."""
+        """How many trials stopped at its rung each audited trial represents."""
         stopped = Counter(row.rung for row in self.rows.values())
         audited = Counter(self.rows[n].rung for n in self.known)
         return {n: stopped[self.rows[n].rung] / audited[self.rows[n].rung] for n in self.known}
@@ -126,7 +127,7 @@ def _final_values(rows: Iterable[TrialRow], sign: float) -> dict[int, float]:
 
 
 def _final_value(row: TrialRow, sign: float) -> float | None:
-    """Return the final value, higher is better; -inf if it diverged, None if unknown."""
+    """Return the final value, higher is better; -inf if diverged, None if unknown."""
     if row.state is TrialState.DIVERGED:
         return -math.inf
     if row.state is not TrialState.FINISHED or row.value is None:
@@ -139,7 +140,7 @@ def _final_value(row: TrialRow, sign: float) -> float | None:
 def _rates(
     audited: Sequence[float], bar: float, best: float
 ) -> tuple[int, int, int, int, float | None, float | None, float | None]:
-    """Return audited, wrong, level, winners, share, low and high from audited trials' ends."""
+    """Return the fields `audited` to `high` of `AuditedRung` from final values."""
     if not audited:
         return 0, 0, 0, 0, None, None, None
     wrong, count = sum(end > bar for end in audited), len(audited)
@@ -168,9 +169,9 @@ def _correlation(
 def weighted_kendall(
     first: Sequence[float], second: Sequence[float], weights: Sequence[float]
 ) -> float | None:
-    """Return Kendall's tau-b (1945) with weighted pairs (product of both weights).
+    """Return Kendall's tau-b (1945) with weighted pairs; a pair's weight is the product of both.
 
-    None if one order consists only of ties.
+    The result is None if one of the orders has only ties.
 
     >>> weighted_kendall([1.0, 2.0, 3.0], [1.0, 3.0, 2.0], [1.0, 1.0, 1.0])
     0.3333333333333333

@@ -1,6 +1,6 @@
 """Heuristic baselines in the store: study attributes in the journal, and `baselines.parquet`.
 
-They run on the same episodes as policies, so differences from a trial are paired by seed.
+They run on the same episodes as policies, so their differences from a trial are paired by seed.
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ from .rows import AttributeRow, BaselineRow, Stream
 from .statistics import Interval, mean, sign_of
 from .unobserved import bounded_interval
 
-BASELINES = "baselines"  # the table, of studies with baselines
+BASELINES = "baselines"  # name of the table in studies with baselines
 _PREFIX = "baseline/"
 
 
 @dataclass(frozen=True)
 class BaselineEntry:
     baseline: str
-    value: float  # mean over the seeds of the best trial's value, or of the search without one
+    # mean over the seeds behind the best trial's value, or over search seeds without one
+    value: float
     around: Interval  # 95 % interval of `value`
     values: tuple[float, ...]  # per seed
     stream: str
-    difference: float | None  # mean of the best trial's value less the baseline's, paired
+    difference: float | None  # mean of the best trial's values minus the baseline's, paired
     difference_around: Interval | None  # its 95 % interval
 
     def as_json(self) -> dict[str, Any]:
@@ -74,9 +75,9 @@ def baseline_entries(
 ) -> list[BaselineEntry]:
     """Return the baselines, best first, each compared with the best trial.
 
-    `bounds`: the range of values. Intervals of differences are not adjusted, while verdicts share
-    their error rate (`verdict.conclude`). Search and selection seeds favour that trial, so their
-    difference has no interval.
+    `bounds` is the range of values. Intervals of differences are not adjusted, whereas verdicts
+    share their error rate (`verdict.conclude`). Search and selection seeds favour the best trial,
+    so differences on them have no interval.
     """
     best, stream = None, str(Stream.SEARCH)
     if entries and entries[0].value is not None:

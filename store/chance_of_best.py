@@ -1,4 +1,4 @@
-"""The probability that the chosen trial is the best one, from the seeds that chose it."""
+"""The probability that the chosen trial is the best one, from the seeds that selected it."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from dataclasses import dataclass
 
 from .libraries import np
 
-_LEAST, _MOST = 3, 200  # trials
+_LEAST, _MOST = 3, 200  # number of trials
 _DRAWS = 4_000
-_SHARE = 0.05  # spread of true means: at least this share of the noise of a seed
-_KNOWN = 0.5  # of the degrees of freedom: returns vary less evenly than normal ones
+_SHARE = 0.05  # least spread of true means, as a share of one seed's noise
+_KNOWN = 0.5  # share of the degrees of freedom used: returns vary less evenly than normal values
 
 
 @dataclass(frozen=True)
 class ChosenTrial:
-    trials: int  # including it
-    chance: float  # that its true mean is the highest, by the model of `chance_of_best`
+    trials: int  # including the chosen one
+    # probability that its true mean is the highest, by the model of `chance_of_best`
+    chance: float
 
     @property
     def words(self) -> str:
-        """Return the probability in words, as precisely as it is known.
+        """Return the probability in words, with no more precision than it has.
 
         In simulated studies the chosen trial was the best in 89 to 99 % of cases from 0.9 up, in
         60 to 83 % from 0.6, in 35 to 60 % from 0.3, and in 12 to 37 % below.
@@ -40,11 +41,11 @@ class ChosenTrial:
 def chance_of_best(values: Sequence[Sequence[float]], chosen: int) -> ChosenTrial | None:
     """Return the probability that `values[chosen]` has the highest true mean; None if unknown.
 
-    `values` [trials, seeds] are on the same seeds, greater is better; at least three trials and
-    two seeds, not all equal. An empirical Bayes model, integrated over its two unknown variances:
-    the seeds' common effects are removed, and the noise of a seed is pooled over trials. True
-    means are normal around their median, with the spread of the upper half (poor trials say
-    nothing about the top). Only the 200 highest means count.
+    `values` [trials, seeds] are on the same seeds, and greater is better; there must be at least
+    three trials and two seeds, not all equal. The model is empirical Bayes, integrated over its
+    two unknown variances: the seeds' common effects are removed, and the noise of a seed is pooled
+    over trials. True means are normal around their median, with the spread of the upper half (poor
+    trials are not informative about the top). Only the 200 highest means are used.
     """
     y = np.asarray(values, np.float64)
     trials, seeds = y.shape if y.ndim == 2 else (0, 0)

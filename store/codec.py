@@ -1,7 +1,7 @@
-"""Converts rows to SQLite cells and back: JSON text for small rows, bytes for episodes.
+"""Conversion of rows to SQLite cells and back: JSON text for small rows, bytes for episodes.
 
-SQLite turns NaN into NULL. So floats are JSON text (with Python's `NaN` and `Infinity`, exact by
-the shortest repr) or little-endian float64 in blobs.
+SQLite turns NaN into NULL. Floats are therefore stored as JSON text (with Python's `NaN` and
+`Infinity`, exact by the shortest repr) or as little-endian float64 in blobs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PLAIN = {"float": float, "int": int, "bool": bool, "text": str}
 
 
 def param_kind(values: Iterable[Any]) -> str:
-    """Return the column type for all values of a hyperparameter; None (off) fits any.
+    """Return the column type that fits all values of a hyperparameter; None (off) fits any type.
 
     >>> param_kind([1e-4, 1]), param_kind([32, 64]), param_kind(["relu", None]), param_kind([[64]])
     ('float', 'int', 'text', 'json')
@@ -83,7 +83,7 @@ def _to_kind(what: str, kind: str, value: Any) -> Any:
 
 
 def plain_json(value: Any, finite: bool = False) -> Any:
-    """Return JSON data: tuples as lists, other packages' numbers as Python's."""
+    """Convert a value to JSON data: tuples become lists, other packages' numbers Python's."""
     if value is None or type(value) in (bool, str, int) or isinstance(value, str):
         return value
     if isinstance(value, Integral):
@@ -101,7 +101,7 @@ def plain_json(value: Any, finite: bool = False) -> Any:
 
 
 def strict_json(value: Any) -> str:
-    """Return standard JSON text: non-finite numbers become the texts `nan`, `inf`, `-inf`.
+    """Return standard JSON text, with non-finite numbers as the strings `nan`, `inf`, `-inf`.
 
     >>> strict_json({"clip": float("inf"), "sizes": (64, 64)})
     '{"clip": "inf", "sizes": [64, 64]}'
@@ -110,7 +110,7 @@ def strict_json(value: Any) -> str:
 
 
 def finite_json(value: Any) -> Any:
-    """Return plain data with non-finite numbers as texts."""
+    """Return plain data, with non-finite numbers as strings."""
     return plain_json(value, finite=True)
 
 
@@ -123,10 +123,10 @@ _TRIAL_TUPLES, _DECISION_TUPLES = map(_tuple_names, (TrialRow, DecisionRow))
 
 @dataclass(frozen=True)
 class _Column:
-    """How a row's field is stored."""
+    """How a field of a row is stored."""
 
     name: str
-    number: str = ""  # "int" or "float", "" for other data
+    number: str = ""  # "int" or "float"; "" for other data
     several: bool = False  # a tuple of such numbers
     optional: bool = False
 
@@ -197,7 +197,7 @@ def _with_tuples(values: dict[str, Any], names: Sequence[str]) -> dict[str, Any]
     return values
 
 
-_STUDY = -1  # the `trial` of an attribute of the study
+_STUDY = -1  # `trial` in the row of an attribute of the study
 
 
 def meta_cells(meta: StudyMeta) -> list[Cells]:
@@ -205,7 +205,7 @@ def meta_cells(meta: StudyMeta) -> list[Cells]:
 
 
 def meta_of_cells(rows: Iterable[Cells]) -> StudyMeta:
-    """Return the metadata; fields that older versions did not write have their defaults."""
+    """Return the metadata; fields missing from older versions have their defaults."""
     values = {key: json.loads(text) for key, text in rows}
     known = {entry.name for entry in fields(StudyMeta)}
     for name in ("objectives", "constraints", "environments"):
@@ -240,13 +240,13 @@ def part_cells(part: Part) -> Cells:
 
 
 def part_of_cells(name: str, checksum: str, rows: int, first: int, level: int) -> Part:
-    if not is_part_name(name):  # it could lead out of the folder
+    if not is_part_name(name):  # otherwise it could lead out of the folder
         raise ValueError(f"{name!r} is not a curve part")
     return Part(name, checksum, rows, first, level)
 
 
 def evaluation_cells(row: EvaluationRow) -> Cells:
-    """Return one evaluation; numbers are little-endian, metrics [names, episodes]."""
+    """Return the cells of an evaluation: little-endian numbers, metrics [names, episodes]."""
     names = sorted(row.metrics)
     key = (int(row.trial), str(row.stream), int(row.replicate), int(row.env_steps))
     try:

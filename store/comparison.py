@@ -1,16 +1,16 @@
-"""Comparison of two configurations: difference of means and probability of improvement.
+"""Comparison of two configurations: difference of means, and probability of improvement.
 
 Values on the same seeds are compared pair by pair. The test of a mean difference is exact: under
 equal distributions each difference has a random sign, for any distribution and with ties. The
-interval is Student's, or Hall's as far as the sides vary differently (differences are then as
-skewed as one of them). It includes 0 unless the exact test excludes it, and ends at the bounds of
-the difference.
+interval is Student's, or Hall's to the extent that the sides' variances differ (differences are
+then as skewed as one of the sides). The interval includes 0 unless the exact test excludes 0, and
+is clipped to the bounds of the difference.
 
-With 4 or 5 seeds per side, where signs of pairs cannot decide, all splits of both sides' values
-are compared instead. That is exact for equal distributions, whether or not seeds are paired.
+With 4 or 5 seeds per side, too few for a test of signs, all splits of both sides' values are
+compared instead. That is exact for equal distributions, whether or not seeds are paired.
 
-None of these detects outcomes that no seed has shown. So the end next to 0 allows for such
-outcomes of either side, more so the less that side varies (`unobserved`).
+No test can detect outcomes that no seed has shown. So the end next to 0 allows for such outcomes
+on either side, and allows for more of them the less that side varies (`unobserved`).
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ from .unobserved import (
 )
 
 POWER = 0.8
-_MOST = 2**19  # pairs worth asking for
+_MOST = 2**19  # largest number of pairs worth requesting
 _ALL_SIGNS, _FLIPS, _MANY = 14, 20_000, 100
 _ROUNDING = 1e-9
 
-FEWEST_PAIRS = fewest_pairs(level_of(1))  # 6; below, no verdict and no interval
+FEWEST_PAIRS = fewest_pairs(level_of(1))  # 6; with fewer, there is no verdict and no interval
 
 
 @dataclass(frozen=True)
@@ -65,14 +65,14 @@ class Unless:
     """A difference that unobserved outcomes could reverse."""
 
     interval: Interval  # of the mean difference without such outcomes
-    one_in: int  # seeds: it holds unless at least one in so many has such an outcome
+    one_in: int  # the verdict holds unless at least one seed in so many has such an outcome
 
 
 @dataclass(frozen=True)
 class _Found:
-    seen: Interval  # of the mean difference if every kind of outcome was seen
-    whole: Interval  # with unseen outcomes
-    worst: float  # the difference of an unseen pair that could turn the sign; 0 without
+    seen: Interval  # of the mean difference, without unseen kinds of outcomes
+    whole: Interval  # including unseen outcomes
+    worst: float  # difference of an unseen pair that could reverse the sign; 0 if none could
 
     def unless(self) -> Unless | None:
         seen, whole = self.seen, self.whole
@@ -94,9 +94,9 @@ def paired_interval(
     """Return the interval of the mean of `ours` minus `theirs`, seed by seed.
 
     It excludes 0 only if the exact test does (`sign_flip_p`) and unseen outcomes could not change
-    its sign (`unobserved`). There is none below 6 pairs, where the exact test excludes nothing, or
-    if both sides vary with the same difference on every seed. `level`: the error rate, by default
-    that of a first look; `bounds`: of both sides' values.
+    its sign (`unobserved`). There is none below 6 pairs, where the exact test cannot exclude 0, or
+    if both sides vary with the same difference on every seed. `level` is the error rate, by
+    default that of a first look; `bounds` are those of both sides' values.
 
     >>> found = paired_interval([3.0, 4, 6, 4, 5, 4], [1.0, 3, 3, 3, 2, 3])
     >>> round(found.low, 3), round(found.high, 3), found.kind
@@ -135,7 +135,7 @@ def _compare_pairs(
         seen = _with_zero(seen)
     found = _with_unseen(seen, ours, theirs, paired_ends(ours, theirs, level, bounds), bounds)
     if alike and found.whole == seen:
-        return _NOTHING  # only the exact test decides
+        return _NOTHING  # only the exact test can decide
     return found
 
 
@@ -146,9 +146,9 @@ def _with_unseen(
     unseen: Sequence[End],
     bounds: Bounds,
 ) -> _Found:
-    """Move the end next to 0 for unseen outcomes, at most to 0, within the range of differences.
+    """Move the end next to 0 for unseen outcomes, at most to 0, and within the possible range.
 
-    They can prevent a verdict, but few seeds cannot show how far beyond 0 they reach.
+    Unseen outcomes can prevent a verdict, but few seeds cannot show how far beyond 0 they reach.
     """
     if seen.low is None or seen.high is None:
         return _NOTHING
@@ -180,10 +180,11 @@ def _with_zero(found: Interval) -> Interval:
 def _seen_interval(
     differences: Sequence[float], ours: Sequence[float], theirs: Sequence[float], level: float
 ) -> Interval:
-    """Return Student's interval, or Hall's as far as both sides' spreads differ.
+    """Return Student's interval, or Hall's to the extent that both sides' spreads differ.
 
-    Differences of equal distributions are symmetric; next to a constant they are as skewed as the
-    other side. If all signs are equal, Hall's reaches no further beyond 0 than Student's.
+    Differences between equal distributions are symmetric; next to a constant side they are as
+    skewed as the other side. If all signs are equal, Hall's interval does not extend beyond 0
+    further than Student's.
     """
     tail, unlike = 1.0 - level / 2.0, _unlike_spreads(ours, theirs)
     low, high = _hall(differences, tail, unlike)
@@ -197,7 +198,7 @@ def _seen_interval(
 
 
 def _unlike_spreads(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """Return 0 for equal variances and 1 next to a constant, smoothly."""
+    """Return a smooth measure of unequal variances, from 0 (equal) to 1 (one of them is 0)."""
     a, b = variance(ours), variance(theirs)
     if a + b > 0.0:
         return ((a - b) / (a + b)) ** 4
@@ -213,12 +214,12 @@ def paired_over_looks(
     *,
     among: int = 1,
 ) -> Interval:
-    """Return the 95 % interval of the mean difference over all looks together.
+    """Return the 95 % interval of the mean difference, over all looks together.
 
-    This is the intersection of all looks' intervals, each at its level; if it is empty, this
-    look's. `earlier`: the number of leading pairs at each earlier look; 0 if it had different
-    values. `interim`: see `interim_analyses.level_of`. `among`: comparisons that share the error
-    rate.
+    This is the intersection of the intervals at all looks, each at its level; if it is empty, it
+    is the interval at this look. `earlier` is the number of leading pairs at each earlier look; 0
+    if that look had different values. For `interim` see `interim_analyses.level_of`. `among` is
+    the number of comparisons that share the error rate.
     """
     own = len(ours)
     if among > 1:
@@ -240,7 +241,7 @@ def paired_over_looks(
 def _compare_sides(
     ours: Sequence[float], theirs: Sequence[float], level: float, bounds: Bounds
 ) -> _Found:
-    """Compare pairs, or all splits of few values."""
+    """Compare pairs, or all splits if there are few values."""
     if is_few(len(ours)) and len(ours) == len(theirs):
         return _compare_few(ours, theirs, level, bounds)
     return _compare_pairs(ours, theirs, level, bounds)
@@ -249,7 +250,7 @@ def _compare_sides(
 def _compare_few(
     ours: Sequence[float], theirs: Sequence[float], level: float, bounds: Bounds
 ) -> _Found:
-    """Return the difference of 4 or 5 values per side, by Welch's interval and all splits."""
+    """Return the difference of 4 or 5 values per side, with Welch's interval and all splits."""
     if not all(map(math.isfinite, [*ours, *theirs])):
         return _NOTHING
     seen = _welch(ours, theirs, level)
@@ -269,10 +270,10 @@ def _welch(a: Sequence[float], b: Sequence[float], level: float) -> Interval:
 
 
 def split_p(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """Return the exact two-sided p-value for equal distributions, for few values.
+    """Return the exact two-sided p-value for equal distributions, from few values.
 
-    It is the share of all splits into two sides of these sizes whose means differ at least as much
-    (Pitman 1937, "Significance tests which may be applied to samples from any populations").
+    This is the share of all splits into two sides of these sizes whose means differ at least as
+    much (Pitman 1937, "Significance tests which may be applied to samples from any populations").
 
     >>> split_p([4.0, 5.0, 6.0, 7.0], [0.0, 1.0, 2.0, 3.0])  # 2 of 70
     0.02857142857142857
@@ -289,11 +290,11 @@ def split_p(ours: Sequence[float], theirs: Sequence[float]) -> float:
 
 
 def sign_flip_p(differences: Sequence[float]) -> float:
-    """Return the exact two-sided p-value for differences symmetric around 0.
+    """Return the exact two-sided p-value for differences that are symmetric around 0.
 
-    It is the share of sign flips with a sum at least as far from 0 (Fisher 1935, "The Design of
-    Experiments", section 21); zeros change nothing. For more than 14 differences it uses 20,000
-    fixed flips and the observed one, which is also exact; for more than 100 it is Student's.
+    This is the share of sign flips with a sum at least as far from 0 (Fisher 1935, "The Design of
+    Experiments", section 21); zeros have no effect. For more than 14 differences it uses 20,000
+    fixed flips and the observed one, which is also exact; for more than 100 it is Student's test.
 
     >>> sign_flip_p([1.0, 2.0, 3.0, 4.0, 0.0]), sign_flip_p([1.0, -1.0])
     (0.125, 1.0)
@@ -336,7 +337,7 @@ def _student(values: Sequence[float], tail: float) -> tuple[float, float]:
 
 
 def deviation(values: Sequence[float]) -> float:
-    """Return the standard deviation with n - 1; at least two values."""
+    """Return the standard deviation with n - 1, of at least two values."""
     return math.sqrt(variance(values))
 
 
@@ -354,7 +355,7 @@ def _hall(values: Sequence[float], tail: float, weight: float) -> tuple[float, f
     if abs(skewness) < 1e-6:
         return _student(values, tail)
     reach = t_quantile(tail, count - 1) / math.sqrt(count)
-    low, high = (  # x with x + s x^2 / 3 + s^2 x^3 / 27 + s / (6 n) = end
+    low, high = (  # x where x + s x^2 / 3 + s^2 x^3 / 27 + s / (6 n) = end
         3.0 / skewness * (math.cbrt(1.0 + skewness * (end - skewness / (6.0 * count))) - 1.0)
         for end in (reach, -reach)
     )
@@ -366,10 +367,11 @@ def chance_of_better(
 ) -> tuple[float, Interval]:
     """Return the probability of improvement P(ours > theirs) + P(tie) / 2, with its interval.
 
-    Paired: on the same new seed, with Clopper and Pearson's interval, where a tie is half a hit.
-    Otherwise for any two seeds (Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of
-    the Statistical Precipice", section 4.3), see `placement_interval`. A non-finite value loses to
-    a finite one. Below 5 seeds it has no interval.
+    Paired values are compared on the same new seed, with Clopper and Pearson's interval, where a
+    tie counts as half a hit. Unpaired values are compared for any two seeds (Agarwal et al. 2021,
+    "Deep Reinforcement Learning at the Edge of the Statistical Precipice", section 4.3); see
+    `placement_interval`. A non-finite value is worse than a finite one. Below 5 seeds there is no
+    interval.
 
     >>> chance_of_better([2.0, 2.0, 2.0, 2.0], [1.0, 1.0, 2.0, 3.0])[0]
     0.625
@@ -389,7 +391,7 @@ def chance_of_better(
 
 
 def _wins(ours: Sequence[float], theirs: Sequence[float]) -> np.ndarray:
-    """Return [ours, theirs]: 1 where ours is greater, 1/2 for a tie; NaN loses."""
+    """Return [ours, theirs]: 1 where ours is greater, 1/2 for a tie; NaN counts as worse."""
     a, b = (np.asarray(side, np.float64) for side in (ours, theirs))
     a, b = (np.where(np.isfinite(side), side, -np.inf) for side in (a, b))
     return (a[:, None] > b) + 0.5 * (a[:, None] == b)
@@ -402,11 +404,11 @@ def _lowest_if_lost(values: Sequence[float]) -> list[float]:
 def placement_interval(ours: Scores, theirs: Scores) -> tuple[float, Interval]:
     """Return the mean over environments of P(ours > theirs) + P(tie) / 2, with its 95 % interval.
 
-    It is Wilson's score interval (1927), for the number of independent pairs with the variance of
-    the seeds' placements (Brunner and Munzel 2000), with Student's t at Welch's degrees of
-    freedom. Half a pair of the largest possible variance, p (1 - p) / n, is added: 32 wins of 32
-    give at least 0.88. It includes 1/2 unless the exact test of equal distributions excludes it
-    (`deal_p`, of ranks). There is none below 5 seeds.
+    This is Wilson's score interval (1927), for the number of independent pairs that corresponds to
+    the variance of the seeds' placements (Brunner and Munzel 2000), with Student's t at Welch's
+    degrees of freedom. Half a pair with the largest possible variance, p (1 - p) / n, is added, so
+    that 32 wins of 32 give at least 0.88. The interval includes 1/2 unless an exact test on ranks
+    (`deal_p`) rejects equal distributions. There is none below 5 seeds.
     """
     tables = [_wins(a, b) for a, b in zip(ours, theirs, strict=True)]
     counts = [count for table in tables for count in table.shape]
@@ -447,9 +449,10 @@ def _ranked_p(ours: Scores, theirs: Scores) -> float:
 
 
 def seeds_to_tell(gap: float, deviation: float, level: float = level_of(1)) -> int | None:
-    """Return the number of pairs with a power of 0.8 to detect a mean difference of `gap`.
+    """Return the number of pairs that detect a mean difference of `gap` with a power of 0.8.
 
-    (t(1 - level / 2) + t(0.8)) s / sqrt(n) is at most the mean. None if the mean is 0.
+    This is the smallest n for which (t(1 - level / 2) + t(0.8)) s / sqrt(n) is at most the mean
+    difference; None if that is 0.
 
     >>> seeds_to_tell(0.8, 1.4832, level=0.05)
     29
@@ -465,7 +468,7 @@ def seeds_to_tell(gap: float, deviation: float, level: float = level_of(1)) -> i
 
 
 def _has_enough_seeds(count: int, ratio: float, level: float) -> bool:
-    degrees = min(count - 1, 1_000)  # beyond, quantiles are the normal's to three digits
+    degrees = min(count - 1, 1_000)  # above, quantiles equal the normal ones to three digits
     reach = t_quantile(1.0 - level / 2.0, degrees) + t_quantile(POWER, degrees)
     return reach * ratio <= math.sqrt(count)
 
@@ -477,19 +480,19 @@ WORDS: Mapping[str, str] = {
     "no_difference": "no significant difference",
     "undecided": "undecided",
 }
-AFFORDED = 4  # at most this many times the present seeds are worth asking for
+AFFORDED = 4  # at most this many times the current seeds are worth requesting
 
 
 @dataclass(frozen=True)
 class Decision:
-    verdict: Verdict  # about the first side
-    interval: Interval  # of the first side less the second
-    more_seeds: int | None = None  # that would decide, if it is undecided
-    unless: Unless | None = None  # only unseen outcomes stand against a verdict
+    verdict: Verdict  # on the first side
+    interval: Interval  # of the first side minus the second
+    more_seeds: int | None = None  # number that would decide, if it is undecided
+    unless: Unless | None = None  # set if only unseen outcomes prevent a verdict
 
     @property
     def of_seen(self) -> Verdict:
-        """The verdict if no seed has an unseen outcome."""
+        """The verdict on the condition that there are no unseen outcomes."""
         if self.unless is None:
             return self.verdict
         low = self.unless.interval.low
@@ -507,9 +510,9 @@ def decided_pairs(
     *,
     among: int = 1,
 ) -> Decision:
-    """Decide between finite values on the same seeds, in run order; greater is better.
+    """Return the verdict between finite values on the same seeds, in order; greater is better.
 
-    `among`: the number of comparisons that share the error rate.
+    `among` is the number of comparisons that share the error rate.
 
     >>> decided_pairs([2.0] * 8, [1.0] * 8).verdict, decided_pairs([2.0] * 3, [1.0] * 3).more_seeds
     ('better', 3)
@@ -525,13 +528,13 @@ def decided_pairs(
         fewest = fewest_pairs(now)
     if count < fewest:
         return Decision("undecided", found, fewest - count)
-    if found.low is None:  # the same difference on every seed: only the exact test decides
+    if found.low is None:  # equal differences on all seeds: only the exact test can decide
         if is_rounding(gap, ours, theirs):
             return Decision("no_difference", found)
         return Decision("better" if gap > 0 else "worse", found)
     level = next_level([*earlier, count], interim) / among
     needed = seeds_to_tell(gap, deviation(differences), level)
-    if needed is not None:  # as many have to differ as the exact test needs
+    if needed is not None:  # the exact test needs this many pairs that differ
         unequal = sum(value != 0.0 for value in differences) / count
         needed = max(needed, math.ceil(fewest_pairs(level) / unequal))
     if needed is not None:
@@ -545,7 +548,7 @@ def decided_pairs(
 def _decide_by_interval(
     interval: Interval, count: int, needed: int | None, unless: Unless | None
 ) -> Decision:
-    """Decide by an interval; if it includes 0, by the total seeds needed (None: any number)."""
+    """Return the verdict from an interval or, if it includes 0, from the total seeds needed."""
     low, high = interval.low, interval.high
     if low is not None and low > 0.0:
         return Decision("better", interval)
@@ -565,11 +568,11 @@ _T = TypeVar("_T")
 def sharing_error(
     names: Collection[str], decide: Callable[[str, int], _T], is_decided: Callable[[_T], bool]
 ) -> dict[str, _T]:
-    """Decide several comparisons so that any is wrong as rarely as a single one.
+    """Decide several comparisons with the error rate of a single one for all of them together.
 
-    Holm 1979, "A Simple Sequentially Rejective Multiple Test Procedure": all share the error rate;
-    those with a verdict pass their share to the others, which are tested again.
-    `decide(name, among)`: at the level for this many comparisons.
+    All comparisons share the error rate; those with a verdict pass on their share to the others,
+    which are tested again (Holm 1979, "A Simple Sequentially Rejective Multiple Test Procedure").
+    `decide(name, among)` uses the level for this many comparisons.
 
     >>> tried = sharing_error(["a", "b"], lambda name, among: name * among, lambda it: it == "aa")
     >>> tried
@@ -585,7 +588,7 @@ def sharing_error(
     return found
 
 
-FEWEST_EACH = 5  # seeds of each side for a verdict, if they are not paired
+FEWEST_EACH = 5  # seeds per side that a verdict needs if they are not paired
 
 
 @dataclass(frozen=True)
@@ -596,12 +599,12 @@ class Comparison:
     paired: bool
     difference: float  # positive if A is better
     difference_interval: Interval  # 95 % over all looks together
-    probability: float  # that a run of A is better than a run of B, see `chance_of_better`
+    probability: float  # of a run of A being better than a run of B, see `chance_of_better`
     probability_interval: Interval
     verdict: Verdict = "undecided"
-    more_seeds: int | None = None  # of each that would decide, if it is undecided
-    unless: Unless | None = None  # only unseen outcomes stand against a verdict
-    equal: bool = False  # paired, and the same value on every seed
+    more_seeds: int | None = None  # number per side that would decide, if it is undecided
+    unless: Unless | None = None  # set if only unseen outcomes prevent a verdict
+    equal: bool = False  # paired, with the same value on every seed
 
     def sentence(self, a: str = "A", b: str = "B") -> str:
         if self.verdict == "better":
@@ -678,10 +681,10 @@ def _decided_unpaired(ours: Sequence[float], theirs: Sequence[float], bounds: Bo
 def unpaired_interval(
     a: Sequence[float], b: Sequence[float], bounds: Bounds = UNBOUNDED
 ) -> Interval:
-    """Return the interval of a difference of means with different variances (Welch 1947).
+    """Return the interval of a difference of means with unequal variances (Welch 1947).
 
     It uses the level of a first look, with degrees of freedom rounded down. It includes 0 unless
-    the exact test of equal distributions excludes it (`deal_p`) and unseen outcomes could not
+    the exact test of equal distributions excludes 0 (`deal_p`) and unseen outcomes could not
     change its sign (`unobserved`). There is none below 5 values per side, or with a non-finite
     value.
     """

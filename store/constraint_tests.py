@@ -1,8 +1,8 @@
-"""Whether a trial satisfies a study's constraints, tested on its test seeds.
+"""Tests of whether a trial satisfies a study's constraints, on its test seeds.
 
 Selection seeds prefer trials that satisfy the constraints, so they favour the winner. A trial
-satisfies or violates a limit only if its mean's interval on test seeds is on one side of the
-limit. A verdict about two trials needs both tests, so it is wrong no more often than one of them.
+satisfies or violates a limit only if its mean's interval on test seeds is entirely on one side of
+the limit. A verdict about two trials needs both tests, so its error rate is at most that of one.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from .statistics import NO_INTERVAL, Interval, aggregate
 State = Literal["kept", "violated", "open", "unmeasured"]
 SeedValues = Mapping[int, float]  # replicate -> value
 Values = Sequence[SeedValues | float | None]
-"""For each constraint: its value on every test seed; of a cost, which is exact; None: unknown."""
+"""For each constraint: its values on test seeds, one exact value (a cost), or None (unknown)."""
 Range = tuple[float, float] | None
 """The least and greatest value of a constraint in runs of the compared trials on new seeds."""
 
-_TESTED = "mean"  # other aggregates are of so many seeds: their value is given, without a test
+_TESTED = "mean"  # other aggregates need more seeds: their values are reported without a test
 _IQM_SEEDS = 8
 
 
@@ -55,7 +55,7 @@ class ConstraintTest:
     limit: Limit
     state: State
     value: float | None = None  # the aggregate over its seeds
-    seeds: int = 0  # 0 of a cost
+    seeds: int = 0  # 0 for a cost
     interval: Interval = NO_INTERVAL
 
 
@@ -63,7 +63,7 @@ class ConstraintTest:
 class Feasibility:
     """All constraints of one trial."""
 
-    state: State  # kept: all are; violated: one is
+    state: State  # kept: all are satisfied; violated: at least one is violated
     tests: tuple[ConstraintTest, ...]
 
 
@@ -75,8 +75,9 @@ def feasibility(
 ) -> Feasibility:
     """Test all limits at a joint error rate of `level`.
 
-    `seen`: each constraint's range of values on all new seeds of the compared trials. Another seed
-    may show any of them, so a trial that rarely violates a limit is not said to satisfy it.
+    `seen` is each constraint's range of values on all new seeds of the compared trials. A further
+    seed may have any value in it, so a trial that rarely violates a limit does not count as
+    satisfying it.
 
     >>> limits = [Limit("eval/cost", high=1.0)]
     >>> feasibility(limits, [{seed: 0.1 * seed for seed in range(6)}], 0.04).state
@@ -87,7 +88,7 @@ def feasibility(
     known = values
     if known is None:
         known = [None] * len(limits)
-    each = level / max(1, len(limits))  # one false violation is enough to be wrong
+    each = level / max(1, len(limits))  # a single false violation would be an error
     ranges = seen or [None] * len(limits)
     found = zip(limits, known, ranges, strict=True)
     tests = tuple(_test(limit, own, each, its) for limit, own, its in found)
@@ -123,7 +124,7 @@ def _test(
 def _state_of_mean(
     limit: Limit, values: Sequence[float], level: float, seen: Range
 ) -> tuple[State, Interval]:
-    """Return the mean's side of the limits, and its interval."""
+    """Return on which side of the limits the mean is, and its interval."""
     inside, around = True, NO_INTERVAL
     least, most = min(values), max(values)
     if seen is not None:

@@ -1,8 +1,8 @@
 """Rows of studies over several environments: stored together, published per environment.
 
-While a study runs, a curve row has the metrics of all environments, prefixed with the
-environment's number, and an evaluation has the episodes of all, in order. In the published tables
-each environment has separate rows, with its name in the column `environment`.
+While a study runs, a curve row contains the metrics of all environments, prefixed with the
+environment's number, and an evaluation contains the episodes of all environments, in order. The
+published tables have separate rows per environment, with its name in the column `environment`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def environment_metric(number: int, name: str) -> str:
 
 
 def split_metric(name: str) -> tuple[int | None, str]:
-    """Return the environment's number (None for a metric of all) and the metric.
+    """Return the environment's number (None for a metric of all environments), and the metric.
 
     >>> split_metric("1:loss"), split_metric("loss")
     ((1, 'loss'), (None, 'loss'))
@@ -40,7 +40,7 @@ def split_metric(name: str) -> tuple[int | None, str]:
 
 
 def by_environment(metrics: Mapping[str, _T]) -> dict[int | None, dict[str, _T]]:
-    """Return environment -> its metrics, and None -> metrics of all together.
+    """Return environment -> its metrics, and None -> metrics of all environments together.
 
     >>> by_environment({"0:loss": 1, "1:loss": 2, "seconds": 3})
     {0: {'loss': 1}, 1: {'loss': 2}, None: {'seconds': 3}}

@@ -1,7 +1,7 @@
-"""News in the published tables since a sink last read them: trials to show, points to add.
+"""Changes in the published tables since a sink last read them: trials to show, points to add.
 
-A sink's mark (the number of points per trial) is a small JSON file in the study's folder, from
-which a resumed study continues. Rows are only appended to the tables.
+A sink's progress mark (the number of points per trial) is a small JSON file in the study's folder,
+from which a resumed study continues. Rows are only appended to the tables.
 """
 
 from __future__ import annotations
@@ -37,28 +37,30 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class TrialNews:
-    """One followed trial.
+    """New data about one followed trial.
 
-    `points`: `train/<metric>` are means over replicates and blocks of rows, `seeds/<number>` is
-    one replicate's training return, and `eval/<metric>` are means over all replicates' episodes;
-    `eval/..._median`, `_min`, `_max`, `_std` are means over replicates.
+    In `points`, `train/<metric>` are means over replicates and blocks of rows, `seeds/<number>` is
+    one replicate's training return, and `eval/<metric>` are means over all replicates' episodes.
+    `eval/..._median`, `_min`, `_max` and `_std` are means over replicates.
     """
 
     trial: int
     row: Mapping[str, Any]  # its row of `trials.parquet`
     params: Mapping[str, Any]
     points: tuple[CurvePoint, ...]  # new ones, by env steps
-    ended: bool  # reported once more if its state, value or rank changes at the end of the study
+    # such a trial is reported again if its state, value or rank changes at the end of the study
+    ended: bool
 
 
 @dataclass(frozen=True)
 class News:
     env_steps: int  # training env steps of all trials
     states: Mapping[str, int]  # state -> number of trials
-    best: float | None  # the first value of the leaderboard
-    ended: tuple[Mapping[str, Any], ...]  # rows of `trials.parquet` that ended since, by trial
+    best: float | None  # the first value on the leaderboard
+    # rows of `trials.parquet` that have ended since, by trial
+    ended: tuple[Mapping[str, Any], ...]
     trials: tuple[TrialNews, ...]
-    table: Mapping[str, Sequence[Any]]  # `trials.parquet`, the best first: column -> values
+    table: Mapping[str, Sequence[Any]]  # `trials.parquet`, best trial first: column -> values
 
     @property
     def point(self) -> CurvePoint:
@@ -70,8 +72,9 @@ class News:
 
 @dataclass
 class SinkProgress:
-    points: dict[str, int] = field(default_factory=dict[str, int])  # trial -> curve rows
-    evaluations: dict[str, int] = field(default_factory=dict[str, int])  # trial -> evaluations
+    points: dict[str, int] = field(default_factory=dict[str, int])  # trial -> number of curve rows
+    # trial -> number of evaluations
+    evaluations: dict[str, int] = field(default_factory=dict[str, int])
     done: list[int] = field(default_factory=list[int])  # trials followed to their end
     told: list[int] = field(default_factory=list[int])  # trials reported in `News.ended`
     ends: dict[str, str] = field(default_factory=dict[str, str])  # trial -> reported end, as JSON
@@ -92,14 +95,14 @@ class SinkProgress:
 
 @dataclass(frozen=True)
 class Follower:
-    top_k: int = 10  # of the best trials are followed; a trial once followed stays so
-    every: int = 1  # rows of a curve whose mean is one point
-    seeds: int = 1  # replicates of a trial; a point of a running trial waits for all of them
-    # Trials of the study, if known: up to `top_k` are followed from their start, not the end.
+    top_k: int = 10  # number of best trials to follow; a trial is followed permanently
+    every: int = 1  # number of curve rows whose mean is one point
+    seeds: int = 1  # replicates per trial; a point of a running trial waits for all of them
+    # Number of trials in the study, if known: up to `top_k` are followed from their start.
     planned: int | None = None
 
     def news(self, directory: Path, mark: SinkProgress, final: bool = False) -> News:
-        """Return the news since the mark, and advance it; `final`: the study is finished."""
+        """Return the news since the mark, and advance it; `final` if the study has finished."""
         table = pq.read_table(directory / "trials.parquet").to_pydict()
         rows = _searched(table)
         followed = self._followed_trials(rows, mark, final)
@@ -163,7 +166,7 @@ class Follower:
 
 
 def _searched(table: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    """Return the rows of a table, those of the search."""
+    """Return the rows of search trials in a table."""
     every = (dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True))
     return [row for row in every if row["trial"] >= 0]
 
@@ -221,7 +224,7 @@ def _rows_of(table: pa.Table, trial: int) -> dict[str, np.ndarray]:
     }
 
 
-_Seen = tuple[CurvePoint, int]  # a point, and how many replicates have it
+_Seen = tuple[CurvePoint, int]  # a point, and the number of replicates that have it
 
 
 def _complete_points(seen: Sequence[_Seen], seeds: int) -> list[CurvePoint]:
@@ -232,7 +235,7 @@ def _by_env_steps(env_steps: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     order = np.argsort(env_steps, kind="stable")
     found, starts = np.unique(env_steps[order], return_index=True)
     ends = [*starts[1:], len(order)]
-    for at, first, end in zip(found.tolist(), starts, ends, strict=False):  # all empty: none
+    for at, first, end in zip(found.tolist(), starts, ends, strict=False):  # none if all are empty
         yield at, order[first:end]
 
 
@@ -293,18 +296,19 @@ FINAL = ("state", "value", "ci_low", "ci_high", "rank", "rung", "rung_value", "e
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
-    """Names and configurations of the runs on a tracking server."""
+    """Names and configurations of runs on a tracking server."""
 
-    name: str  # of the study's run
-    policy: bool = True  # log the winner's policy as an artifact
+    name: str  # name of the study's run
+    policy: bool = True  # whether to log the winner's policy as an artifact
     study: Mapping[str, Any] = field(default_factory=dict[str, Any])  # as plain data
-    fixed: Mapping[str, Any] = field(default_factory=dict[str, Any])  # not searched
+    # hyperparameters that are not searched
+    fixed: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def of_trial(self, news: TrialNews) -> dict[str, Any]:
         return {**self.fixed, **news.params, "trial": news.trial}
 
     def policy_folder(self, directory: Path, news: News) -> Path | None:
-        """Return the winner's policy; None if there is none or it is not wanted."""
+        """Return the winner's policy; None if there is none or it is not requested."""
         folder = directory / "policies" / f"trial_{news.table['trial'][0]}"
         if not self.policy or not folder.is_dir():
             return None
@@ -315,23 +319,23 @@ Run = TypeVar("Run")
 
 
 class FollowingSink(ABC, Generic[Run]):
-    """A sink with a run for the study and for each followed trial; see `store.sinks.Sink`.
+    """A sink with one run for the study and one per followed trial; see `store.sinks.Sink`.
 
-    It continues from its mark. After a crash points may be logged twice, but none is missing.
+    It continues from its mark. After a crash some points may be logged twice, but none is missing.
     """
 
-    name: str  # and that of its extra
+    name: str  # also the name of its extra
     package: str
 
     def __init__(self, follower: Follower, target: Path | None = None):
         try:
-            importlib.import_module(self.package)  # in the study's thread: `store.sinks`
+            importlib.import_module(self.package)  # in the study's thread: see `store.sinks`
         except ImportError as error:
             raise MissingExtraError(self.package, self.name, f"the {self.name} logger") from error
         self._follower, self._target = follower, target
         self._directory: Path | None = None
         self._mark = SinkProgress()
-        self._runs: dict[str, Run] = {}  # those open, by "study" or "trial-<n>"
+        self._runs: dict[str, Run] = {}  # open runs, by "study" or "trial-<n>"
 
     def published(self, directory: Path) -> None:
         if self._directory is None:
@@ -359,7 +363,7 @@ class FollowingSink(ABC, Generic[Run]):
     def _write_news(self, directory: Path, final: bool) -> News:
         news = self._follower.news(directory, self._mark, final)
         self._write(directory, news)
-        # Last: after a crash points come twice, and none is missing.
+        # Last, so that after a crash points may be repeated but none is missing.
         self._mark.write(self._place(directory), self.name)
         return news
 
@@ -368,7 +372,7 @@ class FollowingSink(ABC, Generic[Run]):
         ids: dict[str, str] = self._mark.kept.setdefault("runs", {})
         if key not in ids:
             ids[key] = uuid.uuid4().hex[:12]
-            # First, so that a crash does not cause a second run.
+            # First, so that a crash cannot cause a second run.
             self._mark.write(self._place(directory), self.name)
         return ids[key]
 
@@ -393,11 +397,11 @@ class FollowingSink(ABC, Generic[Run]):
 
     @abstractmethod
     def _open(self, directory: Path, key: str, trial: TrialNews | None) -> Run:
-        """Start or resume a run; `trial` is None for the study's."""
+        """Start or resume a run; `trial` is None for the study's run."""
 
     @abstractmethod
     def _log(self, run: Run, axis: str, points: Sequence[CurvePoint]) -> None:
-        """Add points over `env_steps`, or over the number of the `trial`."""
+        """Add points with `axis` as their x value: `env_steps` or the number of the `trial`."""
 
     @abstractmethod
     def _log_end(self, run: Run, trial: TrialNews) -> None:

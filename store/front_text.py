@@ -1,4 +1,4 @@
-"""The sentences about a front and the default."""
+"""Sentences that compare a front with the default."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .front_verdict import Apart, FrontConclusion
 
 
 def front_sentences(found: FrontConclusion) -> list[str]:
-    """Return the verdict, then one sentence per objective, then its basis."""
+    """Return the verdict, one sentence per objective, and the basis of the verdict."""
     first, why = _verdict_and_reason(found)
     said = [f"{first}{clause(': {}', why)}."]
     if found.unless is not None:
@@ -19,7 +19,7 @@ def front_sentences(found: FrontConclusion) -> list[str]:
 
 
 def _verdict_and_reason(found: FrontConclusion) -> tuple[str, str]:
-    """Return the verdict and its reason, without full stops; no reason: ""."""
+    """Return the verdict and its reason, without full stops; the reason may be ""."""
     seeds = counted(found.seeds, "new seed")
     match found.of_seen or found.verdict:
         case "behind":
@@ -63,7 +63,7 @@ def _interval_text(apart: Apart) -> str:
 
 
 def _number_text(value: float) -> str:
-    """Format four digits; numbers from 10,000 on are whole, such as env steps.
+    """Format a number with four digits; from 10,000 on as an integer, such as env steps.
 
     >>> _number_text(0.123456), _number_text(40960.0), _number_text(12345.6)
     ('0.1235', '40,960', '12,346')

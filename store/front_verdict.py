@@ -1,4 +1,4 @@
-"""Whether a front dominates the default; `front_text.py` has the wording."""
+"""Verdict on whether a front dominates the default; `front_text.py` has the wording."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from .interim_analyses import fewest_pairs
 from .statistics import mean, sign_of
 
 FrontVerdict = Literal["behind", "on_front", "open", "undecided"]
-Vectors = Mapping[int, Sequence[float]]  # replicate -> a value per objective
+Vectors = Mapping[int, Sequence[float]]  # replicate -> one value per objective
 _ERROR = 0.05
 
 
 @dataclass(frozen=True)
 class FrontObjective:
-    """An objective of a study, as needed for verdicts."""
+    """The properties of an objective that verdicts need."""
 
     name: str
     goal: str = "maximize"
     bounds: Bounds = UNBOUNDED  # of its values
-    is_cost: bool = False  # exact: no seed has a different value
+    is_cost: bool = False  # exact: equal on every seed
 
 
 @dataclass(frozen=True)
@@ -32,13 +32,13 @@ class Apart:
     trial: int
     means: tuple[float, float]  # of the trial and of the default
     difference: float  # positive if the trial is better
-    low: float | None  # its interval; None below 6 seeds
+    low: float | None  # lower end of its interval; None below 6 seeds
     high: float | None
-    unless: Unless | None = None  # only outcomes that no seed has shown stand against a side
+    unless: Unless | None = None  # set if only outcomes that no seed has shown prevent a verdict
 
     @property
     def better_unless(self) -> int | None:
-        """The trial is better unless 1 in this many seeds differs; 0: always; None: neither."""
+        """N if it is better unless 1 in N seeds differs, 0 if better anyway, otherwise None."""
         return self._ahead_unless(1.0)
 
     @property
@@ -58,13 +58,13 @@ class Apart:
 @dataclass(frozen=True)
 class FrontConclusion:
     verdict: FrontVerdict
-    trial: int | None  # better in every objective, perhaps on the condition
-    seeds: int  # on which all ran
-    compared: int  # trials
-    objectives: tuple[Apart, ...]  # of that trial, else of the trial that leads in each
-    fewest: int = 0  # seeds that any verdict needs
-    unless: int | None = None  # of an open one: a verdict unless 1 in so many seeds differs
-    of_seen: FrontVerdict | None = None  # that verdict
+    trial: int | None  # better in every objective, possibly under the condition
+    seeds: int  # number on which all ran
+    compared: int  # number of trials
+    objectives: tuple[Apart, ...]  # of that trial, or else of the leading trial in each objective
+    fewest: int = 0  # number of seeds that any verdict needs
+    unless: int | None = None  # if undecided: there is a verdict unless 1 in so many seeds differs
+    of_seen: FrontVerdict | None = None  # the verdict under that condition
 
 
 def conclude_front(
@@ -72,7 +72,7 @@ def conclude_front(
     trials: Mapping[int, Vectors],
     objectives: Sequence[FrontObjective],
 ) -> FrontConclusion | None:
-    """Decide whether the front dominates the default; None without common seeds."""
+    """Return the verdict on whether the front dominates the default; None without common seeds."""
     seeds = sorted(set(default).intersection(*trials.values()))
     if not seeds or not trials:
         return None
@@ -104,14 +104,14 @@ def _front_verdict(
 ) -> tuple[FrontVerdict, int | None, int]:
     """Return the verdict, the dominating trial and N: unless 1 in N seeds differs (0: none).
 
-    A verdict without a condition comes first, then the one with the weaker condition.
+    Unconditional verdicts have priority, then verdicts with weaker conditions.
     """
     ahead, behind = dict[int, int](), list[int | None]()
     for number, row in table.items():
         each = [one.better_unless for one in row]
         known = [one_in for one_in in each if one_in is not None]
         if len(known) == len(each):
-            ahead[number] = max(known)  # all objectives have to hold
+            ahead[number] = max(known)  # all objectives must satisfy it
         losses = [one.worse_unless for one in row]
         behind.append(min((one_in for one_in in losses if one_in is not None), default=None))
     best = min(ahead, key=lambda number: ahead[number], default=None)
@@ -142,7 +142,7 @@ def _compare_objective(
     found = paired_interval(ours, theirs, level=level, bounds=bounds)
     unless = paired_unless(ours, theirs, level=level, bounds=bounds)
     low, high = found.low, found.high
-    exact = objective.is_cost or found.low is None  # or the same difference on every seed
+    exact = objective.is_cost or found.low is None  # or equal differences on all seeds
     if exact and len(ours) >= fewest_pairs(level) and math.isfinite(difference):
         low, high, unless = difference, difference, None
     return Apart(objective.name, trial, means, difference, low, high, unless)

@@ -1,9 +1,10 @@
-"""Which hyperparameters matter: those that explain more of the ranking than chance.
+"""The hyperparameters that matter: those that explain more of the ranking than chance does.
 
-One is named only if it explains more than any hyperparameter does in 24 of 25 permutations of the
-values (Westfall and Young 1993, min-P). So at most 5 % of studies without effects name one. Named
-ones are removed one after the other, and the rest are tested on the residuals, because a model's
-proposals correlate hyperparameters without effect with those that matter.
+A hyperparameter is named only if it explains more than any hyperparameter does in 24 of 25
+permutations of the values (Westfall and Young 1993, min-P). So at most 5 % of studies without
+effects name one. Named ones are removed one after the other, and the others are tested on the
+residuals, because a model's proposals correlate hyperparameters that have no effect with those
+that matter.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ DEGREE = 2
 _DEGREE_REMOVED = 4
 _FEW_TRIALS = 40
 TINY = 1e-9
-_BLOCK = 64  # permutations at a time
+_BLOCK = 64  # permutations processed together
 
 
 @dataclass(frozen=True)
 class ImportanceColumn:
     name: str
-    places: Sequence[float | None]  # on its axis from 0 to 1, or choice; None if not active
-    choices: bool = False  # without an order
+    places: Sequence[float | None]  # position on its axis from 0 to 1, or choice; None if inactive
+    choices: bool = False  # whether values are unordered choices
 
 
 @dataclass(frozen=True)
 class Regressors:
-    """A hyperparameter's regressors among the trials in which it was active."""
+    """The regressors of a hyperparameter, among the trials in which it was active."""
 
     rows: np.ndarray  # [m] indices of these trials
     basis: np.ndarray  # [m, d] orthonormal columns that sum to 0; d may be 0
@@ -52,7 +53,7 @@ def midranks(values: Sequence[float]) -> np.ndarray:
 
 
 def shape(column: ImportanceColumn, before: np.ndarray) -> Regressors:
-    """Return a hyperparameter's regressors without the part in `before` [n, q]."""
+    """Return a hyperparameter's regressors, without the part explained by `before` [n, q]."""
     rows, places = _active_places(column)
     if len(rows) < FEWEST_TRIALS:
         return Regressors(rows, np.zeros((len(rows), 0)))
@@ -60,7 +61,7 @@ def shape(column: ImportanceColumn, before: np.ndarray) -> Regressors:
 
 
 def orthonormal(rows: np.ndarray, plain: np.ndarray, before: np.ndarray) -> Regressors:
-    """Return the part of columns that a constant and `before` do not explain."""
+    """Return the part of columns that is not explained by a constant and by `before`."""
     known = np.hstack([np.ones((len(rows), 1)), before[rows]])
     rest = plain - known @ np.linalg.lstsq(known, plain, rcond=None)[0]
     left, sizes, _ = np.linalg.svd(rest, full_matrices=False)
@@ -76,7 +77,7 @@ def _active_places(column: ImportanceColumn) -> tuple[np.ndarray, np.ndarray]:
 
 
 def powers(places: np.ndarray, choices: bool, degree: int) -> np.ndarray:
-    """Return a column per choice except one, or Legendre polynomials from degree 1."""
+    """Return one column per choice except one, or Legendre polynomials from degree 1."""
     known = np.unique(places)
     if choices:
         return (places[:, None] == known[None, 1:]).astype(np.float64)
@@ -85,10 +86,10 @@ def powers(places: np.ndarray, choices: bool, degree: int) -> np.ndarray:
 
 
 def removed(columns: Sequence[ImportanceColumn], trials: int) -> np.ndarray:
-    """Return columns [n, q] that explain everything about these hyperparameters.
+    """Return columns [n, q] that explain all effects of these hyperparameters.
 
-    The polynomials are finer than `shape`'s; otherwise the remainder of a decisive hyperparameter
-    would appear in others that a model's search correlated with it.
+    The polynomials are finer than those of `shape`. Otherwise the remaining effect of a
+    hyperparameter that matters would appear in others that a model's search correlated with it.
     """
     degree = DEGREE
     if trials >= _FEW_TRIALS:
@@ -107,17 +108,17 @@ def removed(columns: Sequence[ImportanceColumn], trials: int) -> np.ndarray:
 
 
 def explained(form: Regressors, values: np.ndarray) -> np.ndarray:
-    """Return the share of variance explained by a shape in each row of ranks, [b, n] -> [b]."""
+    """Return the share of variance that a shape explains in each row of ranks, [b, n] -> [b]."""
     return _explained_share(form, values[:, form.rows], _rank_variance(values[:, form.rows]))
 
 
 def explained_when_dealt(
     forms: Sequence[Regressors], ranks: np.ndarray, deals: np.ndarray
 ) -> np.ndarray:
-    """Return the result of `explained` for each shape and `ranks[deals]`, [n], [b, n] -> [k, b].
+    """Return `explained` for each shape and for `ranks[deals]`, [n], [b, n] -> [k, b].
 
-    Ranks for a shape are permuted separately, those of all trials once, because they are the
-    largest array.
+    Ranks are permuted separately for each shape, but those of all trials only once, because they
+    are the largest array.
     """
     found = np.zeros((len(forms), len(deals)))
     whole: tuple[np.ndarray, np.ndarray] | None = None
@@ -135,7 +136,7 @@ def explained_when_dealt(
 
 
 def _permuted_ranks(rows: np.ndarray, ranks: np.ndarray, deals: np.ndarray) -> np.ndarray:
-    """Return `ranks[deals][:, rows]` block by block in the same layout, on which sums depend."""
+    """Return `ranks[deals][:, rows]` block by block, in the layout that fixes the sums' bits."""
     dealt = np.empty((len(deals), len(rows)), order="F")
     for start in range(0, len(deals), _BLOCK):
         dealt[start : start + _BLOCK] = ranks[deals[start : start + _BLOCK]][:, rows]
@@ -161,8 +162,9 @@ def resampled(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return two shares [b] per resample, from weighted normal equations.
 
-    These are the share by which a hyperparameter reduces the squared errors of `before` [n, q],
-    and their share of the total variance. `weights` [b, n]: how often a resample contains a trial.
+    These are the share by which a hyperparameter reduces the squared errors left by `before` [n,
+    q], and their share of the total variance. `weights` [b, n] is how often each trial is in a
+    resample.
     """
     rows, places = _active_places(column)
     known = np.hstack([np.ones((len(rows), 1)), before[rows]])
@@ -175,7 +177,7 @@ def resampled(
 
 
 def squared_error(known: np.ndarray, values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return the weighted squared error of the best fit, per row of weights."""
+    """Return the weighted squared error of the best fit, for each row of weights."""
     width = known.shape[1]
     squares = (known[:, :, None] * known[:, None, :]).reshape(len(values), -1)
     gram = (weights @ squares).reshape(-1, width, width)
@@ -192,21 +194,21 @@ _NAMED = 3
 
 @dataclass(frozen=True)
 class KnobShare:
-    """The share of rank variance explained by one hyperparameter in the trials that have it."""
+    """The share of rank variance that a hyperparameter explains, in trials where it is active."""
 
     name: str
-    trials: int  # in which it was active
-    share: float  # beyond the mean of chance, given those named before it
+    trials: int  # number of trials in which it was active
+    share: float  # above the mean by chance, given the hyperparameters named before it
     low: float  # 95 % interval by bootstrap over trials
     high: float
     floor: float  # significance threshold of the share
-    decided: bool  # the share is above it
+    decided: bool  # whether the share is above it
 
 
 @dataclass(frozen=True)
 class Decided:
     trials: int
-    knobs: tuple[KnobShare, ...]  # named ones in the order found, then by their share
+    knobs: tuple[KnobShare, ...]  # named ones in the order found, then the others by share
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -233,7 +235,7 @@ class Decided:
 
     @property
     def unseen(self) -> str:
-        """The smallest effect that the trials can show, or ""."""
+        """Return a phrase for the smallest effect that the trials can show, or ""."""
         floors = sorted(knob.floor for knob in self.knobs if not knob.decided and knob.floor < 1)
         if not floors:
             return ""
@@ -251,12 +253,12 @@ class Decided:
 @dataclass(frozen=True)
 class _Judged:
     shares: np.ndarray
-    means: np.ndarray  # of chance
+    means: np.ndarray  # mean shares by chance
     floors: np.ndarray
 
 
 def decide(columns: Sequence[ImportanceColumn], values: Sequence[float]) -> Decided:
-    """Return every hyperparameter's share, and which matter; finite values, one per trial."""
+    """Return every hyperparameter's share, and which matter, from one finite value per trial."""
     if len(values) < FEWEST_TRIALS:
         raise ConfigError(
             f"{counted(len(values), 'trial')} evaluated there; importance needs {FEWEST_TRIALS}"
@@ -266,7 +268,7 @@ def decide(columns: Sequence[ImportanceColumn], values: Sequence[float]) -> Deci
     ranks, trials = midranks(values), len(values)
     draws = np.random.Generator(np.random.PCG64(0))
     count = 1 + max(_DEALS, _DEALS_A_KNOB * len(columns))
-    deals = np.tile(np.arange(trials, dtype=np.int32), (count, 1))  # the first stays unchanged
+    deals = np.tile(np.arange(trials, dtype=np.int32), (count, 1))  # the first is the identity
     draws.permuted(deals[1:], axis=1, out=deals[1:])
     weights = draws.multinomial(trials, np.full(trials, 1 / trials), _RESAMPLES).astype(np.float64)
     waiting = list(columns)
@@ -296,11 +298,11 @@ def _test_shares(forms: Sequence[Regressors], left: np.ndarray, deals: np.ndarra
     shares = explained_when_dealt(forms, left, deals)  # [k, 1 + b]
     dealt = np.sort(shares[:, 1:], axis=1)[:, ::-1]  # largest first
     count = dealt.shape[1]
-    # rank of each permuted share among those of the same hyperparameter
+    # rank of each permuted share among the shares of the same hyperparameter
     places = np.empty((len(forms), count), np.int64)
     for place, row, own in zip(places, dealt, shares[:, 1:], strict=True):
         place[:] = count - np.searchsorted(row[::-1], own, side="left")
-    # the largest rank that at most 4 % of the permutations reach with any hyperparameter
+    # the largest rank reached by any hyperparameter in at most 4 % of the permutations
     allowed = int(np.sort(places.min(axis=0))[int(_CHANCE * count)]) - 1
     floors = dealt[:, max(0, allowed)]
     usable = np.array([form.basis.shape[1] > 0 for form in forms])
@@ -314,14 +316,14 @@ def _knob_share(
     remaining: float,
     data: tuple[np.ndarray, np.ndarray, np.ndarray],
 ) -> KnobShare:
-    """Return a hyperparameter's share of the total variance, above the mean by chance."""
+    """Return a hyperparameter's share of the total variance, minus its mean share by chance."""
     chance = float(judged.means[k])
     active = sum(place is not None for place in column.places)
     decided = bool(judged.shares[k] > judged.floors[k])
     if judged.floors[k] >= 1.0:
         return KnobShare(column.name, active, 0.0, 0.0, 1.0, 1.0, False)
     again, rest = resampled(column, *data)
-    # Less chance twice: duplicate trials in a resample explain as much once more.
+    # Chance is subtracted twice: duplicate trials in a resample explain that much once more.
     spread = _share_beyond_chance(_share_beyond_chance(again, chance), chance) * rest
     low, high = np.clip(np.quantile(spread, [0.025, 0.975]), 0.0, 1.0)
     share = max(0.0, float(_share_beyond_chance(judged.shares[k], chance))) * remaining
@@ -340,9 +342,9 @@ _FEWEST = 5
 
 @dataclass(frozen=True)
 class EffectPoint:
-    place: float  # their mean on the axis from 0 to 1, or their choice
+    place: float  # their mean position on the axis from 0 to 1, or their choice
     trials: int
-    mean: float  # of their values
+    mean: float  # mean of their values
     interval: Interval
 
 
@@ -351,10 +353,11 @@ def main_effect(
 ) -> tuple[EffectPoint, ...]:
     """Return a hyperparameter's main effect over the trials in which it was active.
 
-    `bounds`: the range of values.
+    `bounds` is the range of values.
 
-    Choices, and up to 8 different values, form one group per value with at least 5 trials; others
-    form up to 8 groups of equal size with at least 8 trials. Empty without two groups.
+    Choices, and up to 8 different values, form one group per value with at least 5 trials; other
+    values form up to 8 groups of equal size with at least 8 trials. The result is empty if there
+    are fewer than two groups.
     """
     known = sorted(
         (place, value)

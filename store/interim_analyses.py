@@ -1,15 +1,17 @@
-"""Interim analyses (looks): the error rate of each, and the record of them in the journal.
+"""Interim analyses (looks): the error rate of each look, and the record of looks in the journal.
 
-Testing again with more seeds, at 5 % each time, is wrong in 8 %. So the 5 % are distributed over
-all looks: 4 % for the first, a fifth of that for the second, and so on. For means of normal
-returns two looks are wrong in at most 4.96 %, even if the first determines the size of the second
-(Proschan and Hunsberger 1995). A look is a trial's values on a new number of test seeds.
+A second test with more seeds, at 5 % each time, is wrong in 8 % of cases. The 5 % is therefore
+divided among all looks: 4 % for the first, a fifth of that for the second, and so on. For means of
+normal returns two looks are wrong in at most 4.96 %, even if the first one determines the size of
+the second (Proschan and Hunsberger 1995). A look is a trial's values on a new number of test
+seeds.
 
-A first look at 4 or 5 seeds spends 3 %: pairs cannot decide there, but all splits of the values of
-both sides can (2 of 70). The next look has 1.6 %; together they are wrong in at most 4.7 %.
+A first look at 4 or 5 seeds uses 3 %: signs of pairs cannot decide there, but splits of both
+sides' values can (2 of 70). The next look has 1.6 %; together they are wrong in at most 4.7 %.
 
-If a study plans an interim look (`confirm.interim`), the first two swap their levels: an early
-stop needs strong evidence, and the planned end keeps its power (like O'Brien and Fleming 1979).
+If a study plans an interim look (`confirm.interim`), the first two looks swap their levels: an
+early stop needs strong evidence, and the planned end keeps its power (like O'Brien and Fleming
+1979).
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ FEWEST_SEEDS = 4
 def level_of(look: int, interim: bool = False, few: bool = False) -> float:
     """Return the two-sided error rate of a look, counted from 1; all rates sum to 5 %.
 
-    `few`: the first look was at 4 or 5 seeds.
+    `few` means that the first look was at 4 or 5 seeds.
 
     >>> [round(level_of(look), 5) for look in (1, 2, 3)]
     [0.04, 0.008, 0.0016]
@@ -49,7 +51,7 @@ def level_of(look: int, interim: bool = False, few: bool = False) -> float:
 
 
 def fewest_pairs(level: float) -> int:
-    """Return the number of pairs that a sign test at `level` needs: 2 / 2^n is at most `level`.
+    """Return the number of pairs n that a sign test at `level` needs: 2 / 2^n is at most `level`.
 
     >>> fewest_pairs(0.05), fewest_pairs(0.008)
     (6, 8)
@@ -65,10 +67,11 @@ def is_few(pairs: int) -> bool:
 def levels(
     earlier: Sequence[int], interim: bool = False, pairs: int = 0
 ) -> tuple[list[tuple[int, float]], float]:
-    """Return (pairs, level) of each earlier look that could decide, and the next look's level.
+    """Return (pairs, level) for each earlier look that could decide, and the next look's level.
 
-    `earlier`: pairs at each look in order, 0 for a look at different values; `pairs`: at the next
-    look, 0 if unknown. A look at too few pairs for its level cannot decide and spends nothing.
+    `earlier` has the pairs at each look in order, 0 for a look at different values; `pairs` is the
+    number at the next look, 0 if unknown. A look with too few pairs for its level cannot decide,
+    and uses none of the error rate.
 
     >>> levels([3, 8, 0])
     ([(8, 0.04)], 0.0016000000000000003)
@@ -94,12 +97,12 @@ def levels(
 
 
 def next_level(earlier: Sequence[int], interim: bool = False, pairs: int = 0) -> float:
-    """Return the error rate of the next look, see `levels`."""
+    """Return the error rate of the next look; see `levels`."""
     return levels(earlier, interim, pairs)[1]
 
 
 def fewest_now(earlier: Sequence[int], interim: bool = False, pairs: int = 0) -> int:
-    """Return the number of seeds that the next look needs to decide.
+    """Return the number of seeds that the next look needs to be able to decide.
 
     >>> fewest_now([]), fewest_now([], pairs=4), fewest_now([4])
     (6, 4, 7)
@@ -112,12 +115,13 @@ def fewest_now(earlier: Sequence[int], interim: bool = False, pairs: int = 0) ->
 
 @dataclass(frozen=True)
 class Look:
-    """A trial had values on this many test seeds (or diverged there) when the study ended."""
+    """A record that a trial had run on this many test seeds when the study ended."""
 
     trial: int
     seeds: int
-    won: bool = False  # it was the winner
-    interim: bool = False  # before the planned number of seeds, see `Confirm.interim`
+    won: bool = False  # whether it was the winner
+    # whether it was before the planned number of seeds, see `Confirm.interim`
+    interim: bool = False
 
 
 def looks_of(attributes: Iterable[AttributeRow]) -> tuple[Look, ...]:
@@ -152,7 +156,7 @@ def pair_begins_interim(looks: Sequence[Look], a: int, b: int) -> bool:
 
 
 def earlier_looks(looks: Sequence[Look], a: int, b: int, seeds: int) -> tuple[int, ...]:
-    """Return the smaller numbers of seeds on which two trials were compared earlier.
+    """Return the numbers of seeds on which two trials were compared earlier.
 
     >>> before = [Look(9, 8, True), Look(0, 8), Look(9, 20, True), Look(0, 20)]
     >>> earlier_looks(before, 9, 0, 20), earlier_looks(before, 9, 6, 20)
@@ -167,7 +171,7 @@ def earlier_looks(looks: Sequence[Look], a: int, b: int, seeds: int) -> tuple[in
 
 
 def winners_looks(looks: Sequence[Look], winner: int, default: int, seeds: int) -> tuple[int, ...]:
-    """Return the earlier looks of a study's verdict: seeds of this pair, or 0 for another winner.
+    """Return the earlier looks of a study's verdict: this pair's seeds, or 0 for another winner.
 
     >>> before = [Look(0, 16), Look(5, 16, True), Look(9, 16, True)]
     >>> winners_looks(before, 9, 0, 16), winners_looks(before, 5, 0, 16)

@@ -1,4 +1,4 @@
-"""The journal: the record of a study in SQLite, one transaction per commit.
+"""The journal: a study's record in SQLite, with one transaction per commit.
 
 A rollback journal with full synchronisation makes commits atomic. After a crash the search loop
 repeats everything since the last commit, bitwise.
@@ -40,7 +40,7 @@ from .rows import (
 )
 
 SUMS_TABLE = "CREATE TABLE sums (name TEXT PRIMARY KEY, rows INTEGER NOT NULL, sum TEXT NOT NULL);"
-SCHEMA = "schema"  # the checksum of the definitions of the tables has this name
+SCHEMA = "schema"  # name of the checksum of the tables' definitions
 _BYTES = 16
 _MODULUS = 1 << (8 * _BYTES)
 
@@ -60,12 +60,12 @@ class Sum:
 
 
 def digest(table: str, cells: Sequence[Any]) -> int:
-    """Return a row's BLAKE2b digest: its cells as text, and bytes unchanged.
+    """Return a row's BLAKE2b digest, of its cells as text and of bytes unchanged.
 
     >>> digest("asks", (1, "1")) == digest("asks", ("1", 1))
     False
     """
-    # `ascii` is the same text in every version of Python, `repr` is not.
+    # `ascii` gives the same text in every version of Python; `repr` does not.
     plain = [len(cell) if type(cell) is bytes else cell for cell in cells]
     text = ascii(plain).encode() + b"".join(cell for cell in cells if type(cell) is bytes)
     hashed = blake2b(text, digest_size=_BYTES, person=table.encode())
@@ -100,7 +100,7 @@ def sum_differs(connection: sqlite3.Connection, table: str, found: Sum) -> str:
     row = connection.execute("SELECT rows, sum FROM sums WHERE name = ?", (table,)).fetchone()
     try:
         written = Sum(int(row[0]), int(row[1], 16))
-    except (TypeError, ValueError):  # there is no such row, or it is damaged
+    except (TypeError, ValueError):  # the row is missing or damaged
         return f"the checksum of its table {table} is missing"
     if written.rows != found.rows:
         return f"its table {table} has {found.rows} rows, {written.rows} were written"
@@ -111,9 +111,9 @@ def sum_differs(connection: sqlite3.Connection, table: str, found: Sum) -> str:
 
 JOURNAL_NAME = "journal.sqlite"
 JOURNAL_FILES = tuple(f"{JOURNAL_NAME}{suffix}" for suffix in ("", "-journal", "-wal", "-shm"))
-FORMAT = 2  # 1: without checksums, which the next writer adds
-APPLICATION = 0x68706F31  # "hpo1", as `file journal.sqlite` shows
-_WAIT_SECONDS = 60.0  # a reader holds the file for milliseconds
+FORMAT = 2  # 1 had no checksums; the next writer adds them
+APPLICATION = 0x68706F31  # "hpo1", which `file journal.sqlite` shows
+_WAIT_SECONDS = 60.0  # a reader locks the file only for milliseconds
 
 TABLES = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -135,7 +135,7 @@ CREATE TABLE parts (name TEXT PRIMARY KEY, first INTEGER NOT NULL, rows INTEGER 
 {SUMS_TABLE}
 """
 
-# Primary result codes about the disk or other processes, not about the content.
+# Primary result codes for errors of the disk or other processes, not of the content.
 _OTHERS = {
     sqlite3.SQLITE_PERM,
     sqlite3.SQLITE_BUSY,
@@ -148,7 +148,7 @@ _OTHERS = {
 
 
 def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
-    """Open for reading and writing even to read: after a crash the first to open rolls back."""
+    """Open for writing even to read, because after a crash the first to open rolls back."""
     for name in JOURNAL_FILES:
         is_plain_file(path.with_name(name))
     check_readable(path)
@@ -175,7 +175,7 @@ def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
 
 
 def in_memory(path: Path, connection: sqlite3.Connection) -> sqlite3.Connection:
-    """Copy an open journal and close it; writers wait only for the copying."""
+    """Copy an open journal to memory and close it; writers wait only during the copy."""
     copy = sqlite3.connect(":memory:", isolation_level=None)
     try:
         with closing(connection), sqlite_errors(path):
@@ -195,7 +195,7 @@ def is_empty(path: Path) -> bool:
 def sqlite_errors(path: Path) -> Generator[None]:
     try:
         yield
-    except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter: damage in a message
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter: a damaged error message
         raise _store_error(path, error) from error
 
 
@@ -236,17 +236,18 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
     "trials": ("trial",),
     "attributes": ("trial", "name"),
 }
-"""Primary keys of the tables whose rows are replaced."""
+"""Table whose rows are replaced -> its primary key."""
 _SUMMED = (
     "schema", "meta", "head", "trials", "evaluations", "decisions", "asks", "attributes", "parts",
 )  # fmt: skip
 
 
 class Journal:
-    """A study folder's journal, opened for reading unless `writable`.
+    """The journal in a study's folder, opened for reading unless `writable`.
 
-    Writing needs the study's lock (`store.lock`). `copied` reads a copy in memory. A reader of the
-    file at one commit delays the next commit, by a second for thousands of trials.
+    Writing requires the study's lock (`store.lock`). With `copied`, a copy in memory is read. A
+    reader that holds the file at one commit delays the next commit, by a second for thousands of
+    trials.
     """
 
     def __init__(self, directory: Path, *, writable: bool = False, copied: bool = False):
@@ -257,8 +258,9 @@ class Journal:
         if copied:
             self._connection = in_memory(self.path, self._connection)
         self._writable = writable
-        self._intact: set[str] = set()  # tables that match their checksums
-        self._sums: dict[str, Sum] = {}  # for a writer: all tables, as of the last commit
+        self._intact: set[str] = set()  # tables found to match their checksums
+        # for a writer: checksums of all tables as of the last commit
+        self._sums: dict[str, Sum] = {}
         try:
             with sqlite_errors(self.path):
                 self._prepare()
@@ -313,16 +315,16 @@ class Journal:
         if not self._writable:
             run("PRAGMA query_only = ON")
             if version == 1:
-                self._intact = set(_SUMMED)  # without checksums
+                self._intact = set(_SUMMED)  # there are no checksums
             return
-        # EXTRA is FULL plus a sync of the folder: parts are deleted after a commit, so the
-        # commit must not come undone.
+        # EXTRA is FULL plus a sync of the folder. Parts are deleted after a commit, so the commit
+        # must not be lost.
         run("PRAGMA journal_mode = DELETE")
         run("PRAGMA synchronous = EXTRA")
         self._verify_all(version)
 
     def _verify_all(self, version: int) -> None:
-        """Compare everything with its checksums; add checksums to a journal without any."""
+        """Compare everything with its checksums; add checksums to a journal that has none."""
         run = self._connection.execute
         answer = str(run("PRAGMA integrity_check").fetchone()[0])
         if answer != "ok":
@@ -353,7 +355,8 @@ class Journal:
                 if self._connection.in_transaction:
                     try:
                         self._connection.execute("ROLLBACK")
-                    except sqlite3.Error:  # a failing disk; SQLite rolls back at the next opening
+                    # a failing disk; SQLite rolls back when it is next opened
+                    except sqlite3.Error:
                         self._connection.close()
 
     def close(self) -> None:
@@ -379,7 +382,7 @@ class Journal:
 
     @contextmanager
     def at_one_commit(self) -> Generator[None]:
-        """Read everything inside at one commit; writers wait until the end."""
+        """Read everything in the context at one commit; writers wait until its end."""
         with sqlite_errors(self.path):
             self._connection.execute("BEGIN")
             try:
@@ -390,7 +393,8 @@ class Journal:
     def _rows(self, table: str, statement: str, *values: object) -> Iterator[Cells]:
         self._verify_checksum(table)
         with sqlite_errors(self.path):
-            # Not `yield from`: it would close the cursor of a reader that stopped, maybe too late.
+            # Not `yield from`, which would close the cursor of a reader that stopped, perhaps too
+            # late.
             for cells in self._connection.execute(statement, values):  # noqa: UP028
                 yield cells
 
@@ -404,7 +408,7 @@ class Journal:
         try:
             return make(*cells)
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
-            # Only a journal without checksums gets here.
+            # Only a journal without checksums can reach this line.
             raise damaged(self.path, f"{type(error).__name__}: {error}") from error
 
     def head(self) -> CommitHead:
@@ -421,7 +425,7 @@ class Journal:
 
     def _trials(self, statement: str, *number: int) -> list[TrialRow]:
         rows = list(self._read_rows(codec.trial_from_text, "trials", statement, *number))
-        # Earlier versions omitted the env steps of the last rung.
+        # Earlier versions did not store the env steps of the last rung.
         lack = [n for n, row in enumerate(rows) if row.rung >= 0 and row.rung_env_steps is None]
         if lack:
             found = {(row.trial, row.rung): row.env_steps for row in self.decisions(*number)}
@@ -451,7 +455,7 @@ class Journal:
         )
 
     def last_lengths(self, trial: int, stream: str) -> list[int]:
-        """Return the env steps of a trial's last evaluation episodes, without numpy."""
+        """Return the env steps of the episodes in a trial's last evaluation, without numpy."""
         statement = (
             "SELECT lengths FROM evaluations AS e WHERE trial = ? AND stream = ? AND env_steps = ("
             "SELECT max(env_steps) FROM evaluations WHERE trial = e.trial AND stream = e.stream)"
@@ -521,7 +525,7 @@ class Journal:
             self._delete(table, "trial = ?", [(int(number),) for number in commit.restarted])
         self._put("evaluations", map(codec.evaluation_cells, commit.evaluations))
         promoted = [(int(r.trial), int(r.rung)) for r in commit.decisions if r.action == "promote"]
-        self._delete("decisions", "trial = ? AND rung = ?", promoted)  # what paused these trials
+        self._delete("decisions", "trial = ? AND rung = ?", promoted)  # the pauses of these trials
         self._put("decisions", map(codec.decision_cells, commit.decisions))
         self._put("asks", map(codec.ask_cells, commit.asks))
         self._put("attributes", map(codec.attribute_cells, commit.attributes))

@@ -1,8 +1,8 @@
-"""The order of trials: confirmed, finished, then by the rung reached, then all others.
+"""The order of trials: confirmed, then finished, then by the rung reached, then all others.
 
-Confirmed trials are ordered by the mean of their selection seeds (`choose`); the winner's value is
-the mean of its test seeds (`report`). Without selection seeds the best finished trial wins. With
-several objectives or constraints, confirmed and finished trials are ordered by constrained
+Confirmed trials are ordered by the mean over their selection seeds (`choose`); the winner's value
+is the mean over its test seeds (`report`). Without selection seeds the best finished trial wins.
+With several objectives or constraints, confirmed and finished trials are ordered by constrained
 domination: feasible ones by front, then by crowding.
 """
 
@@ -25,9 +25,9 @@ from .value_bounds import value_bounds
 
 
 def default_of(rows: Sequence[TrialRow]) -> TrialRow | None:
-    """Return the trial that kept the default configuration throughout, if there is one.
+    """Return the trial that had the default configuration throughout, if there is one.
 
-    That is trial 0, unless it copied other trials; otherwise the one run for the comparison.
+    That is trial 0, unless it copied other trials, or else the trial run for the comparison.
     """
     by_number = {row.trial: row for row in rows}
     first = by_number.get(0)
@@ -42,7 +42,7 @@ _OTHER_ORDER = (
     *(_State.RUNNING, _State.INTERRUPTED, _State.PAUSED, _State.UNFINISHED, _State.CONFIRMED),
     *(_State.FINISHED, _State.STOPPED, _State.DIVERGED, _State.FAILED, _State.WAITING),
     _State.REFERENCE,
-)  # without a finite value: running before the first rung, paused with NaN there, and so on
+)  # no finite value: running before the first rung, paused with NaN there, and so on
 _AT_A_RUNG = (_State.STOPPED, _State.PAUSED, _State.RUNNING, _State.INTERRUPTED, _State.UNFINISHED)
 _Source = Literal["report", "choose", "search", ""]
 
@@ -51,41 +51,42 @@ _Source = Literal["report", "choose", "search", ""]
 class Entry:
     """One line of the leaderboard."""
 
-    rank: int  # 1 is the best
+    rank: int  # 1 is best
     trial: int
     state: TrialState
     value: float | None  # on test or selection seeds if confirmed; None before the end of a run
     ci_low: float | None  # 95 % interval of `value`, None below 5 seeds
     ci_high: float | None
     ci_kind: IntervalKind
-    value_from: _Source  # the seeds behind `value`
-    values: tuple[float, ...]  # per seed behind `value`; without one, last of each replicate
-    confirmed: bool  # it ran on all selection seeds
+    value_from: _Source  # the seeds from which `value` comes
+    values: tuple[float, ...]  # per seed behind `value`; else each replicate's last value
+    confirmed: bool  # whether it ran on all selection seeds
     seeds: int  # number of `values`
     search_value: float | None  # on the seeds of the search
     choose_value: float | None  # mean over selection seeds
     report_value: float | None  # mean over test seeds
-    rung: int  # the last rung it was judged at, -1 before the first
+    rung: int  # index of the last rung at which it was judged, -1 before the first
     rung_value: float | None
     stop_rule: str  # the rule that stopped it
-    env_steps: int  # training env steps of all its replicates in the search
+    env_steps: int  # training env steps of all its search replicates
     params: Mapping[str, Any]
-    objectives: tuple[float, ...] = ()  # if there are several, from the seeds behind `value`
-    constraints: tuple[float, ...] = ()  # of a stopped trial at its last rung
-    feasible: bool | None = None  # None without constraints or measurements
-    front: int | None = None  # several objectives: 1 if no trial of its state dominates it
+    # values if there are several, from the seeds behind `value`
+    objectives: tuple[float, ...] = ()
+    constraints: tuple[float, ...] = ()  # for a stopped trial, at its last rung
+    feasible: bool | None = None  # None without constraints or without measurements
+    front: int | None = None  # with several objectives: 1 if no trial in its state dominates it
     hypervolume: float | None = None  # of the front, see `volume_of`
     is_default: bool = False
     scores: tuple[float, ...] = ()  # mean score per environment, from the seeds behind `value`
     choose_seeds: int = 0
     report_seeds: int = 0
-    search_seeds: int = 0  # replicates behind `search_value` or `rung_value`
+    search_seeds: int = 0  # number of replicates behind `search_value` or `rung_value`
     rung_env_steps: int | None = None  # training env steps of each seed at `rung`
-    copies: tuple[str, ...] = ()  # kinds of seeds of which two trained alike
+    copies: tuple[str, ...] = ()  # kinds of seeds on which two replicates trained identically
 
     @property
     def measured_value(self) -> float | None:
-        """The value of full runs for comparisons, also for a default that the search stopped."""
+        """The value of full runs for comparisons, even for a default stopped in the search."""
         if self.value is None:
             return self.report_value
         return self.value
@@ -120,7 +121,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Ranking:
-    goals: tuple[str, ...] = ()  # of all objectives, if there are several
+    goals: tuple[str, ...] = ()  # of all objectives if there are several
     limits: tuple[tuple[float | None, float | None], ...] = ()  # (min, max) per constraint
 
     @classmethod
@@ -144,15 +145,15 @@ class Ranking:
         return tuple(violation(value, *limits) for value, limits in each)
 
     def violation(self, constraints: Sequence[float]) -> float:
-        """Return the sum of all constraint violations, infinite if one is not a number."""
+        """Return the sum of all constraint violations; infinite if one is not a number."""
         return excess(self.violations(constraints))
 
 
 def volume_of(entries: Sequence[Entry], ranking: Ranking) -> float | None:
     """Return the front's hypervolume as a share of the box spanned by all trials.
 
-    The box spans each objective from best to worst among feasible trials of the front's state.
-    None without several objectives or without volume.
+    In each objective, the box extends from the best to the worst among feasible trials in the
+    front's state. The result is None with one objective, or if the box has no volume.
     """
     group = _shown_front(entries)
     if not group:
@@ -161,7 +162,7 @@ def volume_of(entries: Sequence[Entry], ranking: Ranking) -> float | None:
     low, high = losses.min(axis=0), losses.max(axis=0)
     if not np.isfinite([low, high]).all() or (low == high).any():
         return None
-    front = losses[[entry.front == 1 for entry in group]]  # the others add nothing
+    front = losses[[entry.front == 1 for entry in group]]  # the others add nothing to it
     return hypervolume(((front - low) / (high - low)).tolist(), [1.0] * len(low))
 
 
@@ -177,13 +178,13 @@ def leaderboard_of(meta: StudyMeta, rows: Iterable[TrialRow]) -> list[Entry]:
 
 
 def _replace_fields(entry: Entry, **changes: Any) -> Entry:
-    """Return a copy, without the slower `replace`."""
+    """Return a copy, faster than `dataclasses.replace`."""
     fields: dict[str, Any] = {**vars(entry), **changes}
     return Entry(**fields)
 
 
 def _set_rank(entry: Entry, rank: int) -> Entry:
-    """Set the rank of a new entry in place; a copy would take a third of all the time."""
+    """Set the rank of a new entry in place, because a copy would take a third of all the time."""
     object.__setattr__(entry, "rank", rank)
     return entry
 
@@ -196,10 +197,10 @@ def leaderboard(
     *,
     bounds: Bounds = UNBOUNDED,
 ) -> list[Entry]:
-    """Return entries, best first; among equal ones the smaller number first.
+    """Return entries, best first; equal ones are ordered by trial number.
 
     Running trials rank among the stopped ones, by their last rung and its value. Trials with a
-    non-finite value come after all of these. `bounds`: the range of values.
+    non-finite value rank below all of these. `bounds` is the range of values.
     """
     if goal not in ("maximize", "minimize"):
         raise ConfigError(f"unknown goal {goal!r}; known: maximize, minimize")
@@ -222,7 +223,7 @@ def leaderboard(
 
 
 def _with_volume(ranked: list[Entry], ranking: Ranking) -> list[Entry]:
-    """Set the hypervolume of the trials that are compared on a front."""
+    """Set the hypervolume of trials that are compared on a front."""
     shown = {entry.trial for entry in _shown_front(ranked)}
     if not shown:
         return ranked
@@ -231,16 +232,16 @@ def _with_volume(ranked: list[Entry], ranking: Ranking) -> list[Entry]:
 
 
 def _without_interval(entry: Entry) -> Entry:
-    """Return an entry whose seeds trained alike: their spread does not predict new seeds."""
+    """Remove an interval: seeds that trained identically do not predict new seeds."""
     return _replace_fields(entry, ci_low=None, ci_high=None, ci_kind=NO_INTERVAL.kind)
 
 
 def _with_test_values(entry: Entry, row: TrialRow, bounds: Bounds) -> Entry:
-    """Return the best search trial with its test values, if any: it is the winner."""
+    """Return the best search trial with its test values, if any: it is then the winner."""
     if entry.state is not TrialState.FINISHED or not row.by_report_seed:
         return entry
     around, values = bounded_interval(row.report_values, bounds), row.report_values
-    if not values:  # it diverged on every test seed
+    if not values:  # it diverged on all test seeds
         return _replace_fields(entry, state=TrialState.CONFIRMED, confirmed=True)
     return _replace_fields(
         entry,
@@ -298,7 +299,7 @@ class _Chosen(Protocol):
 
 
 def seeds_that_choose(trials: Iterable[_Chosen]) -> int:
-    """Return the number of selection seeds of confirmed trials, 0 without any.
+    """Return the number of selection seeds of confirmed trials; 0 if there are none.
 
     A trial with fewer was confirmed by a smaller stage, and is not compared with the others.
     """
@@ -363,7 +364,7 @@ def search_interval(
     stop_rule: str,
     bounds: Bounds = UNBOUNDED,
 ) -> Interval:
-    """Return a search value's interval; none if racing changed or ended it."""
+    """Return the interval of a search value; none if racing changed or ended it."""
     around = bounded_interval(seeds, bounds, aggregate)
     if around is NO_INTERVAL or stop_rule.startswith("racing"):
         return NO_INTERVAL

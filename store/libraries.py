@@ -1,4 +1,4 @@
-"""Libraries imported on first use, because `hpo top` and similar commands need none of them."""
+"""Libraries that are imported on first use, because `hpo top` and similar commands need none."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""One writer per study: an advisory lock on the file `lock`, released by the kernel on death.
+"""One writer per study, by an advisory lock on the file `lock` that the kernel releases on death.
 
-The file is never removed; otherwise two processes could lock two files.
+The file is never removed; otherwise two processes could lock two different files.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LONGEST = 400
 
 
 class StudyLock:
-    """Hold the exclusive right to write a study's folder; a context manager."""
+    """The exclusive right to write a study's folder, as a context manager."""
 
     def __init__(self, directory: Path):
         self.path = directory / LOCK_NAME
@@ -46,7 +46,7 @@ class StudyLock:
             raise
 
     def _acquire(self, descriptor: int) -> None:
-        # `lock_holder` takes the lock for an instant, so a busy lock is tried again.
+        # `lock_holder` briefly takes the lock, so a busy lock is tried again.
         for attempt in range(_ATTEMPTS):
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -61,7 +61,7 @@ class StudyLock:
                     ) from None
                 time.sleep(_PAUSE_SECONDS)
         words = os.pread(descriptor, _LONGEST, 0)
-        if words.strip(b"\0") and not words.startswith(b"host "):  # a crash may leave zeros
+        if words.strip(b"\0") and not words.startswith(b"host "):  # a crash may leave zero bytes
             raise StoreError(
                 f"{self.path} was not written by hpo, but a study keeps its lock there; move "
                 "it away"
@@ -75,7 +75,7 @@ class StudyLock:
 
     def release(self) -> None:
         if self._descriptor is not None:
-            with suppress(OSError):  # closing releases the lock, whatever its text
+            with suppress(OSError):  # closing releases the lock, whatever the text
                 _write_holder(self._descriptor, "")
             self._close()
 
@@ -87,7 +87,7 @@ class StudyLock:
 
 
 def lock_holder(directory: Path) -> str | None:
-    """Return the process that is writing a folder, as text; None if there is none."""
+    """Describe the process that writes a folder; None if there is none."""
     try:
         descriptor = open_plain(directory / LOCK_NAME)
     except FileNotFoundError:
@@ -118,7 +118,7 @@ def ask_to_stop(folder: Path, holder: str) -> None:
 
 
 class StopRequest:
-    """Whether the process with this lock text was asked to end; checks every 0.2 s at most."""
+    """Whether the process with this lock text was asked to stop, read at most every 0.2 s."""
 
     def __init__(self, folder: Path, holder: str):
         self._path, self._holder = folder / STOP_NAME, holder
@@ -128,10 +128,11 @@ class StopRequest:
         now = time.monotonic()
         if not self._asked and now >= self._next:
             self._next = now + _LOOK_SECONDS
-            with suppress(OSError, UnicodeDecodeError, StoreError):  # no request, or unreadable
+            # no request, or it is unreadable
+            with suppress(OSError, UnicodeDecodeError, StoreError):
                 self._asked = atomic_files.read_text(self._path)[:_LONGEST] == self._holder
         return self._asked
 
     def close(self) -> None:
-        with suppress(OSError):  # one that stays names a process that has ended
+        with suppress(OSError):  # a leftover request names a process that has ended
             self._path.unlink()

@@ -1,4 +1,4 @@
-"""The MLflow logger: a run for the study, with a child run for each followed trial.
+"""The MLflow logger: one run for the study, with a child run per followed trial.
 
     mlflow ui --backend-store-uri sqlite:///results/<study>/mlflow.db
 
@@ -26,13 +26,13 @@ class MlflowSettings(RunSettings):
     """The location of runs; trial runs are named `trial-<n>`."""
 
     experiment: str = "hpo"
-    uri: str | None = None  # None is MLFLOW_TRACKING_URI, else a database in the study's folder
+    uri: str | None = None  # None: MLFLOW_TRACKING_URI, or else a database in the study's folder
 
 
 @dataclass(frozen=True)
 class _Run:
     id: str
-    known: set[tuple[str, int, float]]  # its points: metric, step, value
+    known: set[tuple[str, int, float]]  # points already in it: metric, step, value
 
 
 class MlflowSink(FollowingSink[_Run]):
@@ -43,7 +43,7 @@ class MlflowSink(FollowingSink[_Run]):
         os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
         super().__init__(follower, target)
         self._settings, self._experiment = settings, ""
-        self._client: Any = None  # mlflow is not installed where types are checked
+        self._client: Any = None  # untyped, because type checking runs without mlflow
         self._entities: Any = importlib.import_module("mlflow.entities")
 
     def _connect(self, directory: Path) -> None:

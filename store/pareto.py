@@ -17,8 +17,8 @@ Losses = Sequence[float]
 
 @dataclass(frozen=True)
 class ParetoRank:
-    violation: float  # in total; 0 for a feasible one
-    front: int  # 1 for non-dominated ones
+    violation: float  # total; 0 for a feasible point
+    front: int  # 1 for non-dominated points
     crowding: float  # distance, infinite at the ends of a front
 
     @property
@@ -31,7 +31,8 @@ def places(
 ) -> list[ParetoRank]:
     """Return each point's rank by constrained domination (Deb et al. 2002, section VI).
 
-    Feasible points rank by front and crowding, then the others by total violation (0 if feasible).
+    Feasible points rank by front and crowding, and then the others by total violation (0 if
+    feasible).
 
     >>> [place.front for place in places([(1.0, 4.0), (2.0, 2.0), (3.0, 3.0)])]
     [1, 1, 2]
@@ -51,7 +52,7 @@ def places(
 
 
 def scores(losses: Sequence[Losses], violations: Sequence[float] | None = None) -> list[float]:
-    """Return one number per point, lower is better, equal for equal ranks.
+    """Return one number per point, lower is better, equal for points of equal rank.
 
     >>> scores([(1.0, 4.0), (4.0, 1.0), (5.0, 5.0)])
     [0.0, 0.0, 2.0]
@@ -85,7 +86,7 @@ def fronts(losses: Sequence[Losses]) -> list[int]:
 def crowding(losses: Sequence[Losses]) -> list[float]:
     """Return each point's crowding distance in its front (Deb et al. 2002, section III B).
 
-    Distances are in units of the front's span, and infinite at its ends. Equal points count once.
+    Distances are relative to the front's span, and infinite at its ends. Equal points count once.
     """
     rows = [tuple(map(_finite_or_inf, row)) for row in losses]
     points = sorted(set(rows))
@@ -104,7 +105,7 @@ def crowding(losses: Sequence[Losses]) -> list[float]:
 
 
 def hypervolume(losses: Sequence[Losses], reference: Losses) -> float:
-    """Return the volume between the points and the reference, exact by slicing.
+    """Return the volume between the points and the reference, computed exactly by slicing.
 
     >>> hypervolume([(1.0, 2.0), (2.0, 1.0)], (3.0, 3.0))
     3.0
@@ -139,7 +140,7 @@ def _finite_or_inf(value: float) -> float:
 
 
 def violation(value: float, low: float | None, high: float | None) -> float:
-    """Return by how much a value violates bounds; negative inside, infinite if not finite.
+    """Return how far a value violates its bounds; negative inside, infinite if not finite.
 
     >>> violation(12.0, None, 10.0), violation(9.0, None, 10.0)
     (2.0, -1.0)

@@ -1,7 +1,7 @@
-"""Parquet files: written atomically, small, and with the same bytes for the same rows.
+"""Parquet files: written atomically, small, and with equal bytes for equal rows.
 
-Floats are split into byte streams before compression, which on training curves is four times
-faster than the default dictionary and half its size.
+Floats are split into byte streams before compression. On training curves this is four times as
+fast as the default dictionary, and takes half the space.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from .rows import Part, Stream, is_part_name
 
 PARTS_NAME = "parts"
 KEY_COLUMNS = ("trial", "stream", "replicate", "env_steps")
-METRIC_PREFIX = "metric:"  # metric columns of a part; distinguishes a metric called `trial`
+# prefix of metric columns in a part, so that a metric may be called `trial`
+METRIC_PREFIX = "metric:"
 
 GROUP_ROWS = 131_072  # rows per row group; fixed, so that equal rows give equal bytes
-BUFFER_ROWS = 250_000  # about 35 MB with 15 metrics; a fuller buffer is written before a commit
-MERGE_PARTS = 32  # so many neighbours of one level become one part of the next
+BUFFER_ROWS = 250_000  # about 35 MB with 15 metrics; a full buffer is written before the commit
+MERGE_PARTS = 32  # so many adjacent parts of one level are merged into one of the next level
 MERGE_LEVELS = 2
-MERGE_ROWS = 4_000_000  # at most a second or two of merging between two chunks
+MERGE_ROWS = 4_000_000  # limits a merge between two chunks to a second or two
 _BATCH_ROWS = 65_536
 
 
@@ -34,7 +35,7 @@ def open_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
     floats = [field.name for field in schema if pa.types.is_floating(field.type)]
     others = [field.name for field in schema if pa.types.is_primitive(field.type)]
     others += [field.name for field in schema if pa.types.is_string(field.type)]
-    encodings: dict[str, Any] = {  # the stubs of pyarrow know the flags, not the lists
+    encodings: dict[str, Any] = {  # pyarrow's stubs accept flags here, but not lists
         "use_dictionary": [name for name in others if name not in floats] or False,
         "use_byte_stream_split": floats or False,
     }
@@ -43,9 +44,9 @@ def open_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
 
 @contextmanager
 def replacing(path: Path, schema: pa.Schema) -> Generator[pq.ParquetWriter]:
-    """Yield a writer of a temporary file that replaces `path` at the end.
+    """Yield a writer for a temporary file that replaces `path` at the end.
 
-    Its name does not end in `.parquet`, so that readers' globs skip it.
+    The temporary name does not end in `.parquet`, so that readers' globs skip it.
     """
     with atomic_files.replacing(path) as partial, open_writer(partial, schema) as writer:
         yield writer
@@ -71,7 +72,7 @@ def write_grouped(writer: pq.ParquetWriter, tables: Iterable[pa.Table]) -> None:
 
 
 class CurveParts:
-    """One study's curve parts, for its writer; `live`: those of the last commit, in order."""
+    """One study's curve parts, for its writer; `live` are those of the last commit, in order."""
 
     def __init__(self, directory: Path, live: Sequence[Part]):
         self.directory = Path(directory) / PARTS_NAME
@@ -79,13 +80,13 @@ class CurveParts:
         self.live = list(live)
         self._buffer: list[pa.Table] = []
         self._buffered = 0
-        self._pending: list[Part] = []  # written, not yet listed
-        self._merged: list[str] = []  # merged away, not yet taken off the list
+        self._pending: list[Part] = []  # written, but not yet listed
+        self._merged: list[str] = []  # merged, but not yet removed from the list
         self._number = max((int(Path(part.name).stem) for part in live), default=0)
         for part in self.live:
             _verify(self.directory / part.name, part)
         listed = {part.name for part in self.live}
-        # Only now: nothing that the journal lists is missing.
+        # Only now, when every file listed in the journal is known to exist.
         for path in self.directory.iterdir():
             name = path.name.removesuffix(atomic_files.PARTIAL)
             if path.name not in listed and is_part_name(name):
@@ -127,7 +128,8 @@ class CurveParts:
             return
         table = pa.concat_tables(self._buffer, promote_options="default")
         ends = (part.first + part.rows for part in (*self.live, *self._pending))
-        first = max(self.rows - self._buffered, *ends, 0)  # after `drop`, parts have gaps
+        # after `drop`, there are gaps between parts
+        first = max(self.rows - self._buffered, *ends, 0)
         part = self._write([table], table.schema, first, level=0)
         self._pending.append(part)
         self._buffer, self._buffered = [], 0  # only now: a full disk must not lose rows
@@ -148,7 +150,7 @@ class CurveParts:
         return Part(path.name, _checksum(path), rows, first, level)
 
     def reached(self, without: Stream) -> dict[tuple[int, str, int], int]:
-        """Return (trial, stream, replicate) -> last env steps of the last commit's curves."""
+        """Return (trial, stream, replicate) -> last env steps of the curves in the last commit."""
         found: dict[tuple[int, str, int], int] = {}
         wanted = pc.field("stream") != str(without)  # skips whole row groups
         for part in self.live:
@@ -162,7 +164,7 @@ class CurveParts:
         return found
 
     def drop(self, trials: Collection[int]) -> None:
-        """Remove rows of trials: parts that contain some are rewritten without them."""
+        """Remove the rows of some trials: parts that contain any are rewritten without them."""
         numbers = list(trials)
         unwanted = pc.field("trial").isin(numbers)
         for part in self.live:
@@ -205,7 +207,7 @@ class CurveParts:
         self._pending.append(merged)
 
     def committed(self) -> None:
-        """Delete merged files once the commit that lists the parts of `flush` is on disk."""
+        """Delete merged files, once the commit with the parts of `flush` is on disk."""
         gone = set(self._merged)
         kept = [part for part in self.live if part.name not in gone]
         self.live = sorted([*kept, *self._pending], key=lambda part: part.first)

@@ -1,6 +1,6 @@
-"""SQL over one study's tables, using DuckDB on a read-only connection.
+"""SQL over one study's tables, by DuckDB on a read-only connection.
 
-Only one SELECT (or WITH, DESCRIBE, SHOW, SUMMARIZE, FROM) is allowed, and only files in the
+Only a single SELECT (or WITH, DESCRIBE, SHOW, SUMMARIZE, FROM) is allowed, and only files in the
 study's folder can be read. The configuration is locked before the user's text runs.
 """
 
@@ -31,20 +31,20 @@ T = TypeVar("T")
 
 TIMEOUT_SECONDS = 60.0
 MEMORY_AT_FIRST = "128MB"  # larger sorts and groups spill to disk
-MEMORY = "2GB"  # for a second attempt, if spilling was not enough
-CELLS = 10_000_000  # of a result in Python, at most: up to a GB as Python's numbers
-# The tables of a study that died still show its trials as running.
+MEMORY = "2GB"  # for a second attempt, if spilling to disk was not enough
+CELLS = 10_000_000  # largest result in Python: up to a GB as Python numbers
+# The tables of a study whose process died still list its trials as running.
 _LEFT = " REPLACE (CASE state WHEN 'running' THEN 'interrupted' ELSE state END AS state)"
-_THREADS = 4  # each holds a row group: too many on a machine with many cores
+_THREADS = 4  # each uses memory for a row group: more are too many on a machine with many cores
 _SPILL = "16GB"
 _CELLS_AT_ONCE = 100_000
 _ROWS_AT_ONCE = 10_000
 _TIME = "TIMESTAMP WITH TIME ZONE"
-_AGAIN = 0.05  # seconds: an interrupt that comes before the work starts is lost
+_AGAIN = 0.05  # seconds; an interrupt before the work starts would be lost
 
 
 class QueryTime:
-    """A query's time limit; only DuckDB's work counts. None: no limit."""
+    """A query's time limit (None for no limit); only DuckDB's work counts."""
 
     def __init__(self, seconds: float | None):
         self._seconds, self._left = seconds, seconds
@@ -52,8 +52,8 @@ class QueryTime:
     def run(self, connection: duckdb.DuckDBPyConnection, work: Callable[[], T]) -> T:
         """Run DuckDB work until it is done, times out, or Ctrl-C is pressed.
 
-        It runs in a separate thread: while DuckDB's other threads work, its caller waits and
-        receives no signal (DuckDB 2.0: half of the time on two cores).
+        The work runs in a separate thread, because a thread that waits for DuckDB's other threads
+        receives no signal (DuckDB 2.0, half of the time on two cores).
         """
         if self._left is not None and self._left <= 0.0:
             raise self._timeout_error()
@@ -86,9 +86,10 @@ def query(
     """Run one SELECT over the views `trials`, `evaluations`, `curves` (and `baselines`).
 
     The view `trials` also has a struct `param`, so that `param.learning_rate` needs no quotes.
-    DuckDB sorts NaN above every number: order by `rank`, or filter with `isfinite`.
-    Time-zone-aware times are `datetime`s, or text in lists and structs. `StoreError`: no tables
-    yet, not a single read-only statement, files elsewhere, too slow or too large.
+    DuckDB sorts NaN above all numbers: order by `rank`, or filter with `isfinite`. Time-zone-aware
+    times are `datetime`s, or text inside lists and structs. Raises `StoreError` if there are no
+    tables yet, if the text is not a single read-only statement or reads other files, or if the
+    query is too slow or too large.
     """
     with streamed(directory, sql, timeout_seconds) as found:
         rows: list[tuple[Any, ...]] = []
@@ -105,7 +106,7 @@ def query(
 def streamed(
     directory: Path, sql: str, timeout_seconds: float | None = TIMEOUT_SECONDS
 ) -> Generator[Rows]:
-    """Run one SELECT like `query`, with any number of rows; reading them is not timed."""
+    """Run one SELECT like `query`, with any number of rows; reading the rows is not timed."""
     folder = Path(directory).resolve()
     require_tables(folder)
     allowed = QueryTime(timeout_seconds)
@@ -121,7 +122,7 @@ def streamed(
 
 
 class Rows:
-    """A query's rows in batches; iterate over it once. `columns`: their names."""
+    """A query's rows in batches, to be iterated over once; `columns` are their names."""
 
     def __init__(
         self, connection: duckdb.DuckDBPyConnection, sql: str, folder: Path, allowed: QueryTime
@@ -167,14 +168,14 @@ class Rows:
 def _times_as_text(types: Sequence[str], sql: str) -> str:
     """Return SQL that casts a query's time-zone-aware times to text, also in lists and structs.
 
-    DuckDB's Python package needs pytz for them, which it does not install.
+    DuckDB's Python package needs pytz for such times, but does not install it.
     """
     names = [f"c{place}" for place in range(len(types))]
     cells = (
         f"CAST({name} AS {kind.replace(_TIME, 'VARCHAR')})" if _TIME in kind else name
         for name, kind in zip(names, types, strict=True)
     )
-    # A view accepts a trailing semicolon and duplicate columns.
+    # A view accepts a trailing semicolon and duplicate column names.
     return (
         f"CREATE TEMP VIEW with_times({', '.join(names)}) AS {sql}\n;"
         f"SELECT {', '.join(cells)} FROM with_times"
@@ -186,7 +187,7 @@ def _parse_time(text: str | None) -> datetime | str | None:
         if text is not None:
             return datetime.fromisoformat(text)
         return None
-    except ValueError:  # infinity, or a year that Python's times do not have
+    except ValueError:  # infinity, or a year outside Python's range
         return text
 
 
@@ -231,7 +232,7 @@ def _readable_errors(folder: Path) -> Generator[None]:
 
 @contextmanager
 def _spill_folder() -> Generator[str]:
-    """Yield a temporary folder for large sorts; "" if there is none (sorts in memory only)."""
+    """Yield a temporary folder for large sorts, or "" if there is none (then only in memory)."""
     try:
         made = tempfile.TemporaryDirectory(prefix="hpo-query-", ignore_cleanup_errors=True)
     except OSError:
@@ -259,7 +260,8 @@ def require_tables(folder: Path) -> None:
 def rows_as_json(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[dict[str, Any]]:
     """Return a query's result as plain data, one object per row.
 
-    Non-finite numbers become null, times and other types text; duplicate columns are numbered.
+    Non-finite numbers become null, and times and other types become text; duplicate column names
+    are numbered.
 
     >>> rows_as_json(["trial", "trial"], [(1, float("nan"))])
     [{'trial': 1, 'trial_2': None}]
@@ -306,14 +308,14 @@ def _connection(folder: Path, memory: str, spill: str) -> duckdb.DuckDBPyConnect
     options: dict[str, str | bool | int | float | list[str]] = {
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
-        "python_enable_replacements": False,  # a table name must not find a Python variable
+        "python_enable_replacements": False,  # a table name must not refer to a Python variable
         "memory_limit": memory,
         "temp_directory": spill,
         "max_temp_directory_size": _SPILL if spill else "0B",
         "threads": min(_THREADS, os.cpu_count() or 1),
     }
     connection = duckdb.connect(":memory:", config=options)
-    # In notebooks the progress bar prints on stdout. Without ipywidgets it cannot be set.
+    # In notebooks the progress bar prints to stdout. Without ipywidgets it cannot be configured.
     if connection.sql("SELECT current_setting('enable_progress_bar')").fetchall() == [(True,)]:
         connection.execute("SET enable_progress_bar = false")
     there = [*TABLES]
@@ -333,14 +335,15 @@ def _connection(folder: Path, memory: str, spill: str) -> duckdb.DuckDBPyConnect
         except duckdb.Error as error:
             raise damaged_table(folder / f"{name}.parquet") from error
     connection.execute(f"SET allowed_directories = [{_quoted_text(str(folder))}]")
-    connection.execute(f"SET allowed_paths = [{', '.join(files.values())}]")  # as globs, too
+    # these are also globs
+    connection.execute(f"SET allowed_paths = [{', '.join(files.values())}]")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
     return connection
 
 
 def _param_struct(columns: Sequence[str]) -> str:
-    """Return SQL for a column `param`: all `param.<name>` columns as a struct, dots as nesting."""
+    """Return SQL for a column `param`, a struct of all `param.<name>` columns with dots nested."""
     names = [name for name in columns if name.startswith(PARAM_PREFIX)]
     tree: dict[str, Any] = {}
     for name in names:
@@ -349,9 +352,9 @@ def _param_struct(columns: Sequence[str]) -> str:
         for step in path[:-1]:
             node = node.setdefault(step.lower(), {})
             if isinstance(node, str):
-                return ""  # `a` and `a.b` do not fit into one struct
+                return ""  # a struct cannot have both `a` and `a.b`
         if path[-1].lower() in node:
-            return ""  # names that differ only in case
+            return ""  # names that differ only by case
         node[path[-1].lower()] = _quoted_name(name)
     if not tree:
         return ""

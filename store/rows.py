@@ -1,4 +1,4 @@
-"""A study's rows: plain data, written by the search loop and kept in the journal.
+"""A study's rows: plain data, written by the search loop and stored in the journal.
 
 Columns that depend on time end in `_seconds` or `_at` (UTC seconds since the epoch); all other
 columns are the same after any interruption.
@@ -19,24 +19,24 @@ from .libraries import np
 class TrialState(StrEnum):
     WAITING = "waiting"
     RUNNING = "running"
-    INTERRUPTED = "interrupted"  # of a study that no process runs; the journal has `running`
+    INTERRUPTED = "interrupted"  # if no process runs the study; the journal has `running`
     PAUSED = "paused"
     FINISHED = "finished"
     STOPPED = "stopped"
     DIVERGED = "diverged"
     FAILED = "failed"
     UNFINISHED = "unfinished"
-    CONFIRMED = "confirmed"  # finished and run again on new seeds; the journal has `finished`
-    REFERENCE = "reference"  # not a trial of the search: the default, for comparison only
+    CONFIRMED = "confirmed"  # finished, and run again on new seeds; the journal has `finished`
+    REFERENCE = "reference"  # not a search trial: the default, for comparison only
 
 
 REFERENCE_TRIAL = -1
-"""Number of the default configuration if no trial of the search is it: if trial 0 was changed by
-exploit/explore, or never proposed."""
+"""Number of the default configuration if no search trial has it, because trial 0 was changed by
+exploit/explore or never proposed."""
 
 
 class Stream(StrEnum):
-    """The seeds that a run used: search seeds, selection seeds, or test seeds."""
+    """The kind of seeds that a run used: search, selection or test seeds."""
 
     SEARCH = "search"
     CHOOSE = "choose"
@@ -50,42 +50,43 @@ class TrialRow:
     trial: int  # 0 is the default configuration
     state: TrialState
     proposed_by: str  # `default`, `enqueue`, `portfolio`, `random`, `tpe`, ...
-    batch: int  # of proposals
+    batch: int  # number of its batch of proposals
     bucket: str  # short hash of its Plan
-    params: Mapping[str, Any]  # active searched hyperparameters; the last ones if it copied
+    params: Mapping[str, Any]  # active searched hyperparameters; after copies, the last ones
     value: float | None = None  # the metric over its replicates at the end of the full run
-    seed_values: tuple[float, ...] = ()  # last evaluation of each replicate
-    rung: int = -1  # index of the last rung it was judged at, -1 before the first
+    seed_values: tuple[float, ...] = ()  # value of each replicate's last evaluation
+    rung: int = -1  # index of the last rung at which it was judged, -1 before the first
     rung_value: float | None = None
     stop_rule: str = ""  # the rule that stopped it, for example `asha eta=4`
-    audited: bool = False  # stopped, but runs on to measure false stops
-    env_steps: int = 0  # training env steps of all its replicates in the search
+    audited: bool = False  # stopped, but still running to measure false stops
+    env_steps: int = 0  # training env steps of all its search replicates
     eval_env_steps: int = 0
     warmup_env_steps: int = 0
-    choose_values: tuple[float, ...] = ()  # per selection seed; set when all of them are known
-    report_values: tuple[float, ...] = ()  # per test seed; of winners and the default only
+    choose_values: tuple[float, ...] = ()  # per selection seed; set once all are known
+    report_values: tuple[float, ...] = ()  # per test seed; only for winners and the default
     error: str = ""  # why it failed or diverged
     started_at: float | None = None  # when its first replicate entered a lane
     ended_at: float | None = None
     bits: int = 0  # trials with equal numbers ran with the same versions and hardware
-    # Exploit/explore: from `env_steps` on, `params` were trained in trial `trial`.
+    # Exploit/explore: from `env_steps` on, trial `trial` trained with `params`.
     schedule: tuple[Mapping[str, Any], ...] = ()
-    objectives: tuple[float, ...] = ()  # if there are several: values at the end of the full run
-    constraints: tuple[float, ...] = ()  # per constraint; of a stopped trial at its last rung
+    objectives: tuple[float, ...] = ()  # values at the end of the full run, if there are several
+    # one per constraint; for a stopped trial, at its last rung
+    constraints: tuple[float, ...] = ()
     choose_objectives: tuple[float, ...] = ()
     choose_constraints: tuple[float, ...] = ()
-    train_seconds: float = 0.0  # its share of the running time of its chunks
-    report_diverged: tuple[int, ...] = ()  # replicates on test seeds that diverged
+    train_seconds: float = 0.0  # its share of its chunks' running time
+    report_diverged: tuple[int, ...] = ()  # replicates that diverged on test seeds
     scores: tuple[float, ...] = ()  # mean score per environment, if there are several
     choose_scores: tuple[float, ...] = ()
     report_scores: tuple[float, ...] = ()
     rung_env_steps: int | None = None  # training env steps of each replicate at `rung`
-    # streams on which two seeds trained alike, bit for bit: they are one run, not two
+    # streams on which two seeds trained identically, bit for bit, so that they are one run
     copies: tuple[str, ...] = ()
 
     @property
     def by_report_seed(self) -> dict[int, float]:
-        """Return replicate -> value on test seeds, NaN for diverged ones."""
+        """Return replicate -> value on test seeds; NaN for diverged ones."""
         known, lost = iter(self.report_values), self.report_diverged
         seeds = range(len(self.report_values) + len(lost))
         return {seed: nan if seed in lost else next(known) for seed in seeds}
@@ -105,7 +106,7 @@ class EpisodeRow:
 
     returns: np.ndarray  # float64 [episodes], undiscounted, unscaled sums of rewards
     lengths: np.ndarray  # int64 [episodes], env steps
-    metrics: Mapping[str, np.ndarray]  # of the environment: name -> float64 [episodes]
+    metrics: Mapping[str, np.ndarray]  # metrics of the environment: name -> float64 [episodes]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,9 +123,9 @@ class EvaluationRow(EpisodeRow):
 class DecisionRow:
     """One decision about one trial at one rung.
 
-    `action`: `continue`, `stop`, `finish` (ended with its value there), `audit` (would have
-    stopped, continues), `pause`, `promote` (resumed after a pause; replaces the pausing row) or
-    `copy` (continues from the state of trial `source`).
+    `action` is `continue`, `stop`, `finish` (ended with its value there), `audit` (would have
+    stopped, but continues), `pause`, `promote` (resumed after a pause; replaces the pause's row)
+    or `copy` (continues from the state of trial `source`).
     """
 
     trial: int
@@ -134,21 +135,21 @@ class DecisionRow:
     action: str
     rule: str  # for example `asha eta=4`
     cutoff: float | None  # the value needed to continue, None if all continue
-    rank: int  # 1 is the best among `judged` trials at that rung
-    judged: int  # trials judged there so far, with those of this boundary
+    rank: int  # 1 is the best of the `judged` trials at that rung
+    judged: int  # number of trials judged there so far, including those in this chunk
     source: int | None = None
-    old_params: Mapping[str, Any] | None = None  # until here, where hyperparameters change
-    params: Mapping[str, Any] | None = None  # from here on
-    extras: tuple[float, ...] = ()  # further objectives, then constraints
+    old_params: Mapping[str, Any] | None = None  # before the rung, if hyperparameters change there
+    params: Mapping[str, Any] | None = None  # after the rung
+    extras: tuple[float, ...] = ()  # values of further objectives, then of constraints
 
 
 @dataclass(frozen=True)
 class AskRow:
-    """One batch of proposals; in order of `batch` they reproduce a sampler's history."""
+    """One batch of proposals; in the order of `batch`, they reproduce a sampler's history."""
 
     batch: int
     method: str
-    trials: tuple[int, ...]  # proposed, in order
+    trials: tuple[int, ...]  # proposed trials, in order
     told: tuple[int, ...] = ()  # results reported to the sampler since the last batch, in order
 
 
@@ -162,7 +163,7 @@ class AttributeRow:
 
 
 EVALUATIONS_ALONE = AttributeRow(None, "evaluations_alone", True)
-"""Noted where a trial had no training return at a point that compares: then no value has any."""
+"""Recorded if a trial lacked a training return at a comparison point; then no value has any."""
 
 
 def counts_evaluations_alone(attributes: Iterable[AttributeRow]) -> bool:
@@ -175,24 +176,24 @@ class BaselineRow:
 
     baseline: str
     values: Mapping[str, tuple[float, ...]]  # stream -> the study's metric per replicate
-    # stream -> the environment's metrics, each a mean over episodes per replicate
+    # stream -> the environment's metrics, each as a mean over episodes per replicate
     metrics: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True)
 class StudyMeta:
     name: str
-    study_hash: str  # of the resolved study
-    study_text: str  # the resolved study as YAML
+    study_hash: str  # of the study with all defaults filled in
+    study_text: str  # that study as YAML
     metric: str
     goal: str  # `maximize` or `minimize`
     aggregate: str  # over replicates: `mean`, `median`, `min`, `max` or `iqm`
     param_kinds: Mapping[str, str]  # searched hyperparameter -> see `store.codec.param_kind`
-    versions: Mapping[str, str] = field(default_factory=dict[str, str])  # of packages
+    versions: Mapping[str, str] = field(default_factory=dict[str, str])  # package -> version
     backend: str = "cpu"
     devices: int = 1
     created_at: float = 0.0
-    bits: int = 0  # how often the study was resumed with other versions, backend or devices
+    bits: int = 0  # number of times the study resumed with different versions, backend or devices
     objectives: Sequence[Mapping[str, Any]] = ()  # `name`, `goal`, `aggregate`; if several
     constraints: Sequence[Mapping[str, Any]] = ()  # `metric`, `min`, `max`, `aggregate`
     environments: Sequence[Mapping[str, Any]] = ()  # `name`, `random`, `reference`; if several
@@ -209,17 +210,17 @@ def is_part_name(name: str) -> bool:
 @dataclass(frozen=True)
 class Part:
     name: str
-    checksum: str  # sha256, in hex
+    checksum: str  # sha256 in hex
     rows: int
-    first: int = 0  # index of its first row among all curve rows of the study
-    level: int = 0  # how often its rows were merged
+    first: int = 0  # index of its first row among all of the study's curve rows
+    level: int = 0  # number of times that its rows were merged
 
 
 @dataclass(frozen=True)
 class Commit:
-    number: int  # one more than the last commit's
-    loop_state: str  # the state of the search loop as JSON text
-    checkpoint: str | None  # name of the lane checkpoint of this commit
+    number: int  # previous commit's number plus one
+    loop_state: str  # state of the search loop as JSON text
+    checkpoint: str | None  # name of this commit's lane checkpoint
     at: float
     trials: Sequence[TrialRow] = ()  # inserted, or replaced by number
     evaluations: Sequence[EvaluationRow] = ()
@@ -227,14 +228,14 @@ class Commit:
     asks: Sequence[AskRow] = ()
     attributes: Sequence[AttributeRow] = ()  # inserted, or replaced by (trial, name)
     parts: Sequence[Part] = ()  # added to the list of live curve parts
-    merged: Sequence[str] = ()  # removed from that list: their rows are in one of `parts`
+    merged: Sequence[str] = ()  # removed from that list, because their rows are in one of `parts`
     phase: Phase = "running"
-    restarted: Sequence[int] = ()  # trials whose evaluations and decisions are removed first
+    restarted: Sequence[int] = ()  # trials whose evaluations and decisions are deleted first
 
 
 @dataclass(frozen=True)
 class CommitHead:
-    """The last commit; number 0: the study was created and nothing is committed yet."""
+    """The last commit; number 0 means that the study was created but nothing is committed yet."""
 
     number: int = 0
     at: float = 0.0

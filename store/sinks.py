@@ -1,6 +1,7 @@
-"""Copies of the results for other tools (sinks); none can stop a study.
+"""Copies of the results for other tools (sinks), which cannot stop a study.
 
-A sink reads the tables after each publication. Its first error becomes a warning and ends it.
+A sink reads the tables after each publication. Its first error becomes a warning, and the sink is
+then dropped.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Sink(Protocol):
 
 
 class Sinks:
-    """Several sinks, each dropped after its first failure, with a line to `warn`."""
+    """Several sinks; each is dropped after its first failure, with a line to `warn`."""
 
     def __init__(self, sinks: Sequence[Sink], warn: Callable[[str], None] = lambda text: None):
         self._sinks, self._warn = list(sinks), warn
@@ -55,9 +56,9 @@ class Sinks:
 
 
 class Background:
-    """A sink that runs another one in a thread and raises its errors at the next call.
+    """A sink that runs another sink in a thread, and raises its errors at the next call.
 
-    A sink slower than the study sees several publications together, without loss.
+    If the sink is slower than the study, it receives several publications together; none is lost.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class Background:
             self._thread.start()
 
     def close(self) -> None:
-        """Wait for the rest with a time limit; a second call does nothing."""
+        """Wait for the remaining work, with a time limit; a second call does nothing."""
         with self._changed:
             self._closing = True
             self._changed.notify()

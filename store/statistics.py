@@ -1,7 +1,7 @@
 """Mean, median and IQM over seeds, with 95 % intervals.
 
-There is none below 5 seeds, a t-interval of the mean for 5 to 10 seeds, and an expanded percentile
-bootstrap for more.
+There is no interval below 5 seeds; for 5 to 10 seeds it is a t-interval of the mean, and for more
+an expanded percentile bootstrap.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _T_MIN_SEEDS, _T_MAX_SEEDS = 5, 10
 
 @dataclass(frozen=True)
 class Interval:
-    """A 95 % confidence interval; without ends if there are too few seeds."""
+    """A 95 % confidence interval; it has no ends if there are too few seeds."""
 
     low: float | None
     high: float | None
@@ -44,7 +44,7 @@ def sign_of(goal: str) -> float:
 
 
 def mean(values: Sequence[float]) -> float:
-    """Return the correctly rounded mean, which does not depend on the order.
+    """Return the correctly rounded mean, independent of the order of values.
 
     >>> mean([1.0, 2.0, 6.0])
     3.0
@@ -52,7 +52,7 @@ def mean(values: Sequence[float]) -> float:
     _require_values(values, "mean")
     try:
         return math.fsum(values) / len(values)
-    except (ValueError, OverflowError):  # inf - inf, or beyond the largest number
+    except (ValueError, OverflowError):  # inf - inf, or beyond the largest float
         return sum(values) / len(values)
 
 
@@ -73,7 +73,7 @@ def median(values: Sequence[float]) -> float:
 
 
 def iqm(values: Sequence[float]) -> float:
-    """Return the interquartile mean of at least 8 values: floor(n / 4) are cut at either end.
+    """Return the interquartile mean of at least 8 values; floor(n / 4) are cut at either end.
 
     Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical Precipice",
     section 4.3, here over the seeds of one configuration.
@@ -93,7 +93,7 @@ def iqm(values: Sequence[float]) -> float:
 
 
 def aggregate(values: Sequence[float], kind: str = "mean") -> float:
-    """Return one number for a trial's replicates; NaN if any of them is NaN.
+    """Aggregate the values of a trial's replicates; NaN if any value is NaN.
 
     >>> aggregate([1.0, 5.0, 3.0], "min")
     1.0
@@ -108,7 +108,7 @@ def aggregate(values: Sequence[float], kind: str = "mean") -> float:
 
 
 def variance(values: Sequence[float]) -> float:
-    """Return the variance with n - 1; at least two values."""
+    """Return the variance with n - 1, of at least two values."""
     centre = mean(values)
     return math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1)
 
@@ -121,9 +121,10 @@ def _require_values(values: Sequence[float], kind: str) -> None:
 def interval(values: Sequence[float], kind: str = "mean") -> Interval:
     """Return the 95 % interval of the mean, median or IQM over seeds.
 
-    There is none below 5 seeds (median and IQM: 11), for `min` and `max` (resampling does not show
-    their distance from the distribution's), with a non-finite value, or for equal values, which
-    show no spread. If the range of values is known, `unobserved.bounded_interval` has one.
+    There is none below 5 seeds (11 for median and IQM), for `min` and `max` (resampling does not
+    show their distance from the distribution's), with a non-finite value, or for equal values,
+    which show no spread. If the range of values is known, `unobserved.bounded_interval` may give
+    one.
     """
     count = len(values)
     if kind in ("min", "max") or not has_interval(values) or min(values) == max(values):
@@ -143,9 +144,9 @@ def has_interval(values: Sequence[float]) -> bool:
 
 @lru_cache(maxsize=65_536)
 def _bootstrap(values: tuple[float, ...], kind: str) -> Interval:
-    """Return expanded percentiles of the statistic over 2,000 resamples with a fixed seed.
+    """Return expanded percentiles of the statistic over 2,000 resamples, drawn with a fixed seed.
 
-    The plain percentile interval contains the mean of 16 normal seeds in 91 % instead of 95 %.
+    The plain percentile interval of 16 normal seeds contains the mean in 91 % of cases, not 95 %.
     """
     sample = np.asarray(values, np.float64)[_resamples(len(values))]
     if kind == "mean":
@@ -168,10 +169,10 @@ def percentiles(sampled: np.ndarray, tail: float) -> Interval:
 
 
 def expanded_tail(count: int, degrees: int, level: float = 1 - LEVEL) -> float:
-    """Return the share of resamples beyond either end of an expanded percentile interval.
+    """Return the share of resamples beyond each end of an expanded percentile interval.
 
-    Hesterberg 2015, "What Teachers Should Know About the Bootstrap", section 5.3:
-    Phi(-sqrt(n / (n - 1)) t) instead of half the level; `count` is n, at least 2.
+    This is Phi(-sqrt(n / (n - 1)) t) instead of half the level, where `count` is n, at least 2
+    (Hesterberg 2015, "What Teachers Should Know About the Bootstrap", section 5.3).
 
     >>> round(expanded_tail(16, 15), 4)
     0.0139
@@ -181,9 +182,10 @@ def expanded_tail(count: int, degrees: int, level: float = 1 - LEVEL) -> float:
 
 
 def welch_degrees(shares: Sequence[float], counts: Sequence[int]) -> int:
-    """Return the degrees of freedom of a sum of means with different variances (Welch 1947).
+    """Return the degrees of freedom of a sum of means with unequal variances (Welch 1947).
 
-    Rounded down, at least 1. `shares`: squared standard errors of the means, not all 0.
+    The result is rounded down, and at least 1. `shares` are the squared standard errors of the
+    means, not all 0.
 
     >>> welch_degrees([1.0, 1.0], [5, 5]), welch_degrees([1.0, 0.0], [5, 5])
     (8, 4)
@@ -198,7 +200,7 @@ def _resamples(count: int) -> np.ndarray:
 
 
 def binomial_interval(hits: float, count: float) -> tuple[float, float]:
-    """Return Clopper and Pearson's exact 95 % interval (1934) of a binomial proportion.
+    """Return Clopper and Pearson's exact 95 % interval (1934) for a binomial proportion.
 
     Hits may be fractional: a tie counts half.
 
@@ -215,7 +217,7 @@ def binomial_interval(hits: float, count: float) -> tuple[float, float]:
 
 @lru_cache(maxsize=256)
 def t_quantile(probability: float, degrees: int) -> float:
-    """Return the quantile of Student's t.
+    """Return a quantile of Student's t distribution.
 
     >>> round(t_quantile(0.975, 4), 4)
     2.7764
@@ -232,16 +234,16 @@ DEALS = 9_999  # permutations
 
 @dataclass(frozen=True)
 class Agreement:
-    difference: float  # fresh mean less recorded mean
+    difference: float  # mean of new values minus mean of recorded values
     low: float  # 99 % permutation interval
     high: float
-    within: bool  # the difference is in the interval
+    within: bool  # whether the difference is in the interval
 
 
 def agreement(
     recorded: Sequence[float], fresh: Sequence[float], deals: int = DEALS, seed: int = 0
 ) -> Agreement:
-    """Return the difference of two means of at least 5 seeds, and its permutation interval.
+    """Return the difference of two means of at least 5 seeds, with its permutation interval.
 
     >>> agreement([1.0] * 8, [1.0] * 8).within
     True
@@ -252,13 +254,13 @@ def agreement(
     pooled = np.asarray([*recorded, *fresh], np.float64)
     if not np.isfinite(pooled).all():
         raise ConfigError("a value is not finite")
-    centred = pooled - pooled.mean()  # rounding errors of large means would split ties
+    centred = pooled - pooled.mean()  # otherwise rounding errors of large means would split ties
     second = centred[_random_orders(count + other, deals, seed)[:, count:]].sum(axis=1)
     dealt = second / other - (centred.sum() - second) / count
     seen = centred[count:].sum()
     difference = float(seen / other - (centred.sum() - seen) / count)
     tail = (1.0 - AGREEMENT_LEVEL) / 2.0
-    # With the observed one, at most `level` of n + 1 are outside.
+    # Including the observed one, at most a share of `level` of n + 1 is outside.
     skipped = int(tail * (deals + 1))
     ordered = np.sort(dealt)
     low, high = float(ordered[max(0, skipped - 1)]), float(ordered[deals - max(1, skipped)])
@@ -270,8 +272,8 @@ def agreement(
 def deal_p(ours: Scores, theirs: Scores) -> float:
     """Return the exact two-sided p-value for equal distributions in every environment.
 
-    It is the share of 9,999 permutations within environments, plus the observed one, with a
-    difference of means at least as far from 0.
+    This is the share of 9,999 permutations within environments, plus the observed one, whose
+    difference of means is at least as far from 0.
 
     >>> deal_p([[1.0] * 6], [[0.0] * 6]) < 0.01, deal_p([[1.0] * 6], [[1.0] * 6])
     (True, 1.0)
@@ -279,7 +281,7 @@ def deal_p(ours: Scores, theirs: Scores) -> float:
     dealt, seen, size = np.zeros(DEALS), 0.0, 0.0
     for stream, (a, b) in enumerate(zip(ours, theirs, strict=True)):
         pooled = np.asarray([*a, *b], np.float64)
-        # Centred values sum to 0, so the sum of one side gives the difference of means.
+        # Centred values sum to 0, so one side's sum gives the difference of means.
         centred = (pooled - pooled.mean()) / len(a) / len(b)
         dealt += centred[_random_orders(len(pooled), DEALS, stream)[:, len(a) :]].sum(axis=1)
         seen += float(centred[len(a) :].sum())

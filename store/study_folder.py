@@ -27,9 +27,9 @@ OURS = (
     *(*_TABLES, "trials.csv", "evaluations.csv", "curves.csv"),
 )  # files that a study replaces
 STUDY_FOLDERS = (PARTS_NAME, "checkpoints", "policies", "processes", "sinks")
-"""Folders in which a study deletes."""
+"""Folders in which a study deletes files."""
 PROCESS = "process.json"
-"""The file of a kept process, in the folder where other studies keep a policy."""
+"""The file that describes a kept process, in the folder where other studies keep a policy."""
 _MOST_NAMED = 3
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -51,7 +51,7 @@ def first_of(names: Sequence[str]) -> str:
 def free_name(root: Path, name: str) -> str:
     checked_name(name)
     number, candidate = 1, name
-    while os.path.lexists(root / candidate):  # also a broken link
+    while os.path.lexists(root / candidate):  # including broken links
         number += 1
         candidate = checked_name(f"{name}-{number}")
     return candidate
@@ -90,7 +90,7 @@ class StudyFolder:
         return self.path / f"{name}.parquet"
 
     def check_plain(self) -> None:
-        """Raise `StoreError` if a link or something else is in the place of a study's file."""
+        """Raise `StoreError` if the path of a study's file has a link, or anything but a file."""
         for name in STUDY_FOLDERS:
             atomic_files.is_plain_folder(self.path / name)
         for name in OURS:
@@ -98,7 +98,7 @@ class StudyFolder:
             atomic_files.is_plain_file(self.path / f"{name}{atomic_files.PARTIAL}")
 
     def check_journal(self, new: bool = False) -> None:
-        """Raise `StoreError` if the folder has results but no journal; `new`: a study starts."""
+        """Raise `StoreError` if the folder has results but no journal; `new` adds advice."""
         folders = [self.path / name for name in (PARTS_NAME, "checkpoints", "policies")]
         there = [
             p for f in folders if atomic_files.is_plain_folder(f) for p in sorted(f.iterdir())
@@ -123,10 +123,10 @@ class StudySummary:
     name: str
     state: str  # `running`, `interrupted`, `finished`, `damaged` or `unreadable`
     trials: int
-    done: int  # trials that have finished, stopped or failed
-    best: float | None  # value of the first trial of the leaderboard
+    done: int  # number of trials that have finished, stopped or failed
+    best: float | None  # value of the first trial on the leaderboard
     metric: str
-    updated_at: float | None  # time of its last commit, seconds since the epoch; None if not known
+    updated_at: float | None  # time of its last commit, seconds since the epoch; None if unknown
     path: Path
     error: str = ""  # why it is damaged or unreadable
 
@@ -137,7 +137,8 @@ class StudySummary:
 @dataclass(frozen=True)
 class Inside:
     root: Path
-    changed: dict[str, int]  # study -> last change of its journal, nanoseconds since the epoch
+    # study -> time of its journal's last change, nanoseconds since the epoch
+    changed: dict[str, int]
     unreadable: dict[str, str]  # folder that may be a study -> why it cannot be read
 
     @property
@@ -163,7 +164,8 @@ def look_inside(root: Path, skipped: Callable[[str], None] | None = None) -> Ins
     for name in listed(root):
         try:
             journal = _journal_of(root / name)
-        except OSError as error:  # another user's, `lost+found`, a link to itself, a failing disk
+        # another user's folder, `lost+found`, a link to itself, a failing disk
+        except OSError as error:
             found.unreadable[name] = error.strerror or type(error).__name__
             continue
         if journal is not None:
@@ -203,7 +205,7 @@ def summary_of(path: Path) -> StudySummary:
             meta, head, counts = journal.meta, journal.head(), journal.count_by_state()
             entries = leaderboard_of(meta, trials_seen(journal))
         state = state_of(path, head)
-    except (StoreError, OSError) as error:  # must not hide the other studies
+    except (StoreError, OSError) as error:  # must not hide other studies
         state = "damaged"
         if isinstance(error, UnreadableError | PermissionError):
             state = "unreadable"
@@ -217,7 +219,7 @@ def summary_of(path: Path) -> StudySummary:
 
 
 def state_of(folder: Path, head: CommitHead) -> str:
-    """Return `running` while a process writes the study, otherwise `finished` or `interrupted`."""
+    """Return `running` if a process writes the study, otherwise `finished` or `interrupted`."""
     if lock_holder(folder) is not None:
         return "running"
     if head.phase == "finished":
@@ -226,7 +228,7 @@ def state_of(folder: Path, head: CommitHead) -> str:
 
 
 def trials_seen(journal: Journal, read: Iterable[TrialRow] | None = None) -> list[TrialRow]:
-    """Return a study's trials; running ones become interrupted if no process writes it."""
+    """Return a study's trials; running ones become interrupted if no process writes the study."""
     if read is None:
         read = journal.trials()
     rows = list(read)
@@ -247,7 +249,7 @@ def find_study(
     root: Path = RESULTS,
     skipped: Callable[[str], None] | None = None,
 ) -> StudyFolder:
-    """Find a study by name in `root` or by path; None: the only one in `root`."""
+    """Find a study by name in `root` or by path; None finds the only one in `root`."""
     if study is not None:
         for path in (root / study, Path(study)):
             try:

@@ -1,8 +1,8 @@
-"""The store of the running search: one study's lock, journal, curve parts and tables.
+"""The store of a running search: one study's lock, journal, curve parts and tables.
 
 A commit writes curve rows to a part, syncs the lane checkpoint, runs one transaction in the
-journal, then deletes obsolete files. A crash between any two of these steps loses nothing
-committed.
+journal, and then deletes obsolete files. A crash between any two of these steps loses nothing that
+was committed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .tables import Publisher, RankedTrials
 
 
 class CommitClock:
-    """Seconds since the epoch, never before `earliest` (the last commit) and never backwards."""
+    """A clock in seconds since the epoch, never before `earliest` and never backwards."""
 
     def __init__(self, earliest: float):
         self._began, self._at = time.monotonic(), max(earliest, time.time())
@@ -50,8 +50,9 @@ _LANES = re.compile(r"lanes-\d{6,}")
 class StudyStore:
     """The store of one study, opened for writing; a context manager.
 
-    `curves` collects curve rows until the next commit; `created`: the study is new; `clock`: the
-    time for rows. `StoreError`: another process writes the study, or files are damaged.
+    `curves` collects curve rows until the next commit, `created` is whether the study is new, and
+    `clock` gives the times in rows. Raises `StoreError` if another process writes the study, or if
+    files are damaged.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class StudyStore:
     ):
         self.folder = folder
         self._sinks = sinks or Sinks([])
-        if not folder.path.is_dir():  # it may be a link: people keep results on another disk
+        if not folder.path.is_dir():  # it may be a link, because users keep results on other disks
             atomic_files.make_folder(folder.path, kept="")
         with ExitStack() as opened:
             self._lock = opened.enter_context(StudyLock(folder.path))
@@ -80,11 +81,11 @@ class StudyStore:
             self.clock = CommitClock(self.head.at)
             self._require_checkpoint()
             self.curves = CurveParts(folder.path, self.journal.parts())
-            for name in OURS:  # incomplete ones are left by a crash
+            for name in OURS:  # incomplete ones were left by a crash
                 atomic_files.delete_file(folder.path / f"{name}{atomic_files.PARTIAL}")
             self._delete_checkpoints()
             self._publisher = Publisher(folder.path, self.journal, publish_seconds)
-            self._opened = opened.pop_all()  # nothing failed: stays open until `close`
+            self._opened = opened.pop_all()  # no failure: stays open until `close`
 
     @property
     def meta(self) -> StudyMeta:
@@ -173,7 +174,7 @@ class StudyStore:
         return number
 
     def publish(self, *, force: bool = False, ranked: RankedTrials | None = None) -> bool:
-        """Publish the tables if it is time (or at once), then the sinks; return whether it did."""
+        """Publish the tables if it is time (or forced), then the sinks; return whether it did."""
         done = self._publisher.publish(force=force, ranked=ranked)
         if done:
             self._sinks.published(self.folder.path)
@@ -188,6 +189,6 @@ class StudyStore:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.close()
-        if error is not None and atomic_files.has_refused(error):  # not yet a sentence
+        if error is not None and atomic_files.has_refused(error):  # not yet reported as a sentence
             with atomic_files.telling(self.folder.path):
                 raise error

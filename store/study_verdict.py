@@ -1,4 +1,4 @@
-"""A study's verdict: evidence from its rows, then the conclusion with its sentences."""
+"""A study's verdict: the evidence in its rows, then the conclusion with its sentences."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from .verdict_text import sentences
 
 @dataclass(frozen=True, kw_only=True)
 class Circumstances:
-    """Facts about a concluded study that rows and leaderboard do not contain."""
+    """Facts about a finished study that are not in its rows and leaderboard."""
 
     ceiling: float | None = None  # the best possible value
-    why: Sequence[str] = ()  # there is no verdict, as sentences
-    why_alone: str = ""  # the default has no test seeds, as a sentence
-    apart: str = ""  # the winner's values cannot be compared, as a sentence
+    why: Sequence[str] = ()  # sentences on why there is no verdict
+    why_alone: str = ""  # a sentence if the default has no test seeds
+    apart: str = ""  # a sentence if the winner's values cannot be compared
     front: FrontConclusion | None = None
     alone: WithoutCopying | None = None
-    tells: str = ""  # how to get `alone`, as a sentence
-    lone: bool = False  # there is only one trial, so its search seeds selected nothing
+    tells: str = ""  # a sentence on how to get `alone`
+    lone: bool = False  # there is only one trial, so its search seeds did not select it
     looks: Sequence[Look] = ()
-    constraints: ConstraintSamples | None = None  # what test seeds show of them
+    constraints: ConstraintSamples | None = None  # their results on test seeds
 
 
 @dataclass(frozen=True, eq=False)
 class _Sides:
-    """The first of the leaderboard, and the default."""
+    """The first entry of the leaderboard, and the default."""
 
     meta: StudyMeta
     rows: Sequence[TrialRow]
@@ -67,7 +67,7 @@ def concluded(
     baselines: Sequence[BaselineRow] = (),
     given: Circumstances | None = None,
 ) -> Conclusion:
-    """Return a study's verdict on test seeds; with several objectives about the front."""
+    """Return a study's verdict on test seeds; with several objectives, on the front."""
     given = given or Circumstances()
     if not entries:
         return _no_verdict(given.why, given.front)
@@ -99,7 +99,7 @@ def _of_lone_trial(sides: _Sides, baselines: Sequence[BaselineRow]) -> Conclusio
         own,
         goal=sides.meta.goal,
         name=f"trial {sides.winner.trial}",
-        # A seed that diverged has no value, and its number is unknown here.
+        # A diverged seed has no value, and its number is unknown here.
         baselines={name: one for name, one in named.items() if one.keys() == own.keys()},
         bounds=value_bounds(sides.meta),
         feasible=sides.first.feasible,
@@ -137,7 +137,7 @@ def _evidence(sides: _Sides, baselines: Sequence[BaselineRow], given: Circumstan
 
 
 def _compared_trials(sides: _Sides) -> int:
-    """Return the number of others that the winner was compared with."""
+    """Return the number of other trials with which the winner was compared."""
     of_search = not sides.winner.choose_values
     return sum(
         entry.confirmed or (of_search and entry.state is TrialState.FINISHED)
@@ -146,7 +146,7 @@ def _compared_trials(sides: _Sides) -> int:
 
 
 def _same_valued_trials(sides: _Sides) -> int:
-    """Return the number of others with the same values as the winner."""
+    """Return the number of other trials with the same values as the winner."""
     own = set(sides.winner.report_values)
     return sum(
         set(entry.values) == own
@@ -170,7 +170,7 @@ def _earlier_looks(sides: _Sides, looks: Sequence[Look]) -> tuple[int, ...]:
 
 
 def _copies_sentences(sides: _Sides) -> list[str]:
-    """Return sentences if two seeds of the winner or the default trained alike."""
+    """Return sentences if two seeds of the winner or the default trained identically."""
     winner, default, stream = sides.winner, sides.default, sides.first.value_from
     if sides.first.value is None:
         return []

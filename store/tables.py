@@ -1,4 +1,4 @@
-"""The published tables, made from the journal and its parts (docs/reference/tables.md)."""
+"""The published tables, generated from the journal and its parts (docs/reference/tables.md)."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class RankedTrials:
 
 
 class Publisher:
-    """Publishes one study's tables at intervals; `seconds`: the last duration."""
+    """Publishes one study's tables at intervals; `seconds` is how long it took last time."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class Publisher:
 def sql_names(names: Iterable[str], taken: Sequence[str]) -> dict[str, str]:
     """Return metric name -> column name that SQL accepts without quotes, ignoring case.
 
-    Other characters become `_`; a name that is taken or starts with a digit gets the prefix
+    Invalid characters become `_`; a name that is taken or starts with a digit gets the prefix
     `metric_`.
 
     >>> sql_names(["loss/policy", "trial"], taken=["trial"])
@@ -157,14 +157,15 @@ def write_trials(directory: Path, journal: Journal, ranked: RankedTrials | None 
 def _measured_columns(
     entries: Sequence[Entry], meta: StudyMeta, taken: Sequence[str]
 ) -> dict[str, Any]:
-    """Return a column per objective and constraint except costs, and fronts and feasibility."""
+    """Return one column per objective and constraint (without costs), fronts and feasibility."""
     found: dict[str, list[float | None]] = {}
     for index, objective in enumerate(meta.objectives):
         found[str(objective["name"])] = [_value_at(entry.objectives, index) for entry in entries]
     for index, limit in enumerate(meta.constraints):
         values = [_value_at(entry.constraints, index) for entry in entries]
         found.setdefault(str(limit["metric"]), values)
-    measured = {name: cells for name, cells in found.items() if "/" in name}  # costs have no "/"
+    # names of costs have no "/"
+    measured = {name: cells for name, cells in found.items() if "/" in name}
     names = sql_names(measured, taken)
     columns = {names[name]: pa.array(cells, pa.float64()) for name, cells in measured.items()}
     if meta.objectives:
@@ -230,7 +231,7 @@ def _episodes(
         np.concatenate([row.returns for row in some]),
         np.concatenate([row.lengths for row in some]),
     ]
-    for name in names:  # null for an evaluation without it
+    for name in names:  # null for an evaluation without the metric
         values: Any = np.concatenate([row.metrics.get(name, row.returns) for row in some])
         absent = np.array([name not in row.metrics for row in some])[owner]
         columns.append(pa.array(values, mask=absent))

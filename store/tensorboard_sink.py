@@ -33,7 +33,7 @@ class TensorBoardSink(FollowingSink["SummaryWriter"]):
         from tensorboardX import SummaryWriter
 
         folder = self._place(directory) / _FOLDER / key.replace("-", "_")
-        # File names have seconds: two processes could write the same file.
+        # File names contain seconds, so two processes could write the same file.
         return SummaryWriter(str(folder), filename_suffix=f".{time.time_ns()}")
 
     def _log(self, run: SummaryWriter, axis: str, points: Sequence[CurvePoint]) -> None:

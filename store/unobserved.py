@@ -1,21 +1,21 @@
 """Outcomes that few seeds may have missed, and their possible effect on a mean.
 
-Eight seeds of a configuration that fails on one seed in ten show no failure in 43 % of cases, and
-no test of observed values can detect it. One rule covers every side, constant or noisy:
+For a configuration that fails on one seed in ten, eight seeds show no failure in 43 % of cases,
+and no test of observed values can detect it. One rule covers every side, constant or noisy:
 
-- *Where.* The worst unseen outcome is the known bound of the values. If there is none, it lies
+- *Location.* The worst unseen outcome is the known bound of the values. Without a bound, it is
   beyond all values of both sides by 1.5 times their distance from 0, or by 1.2 times their range
-  as far as this side has the longer tail there.
-- *How many.* As many as the seeds allow. The lower end of a mean is a quantile of randomly
+  to the extent that this side has the longer tail there.
+- *Number.* As many as the seeds allow. The lower end of a mean is a quantile of randomly
   weighted seeds, to which one with the worst outcome is added (Gaffke 2005; Learned-Miller and
   Thomas 2020, "A New Confidence Interval for the Mean of a Bounded Random Variable").
-- *How strictly.* The quantile is `level / weight`. The weight is 1 for a side that hardly varies.
+- *Strictness.* The quantile is `level / weight`. The weight is 1 for a side that hardly varies.
   It decreases with the fourth power of the deviation relative to the distance to the worst
   outcome, or to 2.5 times the distance to 0: 1/2 at a tenth, 1/17 at a fifth. It is also at least
   the eighth power of the excess length of this side's tail over the other's.
 
-The numbers were chosen by simulation on the pairs of results/tuned, and tried on pairs of other
-tables that chose none of them (docs/results.md).
+The numbers were chosen by simulation on the pairs in results/tuned, and tested on pairs from other
+tables, which were not used to choose them (docs/results.md).
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from .statistics import LEVEL, Interval, has_interval, interval, mean, variance
 _FROM_ZERO, _BEYOND = 1.5, 1.2
 _SETTLED, _POWER = 0.1, 4
 _TAIL_POWER = 8
-_SETTLED_ALONE = 0.02  # one mean has no second side that its noise must be judged by
-_LEAST_SCALE = 1e-3  # of the distance, for values around 0
+_SETTLED_ALONE = 0.02  # for a single mean, there is no second side whose noise matters
+_LEAST_SCALE = 1e-3  # share of the distance, for values around 0
 _DRAWS, _MANY = 10_000, 100
-_MOST_CHANCE = 0.5  # beyond, the quantile says nothing about an end
+_MOST_CHANCE = 0.5  # above this, the quantile is not informative about an end
 
 
 @dataclass(frozen=True)
@@ -69,15 +69,15 @@ class Hidden:
 
     of_ours: bool
     sign: float  # -1 if they lower the difference, 1 if they raise it
-    value: float  # the worst of that side
-    difference: float  # with it, the other side at its mean
-    weight: float  # between 0 and 1: how strictly an end allows for them
+    value: float  # the worst outcome of that side
+    difference: float  # the difference with this outcome, if the other side is at its mean
+    weight: float  # from 0 to 1: how strictly an interval end allows for them
 
 
 def hidden(
     ours: Sequence[float], theirs: Sequence[float], bounds: Bounds = UNBOUNDED
 ) -> list[Hidden]:
-    """Return unseen failures and successes of both sides.
+    """Return the unseen failures and successes of both sides.
 
     >>> found = hidden([500.0] * 8, [460.0] * 8, Bounds(0.0, 500.0))
     >>> [one.difference for one in found if one.sign < 0.0 and one.weight > 0.0]
@@ -110,9 +110,9 @@ def _worst_unseen(
 
 
 def _relative_noise(values: Sequence[float], distance: float) -> float:
-    """Return the deviation over the distance to the worst outcome, or to 0 if that is less.
+    """Return the deviation divided by the distance to the worst outcome, or to 0 if that is less.
 
-    Returns of 22 with a deviation of 5 vary much, even if 500 is possible.
+    Returns around 22 with a deviation of 5 vary a lot, even if 500 is possible.
     """
     from_zero = (1.0 + _FROM_ZERO) * abs(mean(values)) + _LEAST_SCALE * distance
     return math.sqrt(variance(values)) / min(distance, from_zero)
@@ -130,7 +130,7 @@ def _assumed_end(
 
 
 def _longer_tail(own: Sequence[float], other: Sequence[float], sign: float) -> float:
-    """Return how far squared deviations on one side of the mean exceed the other's."""
+    """Return how far squared deviations on one side of the mean exceed the other side's."""
     ours, theirs = _tail_variance(own, sign), _tail_variance(other, sign)
     if ours > theirs:
         return (ours - theirs) / (ours + theirs)
@@ -144,17 +144,17 @@ def _tail_variance(values: Sequence[float], sign: float) -> float:
 
 @dataclass(frozen=True)
 class End:
-    """An interval end set by unseen outcomes."""
+    """An interval end that allows for unseen outcomes."""
 
     at: float
     cause: Hidden
 
 
 def lowest_mean(values: Sequence[float], worst: float, chance: float) -> float:
-    """Return a mean's lower end with unseen outcomes at `worst`, exceeded except for `chance`.
+    """Return a mean's lower end if unseen outcomes are at `worst`, with error rate `chance`.
 
-    With n equal values at most 1 - chance^(1 / n) of all seeds are different (Clopper and Pearson
-    1934, no hit in n).
+    If n values are equal, at most 1 - chance^(1 / n) of all seeds are different (Clopper and
+    Pearson 1934, no hit in n).
 
     >>> round(lowest_mean([1.0] * 8, 0.0, 0.05), 4), round(0.05 ** (1 / 8), 4)
     (0.6877, 0.6877)
@@ -165,7 +165,7 @@ def lowest_mean(values: Sequence[float], worst: float, chance: float) -> float:
 def paired_ends(
     ours: Sequence[float], theirs: Sequence[float], level: float, bounds: Bounds = UNBOUNDED
 ) -> list[End]:
-    """Return the interval ends that unseen outcomes give a mean difference of pairs."""
+    """Return the interval ends that allow for unseen outcomes, for a mean difference of pairs."""
     causes = _that_count(hidden(ours, theirs, bounds), level)
     if not causes:
         return []
@@ -179,7 +179,7 @@ def paired_ends(
 def unpaired_ends(
     ours: Sequence[float], theirs: Sequence[float], level: float, bounds: Bounds = UNBOUNDED
 ) -> list[End]:
-    """Return the interval ends that unseen outcomes give a difference of unpaired means."""
+    """Return the interval ends that allow for unseen outcomes, for unpaired means."""
     causes = _that_count(hidden(ours, theirs, bounds), level)
     if not causes:
         return []
@@ -223,13 +223,13 @@ def _quantile(drawn: np.ndarray, chance: float) -> float:
 
 
 def _add_worst_seed(drawn: np.ndarray, worst: float, count: int) -> np.ndarray:
-    """Add one seed at `worst` to the weighted means of this many seeds."""
+    """Add one seed at `worst` to the weighted means of `count` seeds."""
     share = 1.0 - _even_shares() ** (1.0 / count)
     return (1.0 - share) * drawn + share * worst
 
 
 def _weighted_means(values: Sequence[float], stream: int) -> np.ndarray:
-    """Return 10,000 means of randomly weighted values (Dirichlet); normal for more than 100."""
+    """Return 10,000 means of randomly weighted values (Dirichlet); normal above 100 values."""
     count, centre = len(values), mean(values)
     if count > _MANY:
         squares = math.fsum((value - centre) ** 2 for value in values)
@@ -259,10 +259,11 @@ def _even_shares() -> np.ndarray:
 def bounded_interval(
     values: Sequence[float], bounds: Bounds = UNBOUNDED, kind: str = "mean"
 ) -> Interval:
-    """Return the 95 % interval of one mean of values between `bounds`, see `statistics.interval`.
+    """Return the 95 % interval of one mean of values between `bounds`; see `statistics.interval`.
 
-    If a seed reached a bound, the opposite end allows for unseen outcomes at the other bound, more
-    so the less the values vary. Equal values have no interval unless both bounds are known.
+    If a seed reached a bound, the opposite end allows for unseen outcomes at the other bound; the
+    less the values vary, the more it does. Equal values have no interval unless both bounds are
+    known.
 
     >>> found = bounded_interval([500.0] * 8, Bounds(0.0, 500.0))
     >>> round(found.low, 1), found.high, bounded_interval([500.0] * 8).low

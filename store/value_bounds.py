@@ -1,4 +1,4 @@
-"""The range of a study's metrics, if the environment table has it."""
+"""The range of a study's metrics, if the environment table contains it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from .rows import StudyMeta
 
 RETURN = "eval/return_mean"
 _RATES = ("eval/service_blocking_probability", "eval/bitrate_blocking_probability")
-# Intervals and verdicts use that a rate is at least 0. At 1 no network would serve anything: with
-# that as the worst unseen outcome, no two rates of a few per cent could ever be told apart.
+# Intervals and verdicts use that a rate is at least 0. They do not use that it is at most 1: with
+# total blocking as the worst unseen outcome, two rates of a few per cent could never be
+# distinguished.
 RATE = Bounds(low=0.0)
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -42,7 +43,7 @@ def metric_bounds(meta: StudyMeta, metric: str) -> Bounds:
 
 
 def score_bounds(meta: StudyMeta) -> tuple[Bounds, ...]:
-    """Return the bounds of scores on each of several environments; () if they are not known."""
+    """Return the bounds of scores on each of several environments; () if unknown."""
     study = _load_mapping(meta.study_text)
     listed: Any = study.get("env")
     metric: dict[str, Any] = study.get("metric") or {}
@@ -59,7 +60,7 @@ def score_bounds(meta: StudyMeta) -> tuple[Bounds, ...]:
 
 
 def metric_range(metric: str, env: Mapping[str, Any], searched: Iterable[str] = ()) -> Bounds:
-    """Return a metric's bounds in an environment, given as its id with its settings."""
+    """Return a metric's bounds in an environment, given by its id and its settings."""
     if metric in _RATES:
         return RATE
     if metric != RETURN:
@@ -68,7 +69,7 @@ def metric_range(metric: str, env: Mapping[str, Any], searched: Iterable[str] = 
 
 
 def score_range(own: Bounds, random: float, reference: float) -> Bounds:
-    """Return bounds on the scale where random actions have 0 and the reference has 1.
+    """Return bounds on the scale with 0 for random actions and 1 for the reference.
 
     >>> score_range(Bounds(0.0, 500.0), 20.0, 500.0).high
     1.0
@@ -78,7 +79,7 @@ def score_range(own: Bounds, random: float, reference: float) -> Bounds:
 
 
 def range_over(scores: Sequence[Bounds], over: str) -> Bounds:
-    """Return the bounds of the aggregate of scores over environments.
+    """Return the bounds of an aggregate of scores over environments.
 
     >>> range_over([Bounds(0.0, 1.0), Bounds(-1.0, 2.0)], "mean")
     Bounds(low=-0.5, high=1.5)
@@ -100,7 +101,7 @@ def return_bounds(meta: StudyMeta) -> Bounds:
 
 def bounds_in(env: str, given: Mapping[str, Any], searched: Iterable[str]) -> Bounds:
     """Return the bounds of returns in one environment with these settings; infinite if unknown."""
-    if (known := find(env)) is None:  # only imported code knows it
+    if (known := find(env)) is None:  # only imported code defines it
         return Bounds()
     unknown = {name[4:]: None for name in searched if name.startswith("env.")}
     return Bounds(*known.return_range({**given, **unknown}))

@@ -1,4 +1,4 @@
-"""A study's verdict about its winner: from evidence to a conclusion.
+"""A study's verdict about its winner: from the evidence to a conclusion.
 
 `study_verdict.py` reads the evidence from a study's rows; `verdict_text.py` has the sentences.
 """
@@ -30,7 +30,7 @@ _NO_OTHER = "It is the default, and no other trial was confirmed."
 
 @dataclass(frozen=True)
 class WithoutCopying:
-    """The winner of the same study without exploit/explore."""
+    """The winner of the same study run without exploit/explore."""
 
     study: str
     trial: int
@@ -42,31 +42,31 @@ class WithoutCopying:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Evidence on a winner and its opponents, from test seeds.
+    """The evidence on a winner and its opponents, from test seeds.
 
     Raises:
         ConfigError: the goal is unknown.
     """
 
-    winner: Sample | None  # None: no trial has a value
+    winner: Sample | None  # None if no trial has a value
     default: Sample | None = None
     _: KW_ONLY
     goal: str = "maximize"
-    name: str = "the winner"  # as in a sentence
+    name: str = "the winner"  # name in sentences
     rival: str = "the default"
     is_default: bool = False  # the default won
-    beaten: int = 0  # other trials that were compared with it
-    of_search: bool = False  # in the search
+    beaten: int = 0  # number of other trials compared with it
+    of_search: bool = False  # whether they were compared in the search
     baselines: Mapping[str, Sample] = field(
         default_factory=dict[str, Sample]
     )  # heuristics by name
     ceiling: float | None = None  # the best possible value
     bounds: Bounds = UNBOUNDED  # of the values
-    sharing: int = 0  # other trials with all the winner's values
-    shown: Collection[float] = ()  # all values of the study
-    feasible: bool | None = None  # on selection seeds, which say nothing about new ones
-    constraints: ConstraintSamples | None = None  # what test seeds say of them
-    why: str = ""  # `default` is None, as a sentence
+    sharing: int = 0  # number of other trials with all the winner's values
+    shown: Collection[float] = ()  # all values in the study
+    feasible: bool | None = None  # on selection seeds, which do not show how new seeds behave
+    constraints: ConstraintSamples | None = None  # their results on test seeds
+    why: str = ""  # a sentence if `default` is None
     alone: WithoutCopying | None = None
     earlier: Sequence[int] = ()  # see `interim_analyses.winners_looks`
     interim: bool = False  # see `interim_analyses.level_of`
@@ -82,23 +82,26 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Conclusion:
-    winner: str | None  # as in a sentence: `trial 17`
-    against: Against  # the default, or a named trial
+    winner: str | None  # name in sentences: `trial 17`
+    against: Against  # the comparison with the default, or with a given trial
     baselines: tuple[Against, ...] = ()
-    ceiling: float | None = None  # the best possible value, given or seen, if the winner has it
-    alike: float | None = None  # the value of all seeds of the winner and others: ceiling or floor
-    sharing: int = 0  # other trials with all the winner's values
-    beaten: int = 0  # if the default won: other trials that it was compared with
-    of_search: bool = False  # the search seeds chose it
-    violates: bool = False  # on selection seeds, as all others do
-    why: tuple[str, ...] = ()  # there is no verdict, in sentences
+    # the best possible value, known or observed, if the winner has it
+    ceiling: float | None = None
+    # value shared by all seeds of the winner and of others: ceiling or floor
+    alike: float | None = None
+    sharing: int = 0  # number of other trials with all the winner's values
+    beaten: int = 0  # if the default won: number of other trials compared with it
+    of_search: bool = False  # whether search seeds selected it
+    violates: bool = False  # on selection seeds, like all other trials
+    why: tuple[str, ...] = ()  # sentences on why there is no verdict
     said: tuple[str, ...] = ()  # all sentences, the most important first
     front: FrontConclusion | None = None  # with several objectives
-    copying: Against | None = None  # exploit/explore: the winner and the best without copying
-    alone: str = ""  # the latter, such as `trial 5 of pbt-alone`
-    tells: str = ""  # how to get it, as a sentence
-    lone: bool = False  # there is only one trial, so its search seeds selected nothing
-    chosen: ChosenTrial | None = None  # by the seeds that chose the winner
+    # exploit/explore: the winner against the best trial without copying
+    copying: Against | None = None
+    alone: str = ""  # name of the latter, such as `trial 5 of pbt-alone`
+    tells: str = ""  # a sentence on how to get it
+    lone: bool = False  # there is only one trial, so its search seeds did not select it
+    chosen: ChosenTrial | None = None  # by the seeds that selected the winner
 
     @property
     def verdict(self) -> Verdict | FrontVerdict:
@@ -189,7 +192,7 @@ def _default_won(evidence: Evidence, winner: Sample) -> Against:
 
 
 def _of_baselines(evidence: Evidence, winner: Sample, terms: Terms) -> tuple[Against, ...]:
-    """Compare the winner with each heuristic; at most 5 % have any wrong verdict."""
+    """Compare the winner with each heuristic; any verdict is wrong in at most 5 %."""
     baselines = evidence.baselines
     found = sharing_error(
         [name for name, values in baselines.items() if winner.keys() & values.keys()],
@@ -200,7 +203,7 @@ def _of_baselines(evidence: Evidence, winner: Sample, terms: Terms) -> tuple[Aga
 
 
 def _of_copying(evidence: Evidence, winner: Sample, terms: Terms) -> Against | None:
-    """Compare with the best trial without exploit/explore, if it is known."""
+    """Compare the winner with the best trial without exploit/explore, if it is known."""
     if evidence.alone is None:
         return None
     found = compare_samples(winner, evidence.alone.values, "the best without copying", terms)
@@ -213,7 +216,7 @@ def _of_copying(evidence: Evidence, winner: Sample, terms: Terms) -> Against | N
 
 
 def _shared_value(evidence: Evidence, winner: Sample) -> float | None:
-    """Return the winner's value on all seeds if it is the ceiling, or others share it."""
+    """Return the winner's value on all seeds if it is the ceiling, or if other trials share it."""
     values = set(winner.values())
     if len(values) != 1:
         return None
@@ -234,7 +237,7 @@ def _is_ceiling(evidence: Evidence, alike: float | None) -> bool:
         return False
     sign, beside = evidence.sign, [evidence.default or {}, *evidence.baselines.values()]
     shown = [*evidence.shown, *(value for sample in beside for value in sample.values())]
-    own = sign * alike  # a mean of equal values may be a rounding away
+    own = sign * alike  # a mean of equal values may differ from them by rounding
     others = [sign * one for one in shown if math.isfinite(one)]
     unlike = [one for one in others if not math.isclose(one, own)]
     return bool(unlike) and max(unlike) < own

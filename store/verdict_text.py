@@ -45,7 +45,7 @@ def details(conclusion: Conclusion) -> list[str]:
 
 
 def _lone(conclusion: Conclusion) -> list[str]:
-    """Return the sentences that compare the only trial with baselines, the better one first."""
+    """Return the sentences that compare the only trial with baselines, better ones first."""
     rule = conclusion.better_rule
     others = [one for one in conclusion.baselines if one.verdict != "nothing"]
     others.sort(key=lambda one: one is not rule)
@@ -84,7 +84,7 @@ def sentences(conclusion: Conclusion) -> list[str]:
         said += _same_value_sentence(conclusion)
     for against in conclusion.baselines:
         if against is rule:
-            continue  # it came first
+            continue  # it was the first
         ahead = against.verdict in ("undecided", "no_difference")  # the second names the leader
         said += _of_one(conclusion, against)[: 1 + ahead]
     said += least
@@ -94,7 +94,7 @@ def sentences(conclusion: Conclusion) -> list[str]:
 
 
 def _of_one(conclusion: Conclusion, against: Against) -> list[str]:
-    """Return sentences on one opponent, including the constraints on test seeds."""
+    """Return sentences about one opponent, including the constraints on test seeds."""
     winner = conclusion.winner or ""
     if against.limits is None:
         return _by_value(conclusion, against)
@@ -113,12 +113,12 @@ def _of_one(conclusion: Conclusion, against: Against) -> list[str]:
 
 
 def _lower_first(text: str) -> str:
-    """Append a sentence to another one; names keep their case."""
+    """Convert a sentence's first letter to lower case, to append it to another; names are kept."""
     return text[:1].lower() + text[1:]
 
 
 def _constraint_verdict(winner: str, against: Against) -> str:
-    """Return the verdict decided by constraints, and the better side by value."""
+    """Return the verdict by constraints, and the side with the better value."""
     rival, keeps = against.rival, against.limits is not None and against.limits.rival.state
     is_worse = against.by_value == "worse"
     if against.verdict == "feasible" and is_worse:
@@ -135,7 +135,7 @@ def _constraint_verdict(winner: str, against: Against) -> str:
 
 
 def _open_constraints(winner: str, against: Against) -> str:
-    """Return a sentence on the side whose constraints the test seeds leave open, or ""."""
+    """Return a sentence on the side whose constraints the test seeds leave undecided, or ""."""
     limits = against.limits
     if limits is None:
         return ""
@@ -157,7 +157,7 @@ def _open_constraints(winner: str, against: Against) -> str:
 
 
 def _of_limits(winner: str, against: Against) -> list[str]:
-    """Return the constrained values of both, one sentence per constraint."""
+    """Return the constrained values of both sides, one sentence per constraint."""
     if against.limits is None:
         return []
     both = (against.limits.winner, against.limits.rival)
@@ -191,7 +191,7 @@ def _allowed_range(limit: Limit) -> str:
 
 
 def _by_value(conclusion: Conclusion, against: Against) -> list[str]:
-    """Return the sentences on one opponent as if there were no constraints."""
+    """Return the sentences about one opponent as if there were no constraints."""
     winner, rival = conclusion.winner or "", against.rival
     said = _WORDS_BY_VALUE[against.verdict](conclusion, against)
     if against.verdict in _COMPLETE or against.is_lost:
@@ -281,11 +281,11 @@ _WORDS_BY_VALUE: dict[Verdict, Callable[[Conclusion, Against], list[str]]] = {
     "default": _default_won,
     "diverged": _diverged_sentences,
     "nothing": _nothing_to_compare,
-    "feasible": _nothing_to_compare,  # these two are no verdict by value
+    "feasible": _nothing_to_compare,  # these two are not verdicts by value
     "infeasible": _nothing_to_compare,
 }
 _COMPLETE = ("default", "nothing", "feasible", "infeasible", "diverged", "ceiling")
-"""Verdicts whose words count the seeds that diverged, or that have none."""
+"""Verdicts whose wording already counts diverged seeds, or never needs to."""
 
 
 def _lead_sentences(winner: str, against: Against, seeds: str) -> list[str]:
@@ -300,7 +300,7 @@ def _lead_sentences(winner: str, against: Against, seeds: str) -> list[str]:
         ahead, behind, sign = rival, winner, -1.0
         wins = against.pairs - against.wins - against.ties
     if 2 * against.ties >= against.pairs and wins + against.ties == against.pairs:
-        mean = _number_text(abs(against.difference))  # few seeds differ: their number says more
+        mean = _number_text(abs(against.difference))  # few seeds differ: give their number
         return [
             f"{ahead} is ahead on {wins} of {seeds} and level on {against.ties}; mean lead {mean}."
         ]
@@ -317,13 +317,13 @@ def _interval_text(against: Against, sign: float) -> str:
 
 
 def _keeps_default(conclusion: Conclusion, against: Against) -> bool:
-    """Return whether the answer is to keep the default: undecided, and without a clear lead."""
+    """Return whether to keep the default: the test is undecided, and there is no clear lead."""
     is_default = against is conclusion.against and against.rival == THE_DEFAULT
     return is_default and not conclusion.lone and against.advice == "keep"
 
 
 def _no_difference(conclusion: Conclusion, against: Against, seeds: str) -> list[str]:
-    """Say that nothing is significant; the answer is the lead, if it is clear."""
+    """Return sentences that there is no significant difference, and name a clear leader if any."""
     winner, rival, word = conclusion.winner or "", against.rival, WORDS[against.verdict]
     ahead = [upper_first(text) for text in _lead_sentences(winner, against, seeds)]
     if _keeps_default(conclusion, against):
@@ -340,7 +340,7 @@ def _no_difference(conclusion: Conclusion, against: Against, seeds: str) -> list
 
 
 def _undecided_sentences(conclusion: Conclusion, against: Against, seeds: str) -> list[str]:
-    """Say that it is undecided and, if the winner has no clear lead, to keep the default."""
+    """Return sentences that it is undecided and, without a clear lead, advise the default."""
     winner, rival = conclusion.winner or "", against.rival
     ahead = _lead_sentences(winner, against, seeds)
     if _keeps_default(conclusion, against):
@@ -356,7 +356,7 @@ def _undecided_sentences(conclusion: Conclusion, against: Against, seeds: str) -
 
 
 def _unless_sentences(winner: str, against: Against, seeds: str) -> list[str]:
-    """Say which side is better if rare outcomes are rare enough, or []."""
+    """Return which side is better if rare outcomes are rare enough, or []."""
     found, difference = against.unless, against.difference
     if found is None or difference is None:
         return []
@@ -441,7 +441,7 @@ def _number_text(value: float | None, sign: str = "") -> str:
 
 
 def upper_first(text: str) -> str:
-    """Start a sentence; a name such as `ksp_ff` is unchanged."""
+    """Capitalise a sentence, except if it starts with a name such as `ksp_ff`."""
     if "_" in text.split(" ", 1)[0]:
         return text
     return text[:1].upper() + text[1:]

@@ -1,7 +1,7 @@
-"""The Weights & Biases logger: one group of runs, for the study and for each followed trial.
+"""The Weights & Biases logger: a group of runs, one for the study and one per followed trial.
 
-Run ids are kept in the study's folder, so that a resumed study continues the same runs; offline
-runs are written there, for `wandb sync`. Only this module imports wandb.
+Run ids are stored in the study's folder, so that a resumed study continues the same runs. Offline
+runs are also written there, for `wandb sync`. Only this module imports wandb.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class WandbSettings(RunSettings):
 
     mode: Literal["online", "offline"] = "online"
     project: str = "hpo"
-    entity: str | None = None  # user or team; None is the account's default
-    group: str | None = None  # None is the name
+    entity: str | None = None  # user or team; None: the account's default
+    group: str | None = None  # None: the same as `name`
 
 
 class WandbSink(FollowingSink["Run"]):
@@ -113,7 +113,7 @@ def _summarise(run: Run, values: dict[str, Any]) -> None:
 
 
 def _quiet_settings(wandb: Any) -> wandb.Settings:
-    """Return settings without wandb's prints, system metrics and code uploads."""
+    """Return settings that disable wandb's output, system metrics and code uploads."""
     return wandb.Settings(
         silent=True,
         console="off",
@@ -125,13 +125,13 @@ def _quiet_settings(wandb: Any) -> wandb.Settings:
 
 
 def _logged_in() -> bool:
-    """Return whether wandb has an account here, without a prompt."""
+    """Return whether wandb is logged in to an account here, without prompting."""
     if os.environ.get("WANDB_API_KEY"):
         return True
     import wandb
 
     login: Any = wandb.login
-    with redirect_stderr(io.StringIO()):  # it says there what it found
+    with redirect_stderr(io.StringIO()):  # wandb prints what it finds to stderr
         if "prompt" in inspect.signature(login).parameters:
             return bool(login(prompt=False, verify=False))
-        return bool(wandb.api.api_key)  # before 0.31
+        return bool(wandb.api.api_key)  # before version 0.31

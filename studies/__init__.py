@@ -1,4 +1,4 @@
-"""From a study file to a frozen `Study`, or to all of its mistakes at once."""
+"""Conversion of a study file to a frozen `Study`, or a report of all its mistakes at once."""
 
 if __name__ == "studies":
     raise ImportError("import hpo.studies instead, after `pip install -e .`")

@@ -1,7 +1,7 @@
 """The training that a study tunes: PPO, a class in a file, or a command.
 
-`algorithm: my_sac.py:SAC` runs the file and uses the hyperparameters that the class declares. The
-resolved study records them, so that a finished study is read without its code.
+`algorithm: my_sac.py:SAC` runs the file and uses the hyperparameters declared by the class. The
+resolved study records them, so that a finished study can be read without its code.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ from ..files.plain_data import as_lists, freeze
 from ..knobs import KNOBS, Knob, canonical_value, complete
 
 PPO, ENV_STEPS = "ppo", "env steps"
-COMMAND = "command"  # before the label of a training that is a process
+COMMAND = "command"  # prefix of the label of a training that is a process
 
 
 @dataclass(frozen=True)
 class Algorithm:
-    """What lanes train, and its table of hyperparameters."""
+    """What the lanes train, with its table of hyperparameters."""
 
-    name: str = PPO  # as the study file has it
+    name: str = PPO  # as in the study file
     knobs: Mapping[str, Knob] = field(default_factory=lambda: KNOBS)
-    unit: str = ENV_STEPS  # of the length of a run, in words
-    takes_env: bool = True  # the study names the environment
-    acts: bool = True  # the engine evaluates it there
-    made: Any = field(default=None, compare=False, repr=False)  # the class; None in a record
+    unit: str = ENV_STEPS  # unit of a run's length, as a word
+    takes_env: bool = True  # whether the study specifies the environment
+    acts: bool = True  # whether the engine evaluates it in that environment
+    # the class; None if read from a record
+    made: Any = field(default=None, compare=False, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "made": None}  # another process runs the file itself
@@ -43,20 +44,20 @@ class Algorithm:
 
     @property
     def lanes(self) -> str:
-        """Return the lanes or processes that run together, in words."""
+        """Return what runs together, as a word: lanes or processes."""
         if self.is_process:
             return "processes"
         return "lanes"
 
     @property
     def label(self) -> str:
-        """A word for tables and folders."""
+        """A short name for tables and folders."""
         if self.is_ppo:
             return "PPO"
         return self.name.partition(":")[2]
 
     def complete(self, given: Mapping[str, Any], own_words: bool = False) -> dict[str, Any]:
-        """Return a complete configuration: the defaults, changed by the given values."""
+        """Return a complete configuration: the defaults, updated with the given values."""
         if self.is_ppo:
             return complete(given, own_words)
         config = {name: knob.default for name, knob in self.knobs.items()}
@@ -72,7 +73,7 @@ class Algorithm:
         return self.knobs[name]
 
     def training(self, config: Mapping[str, Any], length: int, given: Any = None) -> Any:
-        """Return the `Training` for a configuration's fixed values, made once for each."""
+        """Return the `Training` for a configuration's fixed values, created once for each."""
         if self.made is None:
             text = f"this needs the code of {self.name}, which a recorded study does not have"
             raise ConfigError(text)
@@ -80,7 +81,7 @@ class Algorithm:
         return self.made.of(static, length, given)
 
     def as_data(self) -> dict[str, Any]:
-        """Return it in the form recorded in a resolved study."""
+        """Return it in the form in which resolved studies record it."""
         data: dict[str, Any] = {"class": self.name, "unit": self.unit}
         if self.takes_env:
             data |= {"environment": True, "acts": self.acts}

@@ -43,7 +43,7 @@ def read_algorithm(
         env = (data.get("environment", False), data.get("acts", False))
         return Algorithm(data["class"], table, data["unit"], *env)
     given = node.mapping.get("class", node).value
-    if source is None or not _is_named(given):  # a record never runs a file
+    if source is None or not _is_named(given):  # a recorded study never runs a file
         text = f"algorithm is {node.shown()}; allowed: ppo, {_KINDS}"
         notes.add(text, root, "algorithm")
         return Algorithm()
@@ -58,7 +58,7 @@ def read_algorithm(
 
 
 def is_library(name: str) -> bool:
-    """Return whether an algorithm comes from an installed package, so no file is run."""
+    """Return whether an algorithm comes from an installed package, so that no file is run."""
     return name.startswith(_REJAX)
 
 
@@ -117,7 +117,7 @@ def _of_file(given: str, source: Path) -> Any:
 
 
 def loaded_algorithm(given: str, source: Path = Path(".")) -> Algorithm:
-    """Return what a class declares: of `FILE.py:CLASS`, whose file is run, or of `rejax:SAC`."""
+    """Return the algorithm declared by `FILE.py:CLASS`, whose file is run, or by `rejax:SAC`."""
     if not _is_named(given):
         raise ConfigError(f"{given!r} is not {_KINDS}")
     ask_for_devices_of(Node(None, {}))
@@ -125,14 +125,14 @@ def loaded_algorithm(given: str, source: Path = Path(".")) -> Algorithm:
 
 
 def with_code(study: Study) -> Study:
-    """Return a study from another process with its custom training's class."""
+    """Add the class of its custom training to a study from another process."""
     if study.algorithm.is_ppo or study.algorithm.is_process:
         return study
     return replace(study, algorithm=_load_training(study.algorithm.name, Path(study.source)))
 
 
 def set_custom_keys(notes: Notes, root: Node, algorithm: Algorithm) -> None:
-    """Put the class in place of `env` and its file among `imports`, and read `length`."""
+    """Replace `env` by the class, add its file to `imports`, and read `length`."""
     if algorithm.is_ppo:
         return
     section = "algorithm"
@@ -141,7 +141,7 @@ def set_custom_keys(notes: Notes, root: Node, algorithm: Algorithm) -> None:
     here = root.value[section].line
     if not algorithm.takes_env:
         given = plain(root.value.get("env", Node(here, algorithm.label)))
-        if given not in (algorithm.label, {"id": algorithm.label}):  # as a record has it
+        if given not in (algorithm.label, {"id": algorithm.label}):  # as in a record
             text = f"{algorithm.label} makes the environment itself; remove env"
             notes.add(text, root, "env")
         root.value["env"] = Node(here, {"id": Node(here, algorithm.label)}, {"id": here})

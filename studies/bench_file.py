@@ -1,4 +1,4 @@
-"""The file of `hpo bench`: methods, written as in a study, and the tables to compare them on."""
+"""The file of `hpo bench`: methods in the form of studies, and the tables to compare them on."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ class BenchSpec:
 @dataclass(frozen=True)
 class BenchFile:
     spec: BenchSpec
-    methods: Mapping[str, Node]  # by name
-    shown: str  # the file's name in messages
-    source: Path  # its folder
+    methods: Mapping[str, Node]  # name -> its node
+    shown: str  # name of the file in messages
+    source: Path  # folder of the file
 
     @property
     def tables(self) -> Path:
@@ -75,9 +75,10 @@ class BenchFile:
         return list(self.spec.environments or found)
 
     def study(self, method: str, table_text: str) -> Study:
-        """Return a method's study on the environment whose table a study made.
+        """Return a method's study on the environment of a table, given the table's own study.
 
-        `StudyError` has every mistake in the method; `ConfigError`: recorded runs cannot serve it.
+        Raises `StudyError` with every mistake in the method, or `ConfigError` if recorded runs
+        cannot be used for it.
         """
         root, own, notes = read_text(table_text, self.shown), self.methods[method], Notes("table")
         apply_overrides(notes, root, of_its_day(root))
@@ -86,12 +87,12 @@ class BenchFile:
         made = Node(own.line, {**kept, **own.value, **extra}, dict(own.key_lines))
         given = own.value.get("evaluation", node_of({}))
         every = {"every": node_of("rungs")}
-        if given.is_map:  # episodes and steps are those that were recorded
+        if given.is_map:  # episodes and steps are those of the record
             values = {**root.value["evaluation"].value, **every, **given.value}
             made.value["evaluation"] = Node(given.line, values, given.key_lines)
         metric = root.value.get("metric", node_of({}))
         weight = own.value.get("metric", node_of({}))
-        if weight.is_map:  # checked: training_weight alone
+        if weight.is_map:  # a check ensures that it has only training_weight
             shows = metric.value.get("name", node_of(Metric.name)).value == Metric.name
             values: dict[str, Node] = {**metric.value, **(weight.value if shows else {})}
             made.value["metric"] = Node(weight.line, values, weight.key_lines)
@@ -110,13 +111,13 @@ class BenchFile:
         return study
 
     def budgeted(self, study: Study, runs: int) -> Study:
-        """Return the study with a budget of this many full runs for its search, and confirm's."""
+        """Return the study with a budget of `runs` full runs for the search, plus confirm."""
         env_steps = (runs + study.confirming) * study.env_steps
         return replace(study, budget=Budget(trials=None, env_steps=env_steps))
 
 
 def read_bench(path: str | Path, overrides: Sequence[str] = ()) -> BenchFile:
-    """Read a file of `hpo bench`; `BenchFile.study` finds mistakes within a method."""
+    """Read a file of `hpo bench`; mistakes within a method are found by `BenchFile.study`."""
     path = Path(path)
     root, notes = read_file(path, str(path)), Notes(str(path))
     if not root.is_map:

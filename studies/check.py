@@ -1,4 +1,4 @@
-"""`hpo check`: a study examined before compiling, as data and as text."""
+"""`hpo check`: examination of a study before anything compiles, as data and as text."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ Config = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class ProgramCost:
-    """The needs of a bucket's program; None: unknown."""
+    """The requirements of a bucket's program; None if unknown."""
 
     lanes: int | None = None
-    memory_bytes: int | None = None  # estimate for all lanes
-    parameters: int | None = None  # trainable, of one lane
-    parts: int | None = None  # summands of a minibatch's gradient
+    memory_bytes: int | None = None  # estimated for all lanes
+    parameters: int | None = None  # trainable parameters of one lane
+    parts: int | None = None  # parts in which a minibatch's gradient is computed
 
 
 @dataclass(frozen=True)
@@ -52,16 +52,16 @@ class CheckReport:
     study: Study
     buckets: tuple[tuple[ProgramShape, ProgramCost], ...]  # the first few
     bucket_count: int
-    bucket_count_exact: bool  # False: at least so many
+    bucket_count_exact: bool  # False: the number is a lower bound
     expected: Expected
-    rejected_share: float  # share of draws that `forbid` refuses
-    warnings: tuple[str, ...]  # legal, but probably not meant
+    rejected_share: float  # share of draws that `forbid` rejects
+    warnings: tuple[str, ...]  # legal, but probably unintended
     mistakes: tuple[str, ...]  # combinations in the space that cannot run
     warm_start: str = ""
     time: TimeEstimate | None = None
     time_note: str = ""  # why `time` is None
-    seen: str = ""  # of one process of a command that was tried, in words
-    not_run: tuple[str, ...] = ()  # files of `imports`, of whose contents nothing was checked
+    seen: str = ""  # observations from a trial run of a command's process, as text
+    not_run: tuple[str, ...] = ()  # files in `imports` whose contents were not checked
 
     def as_data(self) -> dict[str, Any]:
         data: dict[str, Any] = {
@@ -112,11 +112,11 @@ def check(
     not_run: tuple[str, ...] = (),
     limit_of: LimitOf = unknown_limit,
 ) -> CheckReport:
-    """Examine a study; refuse it if no configuration can run.
+    """Examine a study; raise if no configuration can run.
 
-    `bucket_key` maps a complete configuration to its bucket's name, `cost_of` that name to its
-    program's cost. `not_run` are files that may set things that are unknown without them.
-    `limit_of` returns the episode limit of a custom environment, whose code may run.
+    `bucket_key` maps a complete configuration to the name of its bucket, and `cost_of` maps that
+    name to the cost of its program. `not_run` are files that may define what is otherwise unknown.
+    `limit_of` returns the episode limit of a custom environment, and may run its code.
     """
     import numpy as np
 
@@ -144,7 +144,7 @@ def check(
 
 
 def _unknown_env_arguments(study: Study) -> list[str]:
-    """Return searched arguments of an environment that is known only after `imports` have run.
+    """Return the searched arguments of an environment that is unknown until `imports` have run.
 
     Each of their values may need a separate program.
     """
@@ -155,7 +155,7 @@ def _unknown_env_arguments(study: Study) -> list[str]:
 
 
 def _draw_errors(study: Study, draws: list[dict[str, Any]]) -> list[str]:
-    """Return the errors of hyperparameters among draws, each with its share."""
+    """Return the errors of hyperparameters among some draws, each with its share of the draws."""
     counts: dict[str, int] = {}
     for params in draws:
         try:
@@ -277,10 +277,10 @@ def _of_seeds(study: Study) -> Iterator[str]:
 
 
 def _picks_by_luck(study: Study, confirm: Confirm) -> bool:
-    """Return whether one seed chooses the best of many trials.
+    """Return whether a single seed chooses the best of many trials.
 
-    In replays of recorded tables 12 to 48 trials then choose worse than 4, and with a selection
-    better (decision 81).
+    In replays of recorded tables, 12 to 48 trials then choose worse than 4 trials do; with
+    selection seeds they choose better (decision 81).
     """
     if study.seeds.per_config > 1 or confirm.choose:
         return False
@@ -288,7 +288,7 @@ def _picks_by_luck(study: Study, confirm: Confirm) -> bool:
 
 
 def _blind_warning(study: Study, lanes: int) -> Iterator[str]:
-    """Warn if every trial starts before the method's model has results."""
+    """Warn if every trial starts before the method's model has any results."""
     method, trials, early = study.search.method, study.budget.trials, study.early_terminate
     seeds, evolves = study.seeds.first, early is not None and early.evolves
     informed = evolves or study.search.warm_start is not None
@@ -305,7 +305,7 @@ def _blind_warning(study: Study, lanes: int) -> Iterator[str]:
     )
     given_first = 1 + len(study.enqueue) + study.search.portfolio
     if trials is not None and trials <= given_first:
-        return  # the method proposes nothing
+        return  # the method proposes no configurations
     blind = startup + lanes // seeds
     if trials is not None and 2 <= trials <= blind:
         few = max(8, seeds)
@@ -477,7 +477,7 @@ def _rungs(rungs: Sequence[int]) -> str:
 
 
 def _lanes(report: CheckReport, lanes: int) -> str:
-    """Return the lanes of a program; of several each keeps as many as it has replicates."""
+    """Return a program's lanes; if there are several, each has at most as many as replicates."""
     study = report.study
     several = report.bucket_count > 1 or not report.bucket_count_exact
     text, workers = counted(lanes, "lane"), study.executor.workers
@@ -520,7 +520,7 @@ def _env_steps_line(report: CheckReport) -> str:
 
 
 def mebibytes(size: int) -> str:
-    """Format a size in MiB; small sizes get two digits, so it is never 0.
+    """Format a size in MiB; small sizes have two digits, so that none is shown as 0.
 
     >>> mebibytes(700_000_000), mebibytes(9_400), mebibytes(3_250_000)
     ('668 MiB', '0.009 MiB', '3.1 MiB')

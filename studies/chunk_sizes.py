@@ -1,20 +1,21 @@
-"""Cuts a run into chunks: the updates per chunk, and the chunks of rungs and evaluations.
+"""Division of a run into chunks: the updates per chunk, and the chunks of rungs and evaluations.
 
 A lane is stopped, evaluated or ended only between two chunks, so rungs, evaluation points and run
 lengths are rounded up to whole chunks.
 
-The rule for K, the updates per chunk. Let U be the updates of a full run (of the horizon, if
-`schedule_env_steps` is given, so that a run can grow and keep its chunks). The marks are the
-rungs, the evaluation points given by number, and U, all rounded up to whole updates. Long chunks
-save dispatches, short ones give control: 16 to 64 chunks per run are a good compromise. Rounding
-should move no mark by more than 5 %, and the first rung, where most decisions are made, not at
-all. Of all K that give at least 16 chunks and are at most the first mark, take the largest with
+K, the number of updates per chunk, follows from this rule. Let U be the updates of a full run (of
+the horizon, if `schedule_env_steps` is given, so that a run can be extended and keep its chunks).
+The marks are the rungs, the evaluation points that are given by number, and U, all rounded up to
+whole updates. Long chunks save dispatches, and short ones give control: 16 to 64 chunks per run
+are a good compromise. Rounding should move no mark by more than 5 %, and the first rung, where
+most decisions are made, not at all. Of all K that give at least 16 chunks and are at most the
+first mark, take the largest for which
 
-1. the first mark a whole number of chunks and no mark moved by more than 5 %; but if that gives
-   more than 64 chunks per run, because the first mark has no good divisor,
-2. no mark, the first included, moved by more than 5 %.
+1. the first mark is a whole number of chunks, and no mark moves by more than 5 %; but if that
+   gives more than 64 chunks per run, because the first mark has no good divisor,
+2. no mark, including the first, moves by more than 5 %.
 
-K = 1 always qualifies. Without rungs and evaluation points the first mark is U / 16.
+K = 1 always qualifies. If there are no rungs and no evaluation points, the first mark is U / 16.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _MOST_CANDIDATES = 100_000
 
 
 def rows_per_chunk(log_every: int | None, steps_per_update: int, updates_per_chunk: int) -> int:
-    """Return the rows of a chunk's curve, at most `log_every` env steps apart.
+    """Return the number of rows in a chunk's curve, at most `log_every` env steps apart.
 
     >>> rows_per_chunk(2_000, 512, 10), rows_per_chunk(20_000, 512, 10)
     (3, 1)
@@ -45,7 +46,7 @@ def rows_per_chunk(log_every: int | None, steps_per_update: int, updates_per_chu
 
 
 def row_ends(updates: int, rows: int) -> tuple[int, ...]:
-    """Return the updates done at the end of each row of a chunk; () for one row.
+    """Return the number of updates at the end of each row of a chunk; () for a single row.
 
     >>> row_ends(10, 3), row_ends(10, 1)
     ((3, 6, 10), ())
@@ -57,13 +58,13 @@ def row_ends(updates: int, rows: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class ChunkSizes:
-    """A run of one bucket, cut into chunks."""
+    """The chunks of a run in one bucket."""
 
-    steps_per_update: int  # of one lane: num_envs x rollout_length
+    steps_per_update: int  # for one lane: num_envs x rollout_length
     updates_per_chunk: int  # K
-    chunks: int  # of a full run
-    rung_chunks: tuple[int, ...]  # done at each rung; rising, below `chunks`
-    schedule_chunks: int  # length of schedules
+    chunks: int  # number in a full run
+    rung_chunks: tuple[int, ...]  # number before each rung; ascending, below `chunks`
+    schedule_chunks: int  # length of the schedules
 
     @property
     def steps_per_chunk(self) -> int:
@@ -82,7 +83,7 @@ class ChunkSizes:
 def rung_steps(study: Study, end: int | None = None) -> tuple[int, ...]:
     """Return the env steps of the rungs below the run length, before rounding.
 
-    `end` is a different length from the study's.
+    `end` replaces the study's run length.
     """
     early = study.early_terminate
     if end is None:
@@ -117,15 +118,15 @@ def updates_per_chunk(study: Study, steps_per_update: int) -> int:
 
 
 def _worst_excess(marks: Sequence[int], k: int) -> float:
-    """Return the largest share by which a mark grows when it is rounded up to chunks of `k`."""
+    """Return the largest share by which rounding up to chunks of `k` moves a mark."""
     return max(_ceil(mark, k) * k / mark for mark in marks) - 1.0
 
 
-@lru_cache(maxsize=1024)  # a study asks for each of its trials
+@lru_cache(maxsize=1024)  # called for each of a study's trials
 def _updates_per_chunk(end: int, asked: tuple[int, ...], steps_per_update: int) -> int:
     length = _ceil(end, steps_per_update)
     first = _ceil(next(iter(asked), end / _FEWEST_CHUNKS), steps_per_update)
-    # The first marks and the last: the relative error of the others is smaller.
+    # The first marks and the last: the relative error of all others is smaller.
     marks = [_ceil(mark, steps_per_update) for mark in (*asked[:20], end)]
     longest = max(1, min((length - 1) // (_FEWEST_CHUNKS - 1), first, _MOST_CANDIDATES))
     near = [k for k in range(longest, 0, -1) if _worst_excess(marks, k) <= _TOLERANCE]
@@ -151,7 +152,7 @@ def _evaluation_points(study: Study, end: int) -> Sequence[int]:
 
 
 def _round_to_chunks(steps: Iterable[int], quantum: int, end: int) -> tuple[int, ...]:
-    """Round up to chunks; equal ones are merged, and those at the end dropped."""
+    """Round up to whole chunks; equal results are merged, and those at the end are dropped."""
     rounded = (_ceil(step, quantum) for step in steps)
     return tuple(sorted({chunks for chunks in rounded if chunks < end}))
 

@@ -1,7 +1,7 @@
-"""A training as a command line: its placeholders and hyperparameters.
+"""A training run as a command line: its placeholders and hyperparameters.
 
-`command: python train.py --lr {learning_rate} --seed {seed}` names each hyperparameter at the
-place of its value. Their types and defaults are derived from the space's distributions.
+In `command: python train.py --lr {learning_rate} --seed {seed}` each hyperparameter's name marks
+the place of its value. Types and defaults are derived from the distributions in the space.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PLACEHOLDER = re.compile(r"\{([A-Za-z_][\w.\-/]*)\}")
 _SHELL = re.compile(r"[|&;<>`$]|\\\n")
 _SETTING = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 GIVEN = ("seed", "folder", "env_steps", "length", "trial")
-"""Placeholders that every run fills."""
+"""Placeholders that are filled in for every run."""
 _UNNAMED = "command"
 
 
@@ -59,7 +59,7 @@ class Template:
 
     @cached_property
     def _split_words(self) -> tuple[list[str], list[str]]:
-        """Return the variable settings before the command, and the words of the command."""
+        """Return the variables set before the command, and the words of the command."""
         try:
             words = shlex.split(self.text)
         except ValueError as error:
@@ -70,7 +70,7 @@ class Template:
         return words[:start], words[start:]
 
     def argv(self, values: Mapping[str, Any]) -> list[str]:
-        """Return the process's words; a list that is a whole word becomes several words."""
+        """Return the process's words; a list in place of a whole word becomes several words."""
         if self.needs_shell:
             line = _PLACEHOLDER.sub(
                 lambda found: shlex.quote(_argument_text(values[found[1]])), self.text
@@ -93,13 +93,13 @@ class Template:
         return {name: value for name, _, value in pairs}
 
     def check(self) -> None:
-        """Raise ConfigError for a line that starts nothing."""
+        """Raise ConfigError if the line does not start a program."""
         if not self.needs_shell and not self._split_words[1]:
             raise ConfigError("command is empty; give one such as python train.py --seed {seed}")
 
     @property
     def label(self) -> str:
-        """The script, or the program: a word for tables.
+        """The name of the script or the program, for tables.
 
         >>> Template("python -u src/train.py --seed {seed}").label
         'train.py'
@@ -127,7 +127,7 @@ def _argument_text(value: Any) -> str:
 
 
 def resumed(command: str, resume: str) -> Template:
-    """Return the line that continues a run; `...` stands for the command.
+    """Return the command line that continues a run, where `...` is the original command.
 
     >>> resumed("python a.py", "... --load {folder}").text
     'python a.py --load {folder}'
@@ -137,10 +137,10 @@ def resumed(command: str, resume: str) -> Template:
 
 @dataclass(frozen=True)
 class _Given:
-    """The distributions and values of one hyperparameter in a study file."""
+    """The distributions and values given for one hyperparameter in a study file."""
 
     name: str
-    place: str  # the section that names it
+    place: str  # the section that contains its name
     distributions: tuple[Distribution, ...] = ()
     values: tuple[Any, ...] = field(default=())  # under `fixed`
     default: Any = None
@@ -168,7 +168,7 @@ def _has_listed_values(distribution: Distribution) -> bool:
 
 
 def _knob_type(values: list[Any], whole: bool) -> tuple[KnobType, tuple[str, ...]]:
-    """Return the type of a hyperparameter with such values, and its legal words."""
+    """Return the type of a hyperparameter with these values, and its legal words."""
     words = tuple(dict.fromkeys(value for value in values if isinstance(value, str)))
     others = [value for value in values if not isinstance(value, str)]
     if others and all(isinstance(value, bool) for value in others):
@@ -183,7 +183,7 @@ def _knob_type(values: list[Any], whole: bool) -> tuple[KnobType, tuple[str, ...
 
 
 def command_algorithm(notes: Notes, root: Node, source: Path | None) -> Algorithm:
-    """Return the algorithm of a study with `command`, noting its mistakes."""
+    """Return the algorithm of a study with `command`, and note its mistakes."""
     node = root.value["command"]
     if not isinstance(node.value, str) or not node.value.strip():
         notes.wrong("command", node, "a command line such as python train.py --seed {seed}")
@@ -195,14 +195,15 @@ def command_algorithm(notes: Notes, root: Node, source: Path | None) -> Algorith
     _check_names(notes, root, line, given)
     unit = _unit(root)
     table = {one.name: one.knob() for one in given.values()}
-    root.value.pop("algorithm", None)  # of a resolved study
+    root.value.pop("algorithm", None)  # in a resolved study
     return Algorithm(f"{COMMAND}:{line.label}", table, unit, takes_env=False, acts=False)
 
 
 def _take_default(notes: Notes, root: Node) -> dict[str, Any]:
-    """Return the default configuration, a mapping under `confirm.default`, which becomes a flag.
+    """Remove a mapping under `confirm.default`, the default configuration, and return it.
 
-    Without one the default is the middle of the ranges, and is compared only on request.
+    The key itself then becomes a flag. Without a mapping the default is the middle of the ranges,
+    and is compared only on request.
     """
     confirm = root.value.get("confirm")
     if confirm is None or not confirm.is_map:
@@ -237,7 +238,7 @@ def _hyperparameters(
         own = _own_default(child)
         default = _parse_value(defaults.get(name, own))
         found[name] = _Given(name, "space", distributions, default=default)
-        if not distributions:  # its mistakes are noted where the space is read
+        if not distributions:  # its mistakes are noted when the space is read
             found[name] = _Given(name, "space", values=(0.0,), default=default)
     for name, child in root.child("fixed").mapping.items():
         found.setdefault(name, _Given(name, "fixed", values=(_parse_value(plain(child)),)))
@@ -300,7 +301,7 @@ def _check_names(notes: Notes, root: Node, line: Template, given: Mapping[str, _
 
 
 def _unit(root: Node) -> str:
-    """Return the unit of a run's length: the words after its number."""
+    """Return the unit of a run's length: the words that follow its number."""
     recorded = root.child("algorithm")
     if "unit" in recorded.mapping:
         return str(recorded.value["unit"].value)

@@ -1,8 +1,8 @@
-"""The rules across sections that a study must satisfy.
+"""Rules across sections that a study must satisfy.
 
-`contradictions` lists every broken rule as (path, message). The loader adds the path's line, the
-search raises the messages. A path is `section.key`; alternative places to blame follow after `|`.
-`environment_faults` and `knob_contradictions` are slower, so only the loader calls them.
+`contradictions` lists every broken rule as (path, message). The loader adds the path's line, and
+the search raises the messages. A path is `section.key`; alternative places to blame follow after
+`|`. `environment_faults` and `knob_contradictions` are slower, so only the loader calls them.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _UNFIT = {
         "moves CPUs between processes, but all lanes share one program; use its base scheduler"
     ),
 }
-"""Schedulers of Ray's that cannot decide over lanes, and why."""
+"""Ray Tune scheduler that cannot control lanes -> the reason."""
 _MOST_RUNGS = 1_000
 _MOST_EVALUATIONS = 10_000
 _MOST_KINDS = 16
@@ -62,14 +62,14 @@ _MOST_ENDS = 8
 
 
 def stages(root: Node, study: Study) -> Iterator[Iterable[tuple[str, str]]]:
-    """Yield the study's problems in stages; each assumes that earlier stages found none."""
+    """Yield the study's problems in stages; each assumes that the previous stages found none."""
     yield (*unused_keys(root, study), *contradictions(study))
     yield knob_contradictions(study)
     yield environment_faults(study)
 
 
 def contradictions(study: Study) -> list[tuple[str, str]]:
-    """Return (path, message) of every rule across sections that a study breaks."""
+    """Return (path, message) for every rule across sections that a study breaks."""
     rules = (
         _seed_problems,
         _training_weight,
@@ -86,7 +86,7 @@ def contradictions(study: Study) -> list[tuple[str, str]]:
     )
     problems = [problem for rule in rules for problem in rule(study)]
     problems += [(f"{one}.distribution", text) for one, text in misfits(study, imported=False)]
-    # the key stands before what is wrong with it
+    # the key is put before its message
     return [(path, f"{path.partition('|')[0]} {text}") for path, text in problems]
 
 
@@ -165,7 +165,7 @@ def _racing_problems(study: Study, racing: Racing) -> Problems:
 
 
 def _training_weight(study: Study) -> Problems:
-    """Training returns need a single environment, and an evaluated return to be added to."""
+    """Require a single environment for training returns, and an evaluated return to mix with."""
     metrics, path = study.objectives or (study.metric,), "metric.training_weight"
     if not any(metric.training_weight for metric in metrics):
         return
@@ -200,7 +200,7 @@ def _method_problems(study: Study) -> Problems:
 
 
 def _length_problems(study: Study) -> Problems:
-    """Rungs and evaluation points must be inside a run; this process is a single worker."""
+    """Require rungs and evaluation points inside a run; this process counts as a single worker."""
     early, every, length = study.early_terminate, study.evaluation.every, study.env_steps
     unit = study.algorithm.unit
     if early is not None and not early.evolves:
@@ -242,7 +242,7 @@ def _evolution_problems(study: Study) -> Problems:
 
 
 def _copy_problems(study: Study, rule: str, moves: bool) -> Problems:
-    """Populations run all trials at once and copy states between lanes of one program."""
+    """Require that a population runs all trials at once, and copies states within one program."""
     lanes, trials, seeds = study.population.lanes, study.budget.trials, study.seeds.per_config
     for parameter in study.space.parameters:
         if is_static(study, parameter.name):
@@ -285,7 +285,7 @@ def _pause_problems(study: Study, early: EarlyTerminate) -> Problems:
 
 
 def _budget_problems(study: Study) -> Problems:
-    """The budget must be finite and leave steps for the search after confirm."""
+    """Require a finite budget that leaves steps for the search after confirm."""
     budget = study.budget
     endless = budget.trials is None and budget.env_steps is None and budget.wall_seconds is None
     if endless and not method_row(study.search.method).ends:
@@ -322,7 +322,7 @@ def _interim_problems(confirm: Confirm) -> Problems:
 
 
 def _budget_of_steps(study: Study) -> Problems:
-    """The env steps must pay for confirm and one trial."""
+    """Require enough env steps for the confirm stage and one trial."""
     given, run = study.budget.env_steps, study.env_steps * study.spread
     reserved = study.confirming * run
     one = study.seeds.per_config * run
@@ -334,7 +334,7 @@ def _budget_of_steps(study: Study) -> Problems:
 
 
 def _default_problems(study: Study) -> Problems:
-    """The default configuration, which is trial 0, must be legal."""
+    """Require a legal default configuration, which is trial 0."""
     params = study.space.default()
     rule = study.space.forbidden(params)
     if rule is not None:
@@ -372,7 +372,7 @@ def _ray_tune(study: Study) -> Problems:
 
 
 def _ray_class(study: Study, key: str, given: str, known: Collection[str]) -> Problems:
-    """A study file alone must not run arbitrary code: classes are from Ray Tune or `imports`."""
+    """Require a class from Ray Tune or `imports`: a study file alone must not run any code."""
     stems = [path.rpartition("/")[2].removesuffix(".py") for path in study.imports]
     module = given.rpartition(".")[0]
     if given not in known and not module:
@@ -439,7 +439,7 @@ def _several_env_problems(study: Study) -> Problems:
 
 
 def _worker_problems(study: Study) -> Problems:
-    """Workers and their time limit apply only to environments that the host steps."""
+    """Allow workers and their time limit only for environments that the host steps."""
     population, hosted = study.population, _hosted_environments(study)
     compiled = [one.id for one in environments_of(study) if one.id not in hosted]
     for key in ("workers", "step_timeout"):
@@ -472,7 +472,7 @@ def _custom_training(study: Study) -> Problems:
 
 
 def _command_problems(study: Study) -> Problems:
-    """A command's script has the environment, the networks and the evaluation."""
+    """Reject settings that belong to a command's script: environment, networks, evaluation."""
     if not study.algorithm.is_process:
         if study.executor.type == "slurm":
             yield "executor.type", "is slurm, which applies only to a study with command; use ray"
@@ -512,7 +512,7 @@ def _command_problems(study: Study) -> Problems:
 
 
 def _cluster(study: Study) -> Problems:
-    """The processes of a command on a cluster."""
+    """Check the settings for the processes of a command on a cluster."""
     settings, executor = study.processes or Processes(), study.executor
     text = "does not apply to a study with command;"
     if executor.type == "ray" and executor.workers != 1:
@@ -530,17 +530,17 @@ def _cluster(study: Study) -> Problems:
 
 
 def environment_faults(study: Study) -> Problems:
-    """Yield mistakes in the environments of all buckets; optical files are read."""
+    """Yield mistakes in the environments of all buckets; files of optical networks are read."""
     for one in each_alone(study):
         if one.env.id in ENVIRONMENTS and ENVIRONMENTS[one.env.id].source == "optical":
             yield from optical_faults(one)
-        elif is_hosted(one.env.id) and not one.imports:  # which may register it
+        elif is_hosted(one.env.id) and not one.imports:  # imports may register it
             for kind in env_kinds(one)[:_MOST_KINDS]:
                 yield from _gymnasium_faults(one, kind)
 
 
 def _gymnasium_faults(study: Study, values: Mapping[str, Any]) -> Problems:
-    from ..core.host.batch import code_of  # numpy
+    from ..core.host.batch import code_of  # imports numpy
     from ..environments.hosted import probe
 
     found: list[Any] = []
@@ -573,7 +573,7 @@ def knob_contradictions(study: Study) -> Problems:
 
 
 def _corners(study: Study) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
-    """Yield the default, then every pair of extreme values on it: (names, configuration)."""
+    """Yield the default, then every pair of extreme values in it: (names, configuration)."""
     space = study.space
     yield (), space.default()
     own = [one for one in space.parameters if not one.name.startswith("env.")]
@@ -588,7 +588,7 @@ def _corners(study: Study) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
 
 
 def _activate_values(study: Study, wanted: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the default changed so that all wanted values are active; None if impossible."""
+    """Return the default, changed so that all wanted values are active; None if impossible."""
     space = study.space
     forced = dict(wanted)
     for parameter in space.parameters:

@@ -28,7 +28,7 @@ _SHAPES = ("directed", "slots", "k", "aggregate_slots", "fits", "no_op", "observ
 
 
 def read_imports(notes: Notes, items: Sequence[Node], source: Path | None) -> tuple[str, ...]:
-    """Read the paths of user code, which must be in the study's folder; nothing is imported."""
+    """Read the paths of user code, which must be in the study's folder, without importing it."""
     paths: list[str] = []
     if len(items) > _MOST_IMPORTS:
         notes.add(f"{len(items)} imports; allowed: {_MOST_IMPORTS}", items[0])
@@ -48,14 +48,14 @@ def read_imports(notes: Notes, items: Sequence[Node], source: Path | None) -> tu
 
 @dataclass(frozen=True)
 class EnvList:
-    """A study's environments; entries and nodes only for a list."""
+    """The environments of a study; `entries` and `items` are empty unless it lists several."""
 
     specs: tuple[EnvSpec, ...] = ()
     entries: tuple[EnvEntry | None, ...] = ()
     items: tuple[Node, ...] = ()
 
     def with_scales(self, notes: Notes, metric: str) -> tuple[EnvSpec, ...]:
-        """Return them with their scores: the given ones, or those measured by a metric."""
+        """Add scores to the environments: the given ones, or those measured with a metric."""
         found: list[EnvSpec] = []
         for item, spec, known in zip(self.items, self.specs, self.entries, strict=True):
             fault = metric_fault(metric, known)
@@ -68,14 +68,14 @@ class EnvList:
 def read_env(
     notes: Notes, root: Node, imports: bool, checked: bool = False
 ) -> tuple[EnvList, EnvEntry | None]:
-    """Read `env`, one or a list, and its table entry, or the common entry of several."""
+    """Read `env`, one or a list, and its table entry or the common entry of several."""
     node = root.value.get("env")
     if node is None:
-        return EnvList(), None  # noted with the other keys of the top
+        return EnvList(), None  # noted with the other top-level keys
     if node.is_list:
         return _read_several(notes, node, imports, checked)
     if node.value is None:
-        return EnvList(), None  # noted with the other keys of the top
+        return EnvList(), None  # noted with the other top-level keys
     if node.is_map and "scores" in node.value:
         text = "scores apply only to several environments (here: one); remove them"
         notes.add(text, node, "scores")
@@ -124,7 +124,7 @@ def _read_one(
     known, place = None, notes.shown
     if given.line is not None:
         place = f"{place}:{given.line}"
-    if gymnax_class(given.value) is not None:  # made when it runs: only then jax is there
+    if gymnax_class(given.value) is not None:  # created when the study runs, since it needs jax
         return EnvSpec(given.value, _read_env_values(notes, None, node), place=place), None
     try:
         known = entry(given.value)
@@ -168,11 +168,11 @@ def _read_env_values(notes: Notes, known: EnvEntry | None, node: Node) -> dict[s
 class EnvFile:
     spec: EnvSpec
     known: EnvEntry
-    folder: str  # of the file; relative paths start here
+    folder: str  # folder of the file, in which relative paths start
 
 
 def read_env_file(path: str | Path, overrides: Sequence[str] = ()) -> EnvFile:
-    """Read a file with the `env:` mapping at its top, or a study with its `eval_env:`."""
+    """Read a file with an `env:` mapping at the top, or the `eval_env:` of a study."""
     path = Path(path)
     notes = Notes(str(path))
     root = read_file(path, str(path))
@@ -207,7 +207,7 @@ def _read_scale(
     if "scores" in item.mapping:
         return _given_scale(notes, item.mapping["scores"])
     if metric_fault(metric, entry) is not None:
-        return None  # noted
+        return None  # already noted
     changed = [
         key
         for key, value in spec.values.items()
@@ -236,10 +236,10 @@ def _given_scale(notes: Notes, node: Node) -> Reference | None:
 
 
 def merged_entry(specs: Sequence[EnvSpec], entries: Sequence[EnvEntry | None]) -> EnvEntry | None:
-    """Return the common entry of several environments; None if one is unknown.
+    """Return the common entry of several environments; None if one of them is unknown.
 
-    It has the parameters and keys of any environment (the first one's if several have them) and
-    the metrics of all.
+    It has the parameters and keys of every environment (if several share one, that of the first)
+    and the metrics that all of them have.
     """
     known = [one for one in entries if one is not None]
     if not known or len(known) < len(specs):
@@ -260,7 +260,7 @@ def merged_entry(specs: Sequence[EnvSpec], entries: Sequence[EnvEntry | None]) -
 
 
 def _common(values: Sequence[_Value], different: _Value) -> _Value:
-    """Return the value of all; `different` if they have several."""
+    """Return the value that all have in common, or `different`."""
     if len({*values}) > 1:
         return different
     return values[0]
@@ -278,7 +278,7 @@ def _once(names: Iterable[Iterable[str]]) -> tuple[str, ...]:
 
 
 def _merged(each: Sequence[Mapping[str, _Value]]) -> dict[str, _Value]:
-    """Return the values of all; of a name that several have, the first one's."""
+    """Merge mappings; for a name in several of them, the first value is used."""
     found: dict[str, _Value] = {}
     for one in reversed(each):
         found |= one
@@ -286,7 +286,7 @@ def _merged(each: Sequence[Mapping[str, _Value]]) -> dict[str, _Value]:
 
 
 class _FaultError(ConfigError):
-    """With the environment key to blame, if it is known."""
+    """An error with the environment key to blame, if known."""
 
     def __init__(self, text: str, key: str | None):
         self.key = key
@@ -294,8 +294,9 @@ class _FaultError(ConfigError):
 
 
 def read_settings(id_: str, values: Mapping[str, Any], folder: str) -> Any:
-    """Return the `OpticalSettings` of an `env:` mapping, reading every file that it names once."""
-    from ..core.envs.optical.modulation import make_modulation  # numpy and file readers, 0.1 s
+    """Return the `OpticalSettings` for an `env:` mapping, and read each of its files once."""
+    # imports numpy and file readers, 0.1 s
+    from ..core.envs.optical.modulation import make_modulation
     from ..core.envs.optical.optical_settings import OpticalSettings
     from ..core.envs.optical.topology import make_topology
     from ..core.envs.optical.traffic_files import read_requests, read_traffic_matrix
@@ -321,7 +322,7 @@ def read_settings(id_: str, values: Mapping[str, Any], folder: str) -> Any:
 
 
 def optical_faults(study: Study) -> Iterator[tuple[str, str]]:
-    """Yield (path, message) of each mistake in the environments of all buckets."""
+    """Yield (path, message) for each mistake in the environments of all buckets."""
     for values in env_kinds(study):
         section = "env"
         try:
@@ -356,7 +357,7 @@ def optical_faults(study: Study) -> Iterator[tuple[str, str]]:
 
 
 def _key_places(section: str, key: str | None) -> str:
-    """Return the places to blame: a key of a section, of `space` or of `env`, else the section."""
+    """Return the places to blame: a key in the section, `space` or `env`, else the section."""
     if key is None:
         return section
     return f"{section}.{key}|space.env.{key}|env.{key}"

@@ -1,4 +1,4 @@
-"""Where evaluations cut episodes that their environment does not end."""
+"""The limit at which evaluations cut episodes that their environment does not end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LOSSES = ("loss", "error", "cost", "regret", "perplexity")
 _LIMITS = ("max_steps_in_episode", "max_episode_steps")
 OF_THE_POLICY = ("aggregate_slots", "disjoint_paths", "fits", "histograms", "k", "no_op",
                  "observation", "path_order", "shadow")  # fmt: skip
-"""Keys of a policy's observations and choices; the task and its metric stay the same."""
+"""Keys that affect a policy's observations and choices, but not the task and its metric."""
 
 
 LimitOf = Callable[[EnvSpec], int | None]
@@ -44,7 +44,7 @@ def own_limit(study: Study, env: EnvSpec | None = None) -> int | None:
 
 
 def _frames_limit(entry: EnvEntry, given: Mapping[str, Any]) -> int | None:
-    """Return Atari's limit in env steps; ale-py counts it in emulator frames."""
+    """Return an Atari game's limit in env steps; ale-py counts emulator frames."""
     if _FRAMES not in entry.keys:
         return None
     frames, skip = (given.get(name, entry.keys[name].default) for name in (_FRAMES, _SKIP))
@@ -56,9 +56,9 @@ def _frames_limit(entry: EnvEntry, given: Mapping[str, Any]) -> int | None:
 def cut_after(study: Study) -> int:
     """Return the env steps after which evaluations cut an episode.
 
-    Environments of the tables end their episodes. Others (imported code, Gymnasium's without a
-    time limit) are cut after the length of a full training run, which no training episode can
-    exceed, but at least 20,000 steps.
+    Environments in the tables end their episodes. Episodes of others (imported code, Gymnasium
+    environments without a time limit) are cut after the length of a full training run, which no
+    training episode can exceed, but not before 20,000 steps.
     """
     if not _environments_without_limit(study):
         return LONGEST
@@ -104,7 +104,7 @@ def may_cut(study: Study) -> bool:
 
 
 def cut_words(study: Study, lengths: Sequence[int]) -> str:
-    """Return a sentence if an evaluation cut some of its episodes, otherwise ""."""
+    """Return a sentence if an evaluation cut any of its episodes, otherwise ""."""
     limit = cut_after(study)
     cut = sum(length >= limit for length in lengths)
     if not may_cut(study) or not cut:
@@ -114,7 +114,7 @@ def cut_words(study: Study, lengths: Sequence[int]) -> str:
 
 
 def goal_note(study: Study) -> str:
-    """Return a warning if a metric with the name of a loss is maximized by default, else ""."""
+    """Return a warning if a metric that is named like a loss is maximized by default, else ""."""
     losses = [name for name in study.goals_left_out if _is_loss(name)]
     if not losses:
         return ""
@@ -125,7 +125,7 @@ def goal_note(study: Study) -> str:
 
 
 def _is_loss(name: str) -> bool:
-    """Return whether a part of a metric's name says that less is better.
+    """Return whether part of a metric's name implies that lower is better.
 
     >>> _is_loss("eval/valLoss2"), _is_loss("lossless_share")
     (True, False)
@@ -135,7 +135,7 @@ def _is_loss(name: str) -> bool:
 
 
 def own_evaluation_note(study: Study) -> str:
-    """Return a warning if a searched environment key also evaluates, otherwise ""."""
+    """Return a warning if a searched environment key is also used in evaluation, otherwise ""."""
     same = (*study.evaluation.env, *OF_THE_POLICY)
     loose = {
         one.name[4:]: one.default
@@ -148,6 +148,6 @@ def own_evaluation_note(study: Study) -> str:
     if len(loose) == 1:
         verbs = "is searched, and evaluates"
     what = f"{', '.join(f'env.{key}' for key in loose)} {verbs}, too: trials with an easier "
-    if study.more_envs:  # which have no eval_env
+    if study.more_envs:  # there is no eval_env
         return f"{what}environment win; fix the values in evaluation"
     return f"{what}environment win; for the same one in all trials type eval_env: {flow(loose)}"

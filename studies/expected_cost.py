@@ -16,9 +16,9 @@ from .spec import Study
 from .stopping_rules import RULES
 
 _MOST_TRIALS = 1_000_000
-_USUAL_LANES = 16  # where they are not known
-_STARTUP = 10  # random trials before a method has a model, if it does not say
-FACTOR = 1.5  # between what a study takes and what is expected: seen in ten shipped studies
+_USUAL_LANES = 16  # used if the number of lanes is unknown
+_STARTUP = 10  # random trials before a method has a model, unless it declares the number
+FACTOR = 1.5  # ratio between actual and expected time, as seen in ten shipped studies
 
 
 @dataclass(frozen=True)
@@ -26,22 +26,22 @@ class Expected:
     """Training env steps, without evaluation."""
 
     trials: int | None  # None if only steps or time end the study
-    full: int | None  # search, without early stopping
-    search: int | None  # search, with early stopping
-    passing: tuple[float, ...]  # expected trials past each rung
-    confirm: int  # at most: fewer if the default wins
+    full: int | None  # for the search without early stopping
+    search: int | None  # for the search with early stopping
+    passing: tuple[float, ...]  # expected number of trials past each rung
+    confirm: int  # upper limit; lower if the default wins
     budget: int | None
-    asked: int = 0  # `confirm.also`, at most; outside the budget
+    asked: int = 0  # for `confirm.also`, at most; outside the budget
 
     @property
     def is_rough(self) -> bool:
-        """Whether the search depends on the values of its trials."""
+        """Whether the cost of the search depends on its trials' values."""
         stops = self.trials is not None and any(past < self.trials for past in self.passing)
         return stops and (self.budget is None or self.total != self.budget + self.asked)
 
     @property
     def total(self) -> int | None:
-        """Search and confirm, limited by the budget, and `confirm.also` beyond it."""
+        """Search and confirm, limited by the budget, plus `confirm.also` on top of it."""
         bounds = list[int]()
         if self.search is not None:
             bounds.append(self.search + self.confirm)
@@ -53,7 +53,7 @@ class Expected:
 
 
 def expected_steps(study: Study, chunk_sizes: ChunkSizes, lanes: int | None = None) -> Expected:
-    """Estimate a study from the chunks and lanes of its default configuration's bucket."""
+    """Estimate a study's cost from the chunks and lanes of its default configuration's bucket."""
     run = chunk_sizes.env_steps * study.spread
     runs, asked = study.confirming, 0
     if study.confirm is not None:
@@ -73,7 +73,7 @@ def expected_steps(study: Study, chunk_sizes: ChunkSizes, lanes: int | None = No
 
 
 def confirm_words(study: Study, expected: Expected) -> str:
-    """Return the env steps of the confirm stage, and how many a winning default saves."""
+    """Return the env steps of confirm, and how many of them are saved if the default wins."""
     confirm, tested, also = study.confirm, study.tested, ""
     if expected.asked:
         also = f" and {expected.asked:,} for confirm.also"
@@ -113,7 +113,7 @@ def _passing_rungs(
 
 
 def _trial_count(study: Study) -> int | None:
-    """Return the number of trials: the budget's, or fewer if the space has fewer points."""
+    """Return the number of trials: that of the budget, or of the space if it has fewer points."""
     limit, points = study.budget.trials, 2**31
     if study.search.method == "grid":
         points = study.search.options.get("points", 5)
@@ -131,9 +131,9 @@ def _trial_count(study: Study) -> int | None:
 
 @dataclass(frozen=True)
 class TimeEstimate:
-    phases: Mapping[str, float]  # expected seconds, in order of time
-    at_most: float | None  # seconds without early stopping, if there is any
-    wall: float | None  # seconds of `budget.wall`
+    phases: Mapping[str, float]  # expected seconds, in chronological order
+    at_most: float | None  # seconds without early stopping, if the study stops trials
+    wall: float | None  # seconds in `budget.wall`
     basis: str  # source of the numbers
     assumes: tuple[str, ...]
 
@@ -146,7 +146,7 @@ class TimeEstimate:
         return self.phases.get(phase, 0.0) / max(self.seconds(), 1e-9)
 
     def words(self) -> tuple[str, str, str]:
-        """Return the expected time, and the ends of its interval."""
+        """Return the expected time and the ends of its interval, as text."""
         one, low, high = (span_of_time(self.seconds(f)) for f in (1.0, 1.0 / FACTOR, FACTOR))
         return one, low, high
 

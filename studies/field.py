@@ -12,32 +12,33 @@ from ..files.plain_data import Range
 
 FieldType = Literal[
     "word",
-    "words",  # a list of different ones of `words`
+    "words",  # a list of distinct `words`
     "text",
-    "count",  # a whole number, may be written `200M`
+    "count",  # an integer, which may be written `200M`
     "number",
     "flag",
     "seconds",  # may be written `2h`
     "map",
     "list",
-    "points",  # a count, or a mapping of knob to count
+    "points",  # a count, or a mapping from hyperparameter to count
     "factors",  # a list of numbers
-    "counts",  # a list of whole numbers of at least 1
+    "counts",  # a list of integers of at least 1
 ]
-REQUIRED: Any = object()  # the default of a key that must be given
+REQUIRED: Any = object()  # the default of a required key
 
 
 @dataclass(frozen=True)
 class Field(Range):
-    key: str  # as written
+    key: str  # as written in the file
     type: FieldType
-    default: Any  # or REQUIRED
+    default: Any  # the default value, or REQUIRED
     meaning: str  # one line
-    words: tuple[str, ...] = ()  # of a `word`; of a number, words that are legal instead
+    # for a `word`, the choices; for a number, words that are also legal
+    words: tuple[str, ...] = ()
     off: bool = False  # whether `null` or `off` is legal
-    attribute: str = ""  # the field of the dataclass, if it has another name
-    section: Any = None  # of a `map`, the dataclass that declares its keys
-    late: bool = False  # resolved studies omit its default, as those from before it was added
+    attribute: str = ""  # the dataclass field, if it has a different name
+    section: Any = None  # for a `map`, the dataclass that declares its keys
+    late: bool = False  # resolved studies omit its default, like studies from before it was added
 
     @property
     def target(self) -> str:
@@ -72,10 +73,10 @@ class Field(Range):
 
 
 def key(value: Any, meaning: str, *, also: tuple[Field, ...] = (), **rest: Any) -> Any:
-    """Declare a dataclass field as a key of the file; its annotation gives type and words.
+    """Declare a dataclass field as a key of the file; its annotation gives the type and the words.
 
-    `value` is the default, `also` are keys without a field, listed after this one, and `rest` are
-    fields of `Field`.
+    `value` is the default, `also` are keys without a field, which are listed after this one, and
+    `rest` are fields of `Field`.
     """
     default: Any = value
     if is_dataclass(value):
@@ -93,7 +94,7 @@ def key(value: Any, meaning: str, *, also: tuple[Field, ...] = (), **rest: Any) 
 
 @cache
 def keys_of(section: type) -> tuple[Field, ...]:
-    """Return the keys declared by a dataclass, in order."""
+    """Return the keys that a dataclass declares, in order."""
     declared = [one for one in fields(section) if "key" in one.metadata]
     found: list[Field] = []
     if not declared:
@@ -106,7 +107,7 @@ def keys_of(section: type) -> tuple[Field, ...]:
 
 
 def _of_hint(hint: Any, made: dict[str, Any]) -> dict[str, Any]:
-    """Add type, words and `off` from the annotation, and the range of whole numbers."""
+    """Add type, words and `off` from the annotation, and the range for integers."""
     parts = (hint,)
     if get_origin(hint) in (Union, UnionType):
         parts = get_args(hint)
@@ -155,19 +156,19 @@ def option(
     low_open: bool = False,
     words: tuple[str, ...] = (),
 ) -> Field:
-    """Return an option of a registered sampler or rule; its type is the default's.
+    """Return an option of a registered sampler or rule; its type is that of the default.
 
     Args:
-        name: as a study file writes it.
-        default: its value when left out; a text must be one of `words`, if there are any.
-        meaning: one line.
-        low: the smallest legal number; left out, 0 for whole numbers.
+        name: the key in study files.
+        default: the value if omitted; a string must be one of `words`, if there are any.
+        meaning: a one-line description.
+        low: the smallest legal number; by default 0 for integers.
         high: the largest legal number.
-        low_open: `low` itself is not legal.
-        words: the legal texts.
+        low_open: whether `low` itself is illegal.
+        words: the legal strings.
 
     Raises:
-        ConfigError: the default is not legal itself.
+        ConfigError: the default itself is illegal.
 
     >>> option("decay", 0.5, "weight of the trial before", low=0, high=1).allowed()
     'a number from 0 to 1'

@@ -1,4 +1,4 @@
-"""The text of a first study, for `hpo init ENV`: runs unchanged and names the usual keys."""
+"""The text of a first study, for `hpo init ENV`, which can be run unchanged."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from .algorithm import Algorithm
 from .yaml_io import flow, to_yaml
 
 SEARCHED = ("learning_rate", "gamma", "gae_lambda", "clip_eps", "ent_coef", "update_epochs")
-"""Hyperparameters that the studies written for somebody search."""
+"""Hyperparameters that the generated studies search."""
 _NORMALISED = "normalise_observations"
 _OFFERED = ("vf_coef", "max_grad_norm", "lr_schedule", "target_kl")
 _COLUMN = 76
 CONFIRM = {"top_k": 3, "choose": 3, "report": 16, "interim": 8}
-"""How the winner is chosen and tested in every study file that is written."""
-SEED_PLAN = (  # lines and what they are, for every study file that is written
+"""How the winner is selected and tested in every generated study."""
+SEED_PLAN = (  # lines and their meaning, for every generated study file
     ("seeds: {per_config: 1}", "of every trial in the search"),
     (f"confirm: {flow(CONFIRM)}", "the best 3 on 3 new seeds, then the test"),
 )
 PROTECTED = {"top_k": 1, "choose": 0, "report": 4}
-"""How a short study ends: the best trial against the default on four new seeds."""
+"""The end of a short study: the best trial against the default, on four new seeds."""
 PORTFOLIO = 3
-"""Learnt configurations of a short study; with the default and the test it is twelve runs."""
+"""The number of learnt configurations in a short study, which has twelve runs in all."""
 LONGER = (
     "# With more time set these two and run the same command; finished runs are kept:",
     f"# confirm: {flow(CONFIRM)}",
@@ -38,14 +38,14 @@ LONGER = (
     "# population: {lanes: 24}        # fewer than trials, so that tpe learns from the first",
 )
 _SWITCHES = {"wind_power": "enable_wind", "turbulence_power": "enable_wind"}
-"""Parameters of an environment that do nothing unless one of its keys is on."""
+"""Environment parameter -> the key without which it has no effect."""
 
 
 def init_text(env_id: str, imports: Sequence[str] = (), custom: EnvEntry | None = None) -> str:
     """Return the text of a study; `LunarLander-v3` becomes `gym:LunarLander-v3`.
 
-    `imports` are the files in the study's folder that register the environment. They have run.
-    `custom` describes an environment that no table has.
+    `imports` are the files in the study's folder that register the environment; they have already
+    run. `custom` describes an environment that is in no table.
     """
     env = custom or entry(full_id(env_id))
     seen = _observation(env)
@@ -93,7 +93,7 @@ def init_text(env_id: str, imports: Sequence[str] = (), custom: EnvEntry | None 
 
 
 def own_init_text(algorithm: Algorithm, env_id: str | None = None) -> str:
-    """Return the text of a custom training's study; it must declare a range to search."""
+    """Return the text of a study for a custom training, which must declare a range to search."""
     searched = [knob for knob in algorithm.knobs.values() if knob.search is not None]
     if not searched:
         given = 'search={"min": 1e-4, "max": 1e-1, "distribution": "log_uniform"}'
@@ -104,7 +104,7 @@ def own_init_text(algorithm: Algorithm, env_id: str | None = None) -> str:
         given = [f"env: {env_id or 'CartPole-v1'}"]
     elif env_id is not None:
         given = [f"fixed: {{env: {env_id}}}"]
-        algorithm.complete({"env": env_id})  # refuses it where the class has none
+        algorithm.complete({"env": env_id})  # raises if the class has no environment
     lines = [
         f"# {algorithm.label} of {algorithm.name.partition(':')[0]}",
         f"name: {algorithm.label.lower()}",
@@ -148,7 +148,7 @@ def _observation(env: EnvEntry) -> Observation | None:
         return None
     try:
         return observation_of(env.id)
-    except HpoError:  # a package is missing here: the study's check says so
+    except HpoError:  # a package is missing here, which the study's check reports
         return None
 
 

@@ -1,4 +1,4 @@
-"""From a YAML file to a `Study`, or to all of its mistakes at once."""
+"""Conversion of a YAML file to a `Study`, or a report of all its mistakes at once."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from .study_keys import COSTS, LOGGERS, SECTIONS, TOP, metric_fault
 from .study_values import Vocabulary
 from .yaml_io import Node, Notes, place_of, plain, read_file, read_text, text_of, to_yaml
 
-DEFAULT_BASELINES = ("ksp_ff", "ff_ksp")  # of studies in optical networks that name none
+DEFAULT_BASELINES = ("ksp_ff", "ff_ksp")  # for studies of optical networks that list none
 _WITHOUT_RULES = ("seeds", "population", "budget", "checkpoint")
 _OF_JOBS = {
     "partition": "give executor.partition",
@@ -54,13 +54,13 @@ _OF_JOBS = {
     "job-name": "hpo names the jobs; remove it",
     "output": "hpo reads the output; remove it",
 }  # fmt: skip
-"""Options of sbatch that other keys give."""
+"""sbatch option -> the key that sets it."""
 _TRIAL, _MOST_SEEDS = re.compile(r"-1|[0-9]{1,9}"), 1000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 BeforeCode = Callable[[str], None]
-"""Called with the name of a study before a Python file is run that it names; may raise."""
+"""Called with a study's name before any Python file that it names is run; may raise."""
 
 
 def load(
@@ -69,9 +69,10 @@ def load(
     name: str | None = None,
     before_code: BeforeCode | None = None,
 ) -> Study:
-    """Load a study file; a `StudyError` has every mistake in it, each with its line.
+    """Load a study file; a `StudyError` contains every mistake in it, each with its line.
 
-    `overrides` are `key.key=value`, applied before any check; `name` replaces the name.
+    `overrides` are `key.key=value` settings, applied before any check; `name` replaces the study's
+    name.
     """
     path = Path(path)
     root = read_file(path, str(path))
@@ -86,13 +87,13 @@ def loads(
     overrides: Sequence[str] = (),
     name: str | None = None,
 ) -> Study:
-    """Load a study from text, like `load`; `shown`: its name in messages, `source`: its folder."""
+    """Load a study from text, like `load`, with a file name for messages and a folder."""
     root = read_text(text, shown)
     return study_of(root, shown, Path(source), PurePosixPath(shown).stem, overrides, name=name)
 
 
 def loads_elsewhere(text: str, shown: str) -> Study:
-    """Load a study that runs elsewhere: its files and packages are not looked up here."""
+    """Load a study that runs elsewhere, without looking up its files and packages here."""
     root, notes = read_text(text, shown), Notes(shown)
     return _StudyReader(notes, root, Path("."), PurePosixPath(shown).stem, checked=True).read()
 
@@ -108,14 +109,14 @@ def of_its_day(root: Node) -> list[str]:
 def recorded(
     text: str, shown: str = "study.resolved.yaml", overrides: Sequence[str] = ()
 ) -> Study:
-    """Load the text of a study that ran, to read it: its files may no longer exist."""
+    """Load the text of a study that has run, to read it: its files may no longer exist."""
     root, notes = read_text(text, shown), Notes(shown)
     apply_overrides(notes, root, [*of_its_day(root), *overrides])
     return _StudyReader(notes, root, Path("."), PurePosixPath(shown).stem, checked=True).read()
 
 
 def logger_of(kind: str, overrides: Sequence[str]) -> Logger:
-    """Return one logger with options written as `key=value`."""
+    """Return one logger, with options written as `key=value`."""
     notes, node = Notes(kind), Node(None, {}, {})
     apply_overrides(notes, node, overrides)
     options = read_section(notes, kind, node, LOGGERS[kind])
@@ -152,9 +153,10 @@ class _StudyReader:
     root: Node
     source: Path  # folder of the file
     stem: str
-    checked: bool = False  # a study that ran: its files and packages are not looked for
+    # whether the study has run: its files and packages are then not looked up
+    checked: bool = False
     before_code: BeforeCode | None = None
-    is_process: bool = False  # metrics have the names that the command gives them
+    is_process: bool = False  # whether metrics have the names that the command gives them
 
     def read(self) -> Study:
         notes, root = self.notes, self.root
@@ -170,13 +172,13 @@ class _StudyReader:
         if not self.checked:
             run_imports_for_names(notes, root, imports, self.source, self._ask_before_code)
         self.is_process = algorithm.is_process
-        own = bool(self._list_items("imports")) or self.is_process  # also if a file is missing
+        own = bool(self._list_items("imports")) or self.is_process  # even if a file is missing
         listed, known = read_env(notes, root, own, self.checked)
         values: dict[str, Any] = {}
         for one in reversed(listed.specs):
             values |= one.values
         vocabulary = Vocabulary(known, values, bool(imports) or self.checked, algorithm)
-        # Without an environment every env.<name> would be a mistake that follows from that one.
+        # Without an environment, each env.<name> would be a further mistake.
         fixed = self._read_fixed(vocabulary)
         parameters, rules = space_nodes(notes, root, files)
         space = SpaceReader(notes, vocabulary, fixed).read(parameters, rules)
@@ -213,7 +215,7 @@ class _StudyReader:
             self.before_code(given)
 
     def _read_sections(self, top: Mapping[str, Any], env: EnvEntry | None) -> dict[str, Any]:
-        """Return the dataclass of every section; None if mistakes were noted."""
+        """Return the dataclass of every section; None if any mistake was noted."""
         given = {key: self._read_section(key) for key in SECTIONS}
         objectives = self._read_objectives(env)
         if objectives:
@@ -267,7 +269,7 @@ class _StudyReader:
             self.notes.add(f"metric: {fault}", *place_of(self.root, "metric.name"))
 
     def _executor(self, values: dict[str, Any]) -> Executor:
-        """Read the options of sbatch: words, numbers, and flags."""
+        """Read the options for sbatch: words, numbers, and flags."""
         node, given = values["options"], dict[str, Any]()
         if isinstance(node, Node):
             given = plain(node)
@@ -290,7 +292,7 @@ class _StudyReader:
         return self.root.child(key).is_map
 
     def _read_section(self, key: str) -> dict[str, Any]:
-        """Read a section; a non-mapping was already noted with the top-level keys."""
+        """Read a section; if it is not a mapping, the mistake has been noted already."""
         node = self.root.child(key)
         known = named_fields(self.root, key, self.checked)
         if known is None:
@@ -331,7 +333,7 @@ class _StudyReader:
         return metric_fault(name, env)
 
     def _read_objectives(self, env: EnvEntry | None) -> tuple[Metric, ...]:
-        """Return the entries of `objectives`; the first one must be measured."""
+        """Return the entries of `objectives`; the first one must be a measured metric."""
         items = self._list_items("objectives")
         if items and "metric" in self.root.value:
             text = "the study has a `metric` and `objectives`; put the metric first in objectives"
@@ -391,7 +393,7 @@ class _StudyReader:
         return tuple(sorted(also.items()))
 
     def _read_baselines(self, env: EnvEntry | None) -> tuple[str, ...]:
-        """Read the heuristics; a study on one optical network has defaults."""
+        """Read the heuristics; a study of a single optical network has defaults."""
         items, several = self._list_items("baselines"), self.root.child("env").is_list
         optical = env is not None and env.source == "optical"
         if "baselines" not in self.root.value:
@@ -402,7 +404,7 @@ class _StudyReader:
             for item in items[:1]:
                 self.notes.add("baselines need an optical network as env; remove them", item)
             return ()
-        from ..core.envs.optical.optical_settings import parse_baseline  # no jax
+        from ..core.envs.optical.optical_settings import parse_baseline  # does not import jax
 
         names: list[str] = []
         for item in items:
@@ -457,14 +459,14 @@ class YamlText:
 
 
 Written = YamlText | Mapping[str, Any] | str | PathLike[str]
-"""The forms in which a study can be given that is not loaded yet."""
+"""The forms of a study that is not loaded yet."""
 
 Source = Study | Written
-"""The forms in which a study can be given."""
+"""All forms of a study that functions accept."""
 
 
 def yaml(text: str) -> YamlText:
-    """Mark a string as a study's text, not the path of its file.
+    """Mark a string as the text of a study, as opposed to the path of its file.
 
     >>> yaml("env: CartPole-v1").text
     'env: CartPole-v1'
@@ -474,16 +476,16 @@ def yaml(text: str) -> YamlText:
 
 @dataclass(frozen=True)
 class StudyText:
-    """The text of a study that is not loaded yet; none of its code has run."""
+    """The text of a study that is not loaded yet, so none of its code has run."""
 
     text: str
     shown: str  # its name in messages
     source: Path  # folder of the files that it names
-    stem: str  # its name if it gives none
-    is_mapping: bool = False  # given as data, so that nobody wrote its lines
+    stem: str  # the study's name if its text has none
+    is_mapping: bool = False  # whether it was given as data, so that its lines have no author
 
     def load(self, name: str | None = None, before_code: BeforeCode | None = None) -> Study:
-        """Load it; the arguments are those of `load`."""
+        """Load the study; the arguments are those of `load`."""
         try:
             root = read_text(self.text, self.shown)
             return study_of(
@@ -497,7 +499,7 @@ class StudyText:
 
 
 def written_study(given: Written) -> StudyText:
-    """Return the text of a study given in any form except loaded."""
+    """Return the text of a study given in any form except a loaded one."""
     if isinstance(given, YamlText):
         return StudyText(given.text, "hpo.yaml(...)", Path("."), "study")
     if isinstance(given, Mapping):
@@ -513,7 +515,7 @@ def written_study(given: Written) -> StudyText:
 
 
 def read_study(given: Source, name: str | None = None) -> tuple[Study, str]:
-    """Return a study and its file's text; text and mapping without a name are `study`."""
+    """Return a study and its text; text or a mapping without a name gets the name `study`."""
     if isinstance(given, Study):
         study = given
         if name is not None:

@@ -1,4 +1,4 @@
-"""Overrides `a.b=c`: change a study's nodes before the check, as if the file said so."""
+"""Overrides `a.b=c`, which change a study's nodes before the check, as if written in the file."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from ..errors import StudyError
 from ..knobs import canonical_name
 from .yaml_io import Node, Notes, read_text
 
-SET = "override "  # start of the origin of a node that an override set
+SET = "override "  # prefix of the origin of nodes set by an override
 _MARK = "# Changed by the command line"
 _RESULTS = "results"
 
 
 def apply_overrides(notes: Notes, root: Node, overrides: Sequence[str]) -> None:
-    """Change `root` in place; overrides that cannot be applied are noted.
+    """Change `root` in place, and note overrides that cannot be applied.
 
-    Each is `path=value` with a YAML value. The keys of the path are joined by dots (`env.x` in a
-    space counts as one key), and numbers select list entries.
+    Each is `path=value` with a YAML value. The keys in the path are separated by dots (`env.x` in
+    a space counts as one key), and numbers select entries of lists.
     """
     for given in overrides:
         path, equals, text = given.partition("=")
@@ -92,9 +92,9 @@ def _put(notes: Notes, root: Node, keys: list[str], value: Node, origin: str) ->
 @dataclass(frozen=True)
 class Given:
     verb: str  # run or train
-    file: str  # the study file, as it was typed
+    file: str  # path of the study file as typed
     overrides: tuple[str, ...] = ()
-    name: str | None = None  # of `--name`, or made by `--new`
+    name: str | None = None  # from `--name`, or created by `--new`
     out: str = _RESULTS
 
     @property
@@ -110,19 +110,19 @@ class Given:
 
     @property
     def command(self) -> str:
-        """The command as one line to type; unprintable characters are escaped."""
+        """The command as a line to type, with unprintable characters escaped."""
         line = shlex.join(self.words)
         return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
 
     def on_top_of(self, text: str) -> str:
-        """Return the file with a comment about the command, if that changed anything."""
+        """Return the file, with a comment about the command if the command changed anything."""
         text = without_given(text)
         if not self.overrides and self.name is None and self.verb == "run":
             return text
         return f"{_MARK}\n#   {self.command}\n{text}"
 
     def override_of(self, key: str) -> str:
-        """Return the last override that sets a key of the resolved study; "" without one.
+        """Return the last override that sets a key of the resolved study; "" if there is none.
 
         >>> Given("run", "x.yaml", ("budget.trials=40",)).override_of("budget.trials")
         'budget.trials=40'
@@ -137,7 +137,7 @@ class Given:
 
 
 def given_in(text: str) -> Given | None:
-    """Return the command recorded in a kept file; None without one."""
+    """Return the command recorded in a kept file, or None."""
     lines = text.split("\n", 2)
     if len(lines) < 2 or lines[0] != _MARK:
         return None
@@ -160,7 +160,7 @@ def without_given(text: str) -> str:
 
 
 def _key_path(key: str) -> tuple[str, ...]:
-    """Split a path of keys; aliases of hyperparameters become their names."""
+    """Split a path into keys; aliases of hyperparameters are replaced by their names."""
     parts = key.split(".")
     if len(parts) > 1 and parts[0] in ("fixed", "space"):
         parts[1] = canonical_name(parts[1]) or parts[1]

@@ -1,7 +1,7 @@
-"""The learnt portfolio: PPO configurations with which a search begins, in order.
+"""The learnt portfolio: PPO configurations with which a search starts, in order.
 
 `scripts/portfolio` learns them from recorded runs on many environments; the file that it writes
-documents how and from what data. Here they are moved into a study's space.
+documents how they were learnt and from which data. This module moves them into a study's space.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ FILE, FORECAST = _FOLDER / "portfolio.yaml", _FOLDER / "forecast.yaml"
 
 @dataclass(frozen=True)
 class Portfolio:
-    digest: str  # sha256 of the places
+    digest: str  # sha256 of the configurations
     places: tuple[Mapping[str, Any], ...]
 
 
 @dataclass(frozen=True)
 class Placed:
-    """A learnt configuration in a study's space."""
+    """A learnt configuration, moved into a study's space."""
 
-    number: int  # in the portfolio, from 1
+    number: int  # its place in the portfolio, from 1
     params: dict[str, Any]  # active searched hyperparameters
-    moved: tuple[str, ...] = ()  # hyperparameters whose learnt value is outside of their range
+    moved: tuple[str, ...] = ()  # hyperparameters whose learnt value is outside their range
 
 
 @dataclass(frozen=True)
 class Placement:
-    """The learnt configurations that a study tries, and why it skips the others."""
+    """The learnt configurations that a study tries, and those that it skips."""
 
     used: tuple[Placed, ...] = ()
-    repeated: tuple[int, ...] = ()  # equal to the default, an enqueued one or an earlier place
-    forbidden: tuple[int, ...] = ()  # by a rule of the space
+    repeated: tuple[int, ...] = ()  # equal to the default, to an enqueued one or to an earlier one
+    forbidden: tuple[int, ...] = ()  # excluded by a rule of the space
 
 
 @lru_cache(maxsize=1)
@@ -60,14 +60,14 @@ class Forecast:
     """How often replays of a short study found a better configuration than the default."""
 
     better: float
-    low: float  # of the 95 % interval over tables
+    low: float  # lower end of the 95 % interval over tables
     high: float
     worse: float
     tables: int
 
     @property
     def words(self) -> str:
-        """Return the forecast in words.
+        """Return the forecast as a phrase.
 
         >>> Forecast(0.36, 0.07, 0.65, 0.007, 14).words
         'better than the default in 36 % [7, 65] of replays on 14 environments, worse in 1 %'
@@ -78,10 +78,10 @@ class Forecast:
 
 
 def forecast_of(study: Study) -> Forecast | None:
-    """Return the replays' forecast for a study that tries only learnt configurations.
+    """Return the forecast from replays for a study that tries only learnt configurations.
 
-    None for any other study. Of several recorded plans it uses the one with the most
-    configurations and test seeds that this study has.
+    The result is None for any other study. Among the recorded plans, it uses the one with the most
+    configurations and test seeds that does not exceed this study's.
     """
     confirm, places, trials = study.confirm, study.search.portfolio, study.budget.trials
     is_short = trials is not None and trials <= 1 + places + len(study.enqueue)
@@ -102,9 +102,9 @@ def forecast_of(study: Study) -> Forecast | None:
 def places_of(study: Study) -> Placement:
     """Move as many learnt configurations as requested into a study's space.
 
-    A number outside its range is clipped to the range. A choice that is not offered becomes its
-    default, as does a hyperparameter without a learnt value. Hyperparameters outside the space
-    keep the study's values. Repeated and forbidden configurations are skipped.
+    A number outside its range is clipped to the range. A choice that is not offered is replaced by
+    its default, as is a hyperparameter without a learnt value. Hyperparameters that are not in the
+    space keep the study's values. Repeated and forbidden configurations are skipped.
     """
     space = study.space
     given = [space.default(), *(space.complete(entry) for entry in study.enqueue)]
@@ -128,7 +128,7 @@ def places_of(study: Study) -> Placement:
 
 
 def placement_words(study: Study) -> str:
-    """Return the part of the portfolio that a study uses: `5 learnt configurations (...)`."""
+    """Describe the part of the portfolio that a study uses: `5 learnt configurations (...)`."""
     found = places_of(study)
     moved = [placed for placed in found.used if placed.moved]
     notes = list[str]()
@@ -160,7 +160,7 @@ def _place_in_space(space: Space, number: int, learnt: Mapping[str, Any]) -> Pla
 
 
 def _nearest(parameter: Parameter, value: Any) -> Any:
-    """Return the legal value of a hyperparameter nearest to one outside its range."""
+    """Return the legal value of a hyperparameter that is nearest to an illegal one."""
     distribution = parameter.distribution
     if not is_number(value):
         return parameter.default
@@ -173,7 +173,7 @@ def _nearest(parameter: Parameter, value: Any) -> Any:
 
 
 def _distance(one: float, other: float) -> float:
-    """Return the log ratio of two positive numbers, otherwise their difference."""
+    """Return the absolute log ratio of two positive numbers, otherwise their difference."""
     if one > 0 and other > 0:
         return abs(math.log(one / other))
     return abs(one - other)

@@ -1,4 +1,4 @@
-"""A study's buckets: distinct static parts of its configurations, one program each."""
+"""A study's buckets: the distinct static parts of its configurations, with one program each."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from .spec import Study, environments_of
 from .unused_knobs import possible_values
 
 _LISTED = 4
-_AGENTS = ("agents", "num_agents")  # keys of environments with several
+_AGENTS = ("agents", "num_agents")  # keys with the number of agents
 _MOST_POINTS = 5000
 _POINTS_OF_PARENTS = 5
-_MOST = 0.5  # of the time, that compiling may take without a word
-_FEWEST = 6  # trials a program, where no time is known
+_MOST = 0.5  # share of the time that compiling may take without a note
+_FEWEST = 6  # least trials per program, if no time is known
 
 
 def _minibatch_counts(rows: int, count: int, alone: bool) -> tuple[int, bool]:
-    """Return the number of minibatches made from rows, and whether one is a single sample."""
+    """Return the numbers of minibatches that rows give, and whether one has a single sample."""
     size = math.ceil(rows / count)
     return math.ceil(rows / size), alone and rows > 1 and rows % size == 1 % size
 
@@ -36,19 +36,20 @@ def _minibatch_notes(
 ) -> list[str]:
     """Return notes on minibatches of (parameters, configuration) that differ from the request."""
     cutting = _Cutting.of(study)
-    fewer: dict[str, dict[str, None]] = {}  # beginning of a note -> counts
+    fewer: dict[str, dict[str, None]] = {}  # start of a note -> counts
     single: dict[str, None] = {}
     for params, config in points:
         given = {**study.fixed, **params}
         both = "num_minibatches" in given and given.get("minibatch_size") is not None
         if config["network"] not in KNOBS["network"].choices or both:
-            continue  # registered networks may need segments; rows that are drawn are cut as asked
+            # registered networks may need segments; prioritised rows are divided as requested
+            continue
         asked = config["num_minibatches"]
         if given.get("minibatch_size") is None:
             asked = given.get("num_minibatches", KNOBS["num_minibatches"].default)
         rows, alone = cutting.rows(config), cutting.is_normalised_alone(config)
         if asked > rows:
-            continue  # refused elsewhere
+            continue  # rejected elsewhere
         made, is_single = _minibatch_counts(rows, asked, alone)
         better = _better_counts(rows, asked, alone)
         if made != asked:
@@ -64,7 +65,7 @@ def _minibatch_notes(
 
 
 def _better_counts(rows: int, asked: int, alone: bool) -> str:
-    """Return the nearest achievable counts below and above, as words to type."""
+    """Return the nearest possible counts below and above, as text to type."""
     near = dict[int, None]()
     for counts in (range(asked, 0, -1), range(asked, rows + 1)):
         exact = next((n for n in counts if _minibatch_counts(rows, n, alone) == (n, False)), None)
@@ -75,11 +76,11 @@ def _better_counts(rows: int, asked: int, alone: bool) -> str:
 
 @dataclass(frozen=True)
 class _Cutting:
-    """How a study's rollouts are cut into minibatches, like `Plan.by_segments` in the core."""
+    """How a study's rollouts are divided into minibatches, like `Plan.by_segments` in the core."""
 
-    traced: bool  # V-trace needs whole segments
-    drawn: bool  # by priority
-    normalises: bool  # advantages, of a single agent
+    traced: bool  # whether V-trace may be on, which needs whole segments
+    drawn: bool  # whether rows are sampled by priority
+    normalises: bool  # advantages are normalised, with a single agent
 
     @classmethod
     def of(cls, study: Study) -> _Cutting:
@@ -106,7 +107,7 @@ class _Cutting:
         return "samples (num_envs x rollout_length)"
 
     def is_normalised_alone(self, config: Mapping[str, Any]) -> bool:
-        """Return whether a minibatch of one sample would lose its advantage."""
+        """Return whether a minibatch with one sample would lose its advantage."""
         return self.normalises and not self.by_segments(config)
 
 
@@ -120,19 +121,19 @@ def _shortened_list(items: Iterable[Any]) -> str:
 
 @dataclass(frozen=True)
 class ProgramShape:
-    key: Any  # of `bucket_key`
-    static: Mapping[str, Any]  # the knobs that differ between buckets
-    config: Mapping[str, Any]  # a complete one
+    key: Any  # return value of `bucket_key`
+    static: Mapping[str, Any]  # hyperparameters that differ between buckets
+    config: Mapping[str, Any]  # a complete configuration
     chunk_sizes: ChunkSizes
 
 
 @dataclass(frozen=True)
 class ProgramShapes:
-    found: tuple[ProgramShape, ...]  # the default configuration's first
-    more: bool  # there are more
-    endless: tuple[str, ...]  # static knobs over real numbers: a bucket per trial
+    found: tuple[ProgramShape, ...]  # the default configuration's shape is first
+    more: bool  # whether there are more
+    endless: tuple[str, ...]  # static hyperparameters over real numbers: one bucket per trial
     refused: tuple[str, ...]  # errors of illegal combinations
-    notes: tuple[str, ...] = ()  # legal, but trains differently than configured
+    notes: tuple[str, ...] = ()  # legal, but training differs from the configuration
 
 
 def buckets_of(
@@ -140,8 +141,8 @@ def buckets_of(
 ) -> ProgramShapes:
     """Enumerate a study's buckets.
 
-    `bucket_key` names a complete configuration's bucket; without it, configurations with equal
-    static hyperparameters share one.
+    `bucket_key` returns the bucket's name for a complete configuration; by default, configurations
+    with equal static hyperparameters share a bucket.
     """
     static = set(static_searched(study))
     part, endless = _static_part(study.space, static)
@@ -176,7 +177,7 @@ def buckets_of(
 
 
 def env_kinds(study: Study) -> list[dict[str, Any]]:
-    """Return the distinct keys and values of a bucket's possible environments."""
+    """Return the distinct keys and values of the environments that a bucket may have."""
     kinds: list[dict[str, Any]] = []
     for bucket in buckets_of(study).found:
         searched = {k[4:]: v for k, v in bucket.config.items() if k.startswith("env.")}
@@ -191,9 +192,9 @@ def static_searched(study: Study) -> list[str]:
 
 
 def words_of_bucket(study: Study, config: Mapping[str, Any], most: int = 36) -> str:
-    """Return a bucket's differing hyperparameters in at most `most` letters, or its environment.
+    """Describe how a bucket differs, in at most `most` characters, or name its environment.
 
-    Hyperparameters that differ from the default come first, because the last ones are cut.
+    Hyperparameters that differ from the default come first, because the last ones are cut off.
     """
     default, known = study.default(), {**study.space.constants, **config}
     active = [p.name for p in study.space.parameters if p.active(known)]
@@ -228,7 +229,7 @@ def is_static(study: Study, name: str) -> bool:
 
 
 def _static_part(space: Space, static: set[str]) -> tuple[Space, tuple[str, ...]]:
-    """Return the space of static hyperparameters and of the parents that activate them."""
+    """Return the space of static hyperparameters, and of the parents that activate them."""
     wanted = set(static)
     while True:
         inside = [parameter for parameter in space.parameters if parameter.name in wanted]
@@ -269,7 +270,7 @@ def programs_note(
 
 
 def _with_several_values(study: Study) -> str:
-    """Return the cause of several programs if nothing static is searched."""
+    """Return the cause of several programs if no static hyperparameter is searched."""
     if study.enqueue:
         return "enqueue"
     searched = [name for name in study.space.names if name.startswith("env.")]

@@ -1,7 +1,7 @@
-"""A study written in full: every default and amount as a number; its hash and changes.
+"""A study with every default filled in and every amount as a number, with its hash and changes.
 
-The written form loads to a study of the same form, and studies with equal forms are equal.
-Hyperparameters whose defaults have changed are always written.
+A resolved study loads to a study with the same resolved form, and studies with equal resolved
+forms are equal. Hyperparameters whose defaults have changed are always included.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ ABSENT = "absent"
 class ChangedKey:
     """One key that differs between the recorded study and the given one."""
 
-    key: str  # its path, joined by dots
+    key: str  # path of keys, separated by dots
     old: Any  # or `absent`
     new: Any
-    allowed: bool  # a resume is possible
+    allowed: bool  # whether resuming is possible
     why: str = ""
 
     def __str__(self) -> str:
@@ -61,7 +61,7 @@ def resolved(study: Study) -> dict[str, Any]:
 
 
 def _unsaid(study: Study) -> dict[str, Any]:
-    """Return knobs of PPO whose defaults have changed, and that the study does not set."""
+    """Return PPO hyperparameters whose defaults have changed and that the study does not set."""
     if not study.algorithm.is_ppo:
         return {}
     said = {*study.fixed, *study.space.names, *study.space.constants}
@@ -69,7 +69,7 @@ def _unsaid(study: Study) -> dict[str, Any]:
 
 
 def _space(space: Space) -> dict[str, Any]:
-    """Return the space by name; a list where a parameter has several branches."""
+    """Return the space by name; a parameter with several branches has a list."""
     branches: dict[str, list[Any]] = {name: [] for name in space.names}
     for parameter in space.parameters:
         branches[parameter.name].append(_parameter(parameter))
@@ -83,7 +83,7 @@ def _one_or_list(entries: list[Any]) -> Any:
 
 
 def _left_out(study: Study) -> set[str]:
-    """Return the keys that say nothing about this study."""
+    """Return the keys that do not apply to this study."""
     is_said = {
         "metric": not study.objectives,
         "objectives": bool(study.objectives),
@@ -95,7 +95,7 @@ def _left_out(study: Study) -> set[str]:
 
 
 def _section_data(section: Any) -> dict[str, Any]:
-    """Return a section's keys in file form; some only if they differ from defaults."""
+    """Return a section as in a file; some keys only if they differ from their defaults."""
     data: dict[str, Any] = {}
     for field in keys_of(section.__class__):
         value = getattr(section, field.target, None)
@@ -115,7 +115,8 @@ def _section_data(section: Any) -> dict[str, Any]:
 
 
 def _plain_data(value: Any) -> Any:
-    if isinstance(value, EarlyTerminate):  # without the keys of other rules, and `pause: 0`
+    # without the keys of other rules, and without `pause: 0`
+    if isinstance(value, EarlyTerminate):
         others = {"options", *foreign_keys(value.type)}
         if not value.pause:
             others.add("pause")
@@ -131,7 +132,7 @@ def _plain_data(value: Any) -> Any:
 
 
 def as_recorded(text: str, shown: str = "study.resolved.yaml") -> dict[str, Any]:
-    """Return a recorded study as data, with the defaults at the time.
+    """Return a recorded study as data, with the defaults of its time.
 
     >>> as_recorded("{fixed: {learning_rate: 0.01}, space: {}}")["fixed"]
     {'learning_rate': 0.01, 'normalise_rewards': False}
@@ -144,13 +145,14 @@ def as_recorded(text: str, shown: str = "study.resolved.yaml") -> dict[str, Any]
     if lanes := lanes_of_old(data):
         data["population"] |= lanes
     for metric in (data.get("metric", {}), *data.get("objectives", ())):
-        if metric.get("training_weight") == 0.0:  # records of 2026-11-27 and 28 have this default
+        # records from 2026-11-27 and 28 contain this default
+        if metric.get("training_weight") == 0.0:
             del metric["training_weight"]
     return data
 
 
 def defaults_of_old(data: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Return (hyperparameter, default at the time) of those that a recorded study omits."""
+    """Return (hyperparameter, former default) for those that a recorded study omits."""
     if data.get("algorithm"):
         return []
     said = {*(data.get("fixed") or ()), *(data.get("space") or ())}
@@ -158,9 +160,9 @@ def defaults_of_old(data: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def meanings_of_old(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record's fixed values whose meaning has changed, in today's form.
+    """Return a record's fixed values whose meaning has changed, in their current form.
 
-    With reward_centering an average_reward_initial of 0 meant that of the first rollout.
+    With reward_centering, an average_reward_initial of 0 used to mean that of the first rollout.
     """
     fixed: Mapping[str, Any] = data.get("fixed") or {}
     if fixed.get(AVERAGE_REWARD) == 0 and _centres_of_old(data):
@@ -169,7 +171,7 @@ def meanings_of_old(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _searched_of_old(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the same for searched values."""
+    """Return a record's searched values whose meaning has changed, in their current form."""
     space: Mapping[str, Any] = data.get("space") or {}
     given: Any = space.get(AVERAGE_REWARD)
     if not (_centres_of_old(data) and is_mapping(given) and 0 in given.get("values", ())):
@@ -179,13 +181,13 @@ def _searched_of_old(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _centres_of_old(data: Mapping[str, Any]) -> bool:
-    """Return whether a record centres rewards, and predates the literal meaning of 0."""
+    """Return whether a record centres rewards, and is older than the literal meaning of 0."""
     said: dict[str, Any] = {**(data.get("space") or {}), **(data.get("fixed") or {})}
     return bool(lanes_of_old(data)) and bool(said.get("reward_centering"))
 
 
 def lanes_of_old(data: Mapping[str, Any]) -> dict[str, str]:
-    """Return the `population` keys that a record lacks: tiles then fitted the lanes."""
+    """Return the `population` keys missing from a record: tiles were then fitted to the lanes."""
     population: dict[str, Any] = data.get("population") or {}
     if not population or "tiles" in population:
         return {}
@@ -207,7 +209,7 @@ def resolved_yaml(study: Study) -> str:
 
 
 def study_hash(study: Study) -> str:
-    """Return 16 hex digits that are equal for equal studies."""
+    """Return 16 hex digits, equal for equal studies."""
     text = json.dumps(resolved(study), separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -237,7 +239,7 @@ class _Changed:
     key: str
     old: Any  # or `absent`
     new: Any
-    before: Mapping[str, Any]  # the studies
+    before: Mapping[str, Any]  # the two studies
     after: Mapping[str, Any]
 
 
@@ -265,7 +267,7 @@ def _is_fixed(changed: _Changed) -> str:
 
 
 def _free_for_processes(changed: _Changed) -> str:
-    """Return why an executor may not change: a process of a command is the same anywhere."""
+    """Return why an executor may not change; a command's process is the same on every executor."""
     if "command" in changed.after:
         return ""
     return _is_fixed(changed)
@@ -282,7 +284,8 @@ def _keeps_value(changed: _Changed) -> str:
     if name.partition(".")[0] == AVERAGE_REWARD and _has_zero(new):
         told = "0 meant the average of the first rollout when the study started; to resume, type"
         return f"{told} off for it under {section}"
-    kinds = ("int_uniform", "uniform")  # as whole bounds of a real number were read, and are
+    # integer bounds of a real-valued hyperparameter, as they were and are read
+    kinds = ("int_uniform", "uniform")
     if section == "space" and rest.endswith(".distribution") and (old, new) == kinds:
         return "whole bounds of a real number now mean real numbers; to resume, type int_uniform"
     return _is_fixed(changed)
@@ -319,7 +322,7 @@ _RESOLVED_BY_RULE = ("population.lanes", "population.device")
 
 
 def _rule_of(key: str) -> Callable[[_Changed], str]:
-    """Return the rule of a key, or of the nearest section that has one."""
+    """Return the rule for a key, or for the nearest enclosing section that has one."""
     while key:
         if key in RESUMING:
             return RESUMING[key]

@@ -1,7 +1,7 @@
 """The expected number of trials past each rung, simulated with ranks before a study runs.
 
-Trial values are unknown, but rules compare them by rank only. So trials with random losses run
-through the rungs as in the search: the same number at once, judged together if they arrive
+The values of trials are unknown, but rules only compare their ranks. So trials with random losses
+pass through the rungs as in the search: equally many at a time, and judged together if they arrive
 together. Methods that learn propose better trials later, which pass more often.
 """
 
@@ -17,15 +17,16 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from statistics import fmean
 
-_MOST_TRIALS = 2_000  # simulated; more trials pass in the same shares
+_MOST_TRIALS = 2_000  # number simulated; for more trials, the shares are the same
 _MOST_REPEATS, _TRIALS_IN_ALL = 24, 2_000
 _MEDIAN_FROM = 5
-# Losses are uniform in [0, 1) for a random draw, and to this power for a better guess. Fitted to
-# 216 searches on a formula and 11 on CartPole: expected over spent is 1.04 and 0.96 on average.
+# Losses of random draws are uniform in [0, 1); those of better guesses are such numbers raised to
+# this power. Fitted to 216 searches on a formula and 11 on CartPole: expected over actual cost is
+# 1.04 and 0.96 on average.
 _LEARNT, _GUESSED = 2.0, 2.0
 
 Order = tuple[float, int]
-"""The loss and the number of a trial, as rules compare them."""
+"""The loss and the number of a trial, in the form that rules compare."""
 
 
 @dataclass(frozen=True)
@@ -33,16 +34,17 @@ class Race:
     """The inputs of a study's forecast."""
 
     trials: int
-    at_once: int  # trials in lanes
-    marks: tuple[int, ...]  # chunks to each rung, and to the end
+    at_once: int  # number of trials in lanes
+    marks: tuple[int, ...]  # chunks until each rung, and until the end
     kind: str  # "halving", "brackets" or "half", see `Rule.passing`
     eta: float
-    pause: int = 0  # trials kept paused, 0: none
-    audit: float = 0.0  # share of the trials to be stopped that run to their end
-    guesses: int = 1  # first trials that are no random draws: the default, and enqueued ones
-    learns_from: int | None = None  # results after which proposals are learnt, None: never
-    random_share: float = 0.0  # of the proposals after that
-    keeps_first: bool = False  # no rule stops trial 0
+    pause: int = 0  # number of trials kept paused, 0: none
+    audit: float = 0.0  # share of trials that run to their end although they should stop
+    guesses: int = 1  # first trials that are not random draws: the default, and enqueued ones
+    # number of results after which proposals are learnt; None: never
+    learns_from: int | None = None
+    random_share: float = 0.0  # share of random proposals after that
+    keeps_first: bool = False  # whether no rule stops trial 0
 
     @property
     def rungs(self) -> int:
@@ -75,13 +77,13 @@ class _RungQueue:
 
     eta: float
     orders: dict[int, list[Order]] = field(default_factory=dict[int, list[Order]])
-    paused: list[Order] = field(default_factory=list[Order])  # the best first
+    paused: list[Order] = field(default_factory=list[Order])  # best first
 
     def add(self, one: Order, bracket: int) -> None:
         bisect.insort(self.orders.setdefault(bracket, []), one)
 
     def last(self, bracket: int, kind: str, pauses: bool) -> Order | None:
-        """Return the worst trial that passes; None if all do."""
+        """Return the worst trial that passes; None if all pass."""
         order = self.orders[bracket]
         if kind == "half":
             if len(order) < _MEDIAN_FROM:
@@ -109,8 +111,8 @@ class _Simulation:
         self._losses: list[float] = []
         self._brackets: list[int] = []
         self._past = [0] * race.rungs
-        self._ahead: deque[tuple[int, int]] = deque()  # trials, and the next mark of each
-        self._running: list[tuple[int, int, int]] = []  # chunk at which it arrives, trial, mark
+        self._ahead: deque[tuple[int, int]] = deque()  # trials, with the next mark of each
+        self._running: list[tuple[int, int, int]] = []  # chunk of arrival, trial, mark
         self._now = self._results = 0
         self._finished = False
 
@@ -193,7 +195,7 @@ class _Simulation:
         return last is None or (self._losses[trial], trial) <= last
 
     def _go_on(self, trial: int, rung: int, soon: bool = False) -> None:
-        """Let a trial train beyond a rung: at once in its lane, or when a lane is free."""
+        """Let a trial train beyond a rung: at once in its lane, or once a lane is free."""
         self._past[rung] += 1
         if soon:
             self._start(trial, rung + 1)
@@ -208,7 +210,7 @@ class _Simulation:
         heapq.heappush(self._running, (arrives, trial, self._race.rungs))
 
     def _let_go(self) -> None:
-        """Stop paused trials beyond the limit, those furthest from the cut-off first."""
+        """Stop paused trials in excess of the limit, those furthest from the cutoff first."""
         surplus = sum(len(rung.paused) for rung in self._rungs) - self._race.pause
         for _ in range(surplus):
             worst = [
@@ -220,7 +222,7 @@ class _Simulation:
             self._rungs[-at].paused.pop()
 
     def _resume_best(self) -> bool:
-        """Resume the best paused trial if none has finished and nothing else can run."""
+        """Resume the best paused trial if no trial has finished and nothing else can run."""
         waiting = [at for at, rung in enumerate(self._rungs) if rung.paused]
         if self._finished or not waiting:
             return False

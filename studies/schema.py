@@ -1,6 +1,7 @@
-"""The JSON Schema of the study file, from the loader's tables.
+"""The JSON Schema of the study file, generated from the loader's tables.
 
-It accepts every file that loads, and some more: only the loader checks rules across keys.
+It accepts every file that loads, and some others: rules across keys are only checked by the
+loader.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _PPO = Algorithm()
 
 
 def schema(algorithm: Algorithm = _PPO) -> dict[str, Any]:
-    """Return the schema of studies of an algorithm; without one, of PPO and of any command."""
+    """Return the schema for studies of an algorithm; by default, for PPO and for any command."""
     names = _condition("the parameter is searched if all are true", _names(algorithm.knobs))
     found: dict[str, Any] = {
         "$schema": _DIALECT,
@@ -62,7 +63,7 @@ def _of_algorithm(algorithm: Algorithm) -> dict[str, Any]:
 
 
 def _of_command() -> dict[str, Any]:
-    """Return the schema of a study whose hyperparameters are names in its command."""
+    """Return the schema for a study whose hyperparameters are names in its command."""
     properties = {field.key: _top_of_command(field) for field in TOP}
     properties["length"] = _length("env steps, or the unit after the number")
     needed = _any([{"required": ["metric"]}, {"required": ["objectives"]}])
@@ -70,7 +71,7 @@ def _of_command() -> dict[str, Any]:
 
 
 def _closed() -> dict[str, Any]:
-    """Without `imports` only the methods and rules of the tables exist."""
+    """Return the schema for studies without `imports`: only methods and rules in the tables."""
     sections = {
         "search": {"properties": {"method": {"enum": list(METHODS)}}},
         "early_terminate": {"properties": {"type": {"enum": list(RULES)}}},
@@ -140,13 +141,13 @@ def _top_level_schema(field: Field, algorithm: Algorithm) -> dict[str, Any]:
 
 
 def _top_of_command(field: Field) -> dict[str, Any]:
-    """Return the schema of a key at the top of a study with `command`."""
+    """Return the schema for a top-level key of a study with `command`."""
     any_object = {"type": "object"}
     one = {"$ref": "#/$defs/distribution_of_command"}
     options = _any([one, _array(one, minItems=1)])
     special: Mapping[str, Callable[[], dict[str, Any]]] = {
-        "env": lambda: _any([{"type": "string"}, any_object]),  # of a resolved study
-        "algorithm": lambda: any_object,  # the same
+        "env": lambda: _any([{"type": "string"}, any_object]),  # in a resolved study
+        "algorithm": lambda: any_object,  # in a resolved study
         "fixed": lambda: any_object,
         "space": lambda: _space({"type": "object", "additionalProperties": options}),
         "forbid": lambda: _array(_any([any_object, {"type": "string"}])),
@@ -163,7 +164,7 @@ def _top_of_command(field: Field) -> dict[str, Any]:
 
 
 def _with_any(key: str, value: dict[str, Any], fields: Iterable[Field]) -> dict[str, Any]:
-    """Return a section in which a key has other values."""
+    """Return a section in which one key has different values."""
     section = _section(fields)
     section["properties"][key] = value
     return section
@@ -202,7 +203,7 @@ def _number(knob: Knob) -> dict[str, Any]:
 
 
 def _spellings(name: str) -> tuple[str, ...]:
-    """Return the name and its American spelling, if the loader accepts one."""
+    """Return a name, and its American spelling if the loader accepts one."""
     american = name
     for ours, theirs in _AMERICAN:
         american = american.replace(ours, theirs)
@@ -303,7 +304,7 @@ def _search() -> dict[str, Any]:
 
 def _early_terminate() -> dict[str, Any]:
     body = _section(SECTIONS["early_terminate"])
-    del body["additionalProperties"]  # for the keys of registered rules
+    del body["additionalProperties"]  # to allow the keys of registered rules
     return {**_allow_any_text(body, "type"), "allOf": [_of_rule(row) for row in RULES.values()]}
 
 
@@ -315,7 +316,7 @@ def _of_rule(row: StoppingRule) -> dict[str, Any]:
 def _if_key_is(
     key: str, name: str, then: Mapping[str, Any], left_out: bool = False
 ) -> dict[str, Any]:
-    """Return the conditions that apply if this key has this value, or may be omitted."""
+    """Return conditions that apply if a key has a value, or also if it is left out."""
     condition: dict[str, Any] = {"properties": {key: {"const": name}}}
     if not left_out:
         condition["required"] = [key]

@@ -1,6 +1,6 @@
-"""A first study of a training script, from the flags that its file declares; it is not run.
+"""A first study for a training script, from the flags declared in its file, which is not run.
 
-Flags are those of argparse, click and dataclasses, or the keys of Hydra's configuration.
+Flags are those of argparse, click and dataclasses, or the keys of a Hydra configuration.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _FOLDERS = ("out", "output", "out_dir", "output_dir", "log_dir", "logdir", "save
 _TUNED = ("lr", "rate", "gamma", "lambda", "clip", "coef", "dropout", "decay", "momentum", "tau",
           "hidden", "width", "layers", "depth", "batch", "steps", "trees", "epochs", "eps",
           "alpha", "temperature")  # fmt: skip
-"""Parts of the names of flags that are worth a search."""
+"""Words in the names of flags that are worth searching."""
 _MOST, _NEAR_ONE, _LENGTH = 6, 0.8, 100_000
 
 
 @dataclass(frozen=True)
 class ScriptFlag:
-    """One flag of a script as typed, and its default."""
+    """One flag of a script as typed, with its default."""
 
     flag: str
     default: Any
@@ -42,11 +42,11 @@ class ScriptFlag:
 
     @property
     def last(self) -> str:
-        """Its name without the groups that Hydra puts before it."""
+        """The flag's name without the groups that Hydra puts before it."""
         return self.flag.lstrip("-").replace("-", "_").rpartition(".")[2]
 
     def typed(self, value: str) -> str:
-        """Return the words that set it.
+        """Return the words that set the flag.
 
         >>> ScriptFlag("--lr", 0.1).typed("{lr}"), ScriptFlag("optimizer.lr", 0.1).typed("{lr}")
         ('--lr {lr}', 'optimizer.lr={lr}')
@@ -98,9 +98,9 @@ def _round_to_four_digits(number: float) -> float:
 
 
 def flags_of_script(text: str, folder: Path = Path(".")) -> list[ScriptFlag]:
-    """Return the flags declared in a file by argparse, click or a command's dataclass.
+    """Return the flags that a file declares by argparse, click or a command's dataclass.
 
-    Of a script with `hydra.main` they are the keys of its configuration, read from `folder`.
+    For a script with `hydra.main`, they are the keys of its configuration, read from `folder`.
 
     >>> flags_of_script("parser.add_argument('-l', '--lr', type=float, default=1e-3)")
     [ScriptFlag(flag='--lr', default=0.001)]
@@ -118,7 +118,7 @@ def flags_of_script(text: str, folder: Path = Path(".")) -> list[ScriptFlag]:
         return list(found.values())
     path = folder / str(hydra.get("config_path") or ".")
     read = list(_flags_of_config(path, str(hydra.get("config_name") or "config"), ""))
-    if not read:  # a structured configuration: the fields of dataclasses
+    if not read:  # a structured configuration: read the fields of dataclasses
         read = [ScriptFlag(flag.name, flag.default) for flag in found.values()]
     return list({flag.flag: flag for flag in read}.values())
 
@@ -136,11 +136,11 @@ def _hydra_main(node: ast.AST) -> dict[str, Any] | None:
 def _flags_of_config(
     folder: Path, name: str, package: str, above: tuple[Path, ...] = ()
 ) -> Iterator[ScriptFlag]:
-    """Yield the keys of one file of a Hydra configuration, after those of its defaults."""
+    """Yield the keys of one file in a Hydra configuration, after those of its defaults."""
     if not name.endswith((".yaml", ".yml")):
         name = f"{name}.yaml"
     path = folder / name
-    if not path.is_file() or path in above:  # of another package, or declared in Python
+    if not path.is_file() or path in above:  # in another package, or declared in Python
         return
     text = text_of(path)
     if "@package _global_" in text.partition("\n")[0]:
@@ -153,7 +153,7 @@ def _flags_of_config(
 
 
 def _defaults_of(given: Any) -> Iterator[tuple[str, str]]:
-    """Yield (group, option) of a defaults list; those of Hydra itself are left out."""
+    """Yield (group, option) for a defaults list, without Hydra's own."""
     if not is_sequence(given):
         return
     for entry in given:
@@ -214,7 +214,7 @@ def _literal_value(node: ast.expr | None) -> Any:
         return None
     try:
         return ast.literal_eval(node)
-    except (ValueError, TypeError):  # an expression, whose value the script knows
+    except (ValueError, TypeError):  # an expression whose value is unknown here
         return None
 
 
@@ -250,7 +250,7 @@ def command_init_text(command: str, folder: Path = Path(".")) -> str:
 
 
 def _open_flags(path: Path, command: str) -> list[ScriptFlag]:
-    """Return the flags of a script that a command does not give."""
+    """Return the flags of a script that a command does not set."""
     given = {word.partition("=")[0] for word in shlex.split(command)}
     read = flags_of_script(path.read_text(encoding="utf-8"), path.parent)
     return [flag for flag in read if flag.flag not in given]

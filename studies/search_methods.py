@@ -1,4 +1,4 @@
-"""The table of search methods; files in `imports` add rows by `register_sampler`."""
+"""The table of search methods; files in `imports` add rows with `register_sampler`."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from ..errors import ConfigError, UnknownNameError
 from .field import Field, count, flag
 
 Dealt = Literal["modelled", "at random", "yes"]
-"""Part of the model; drawn at random; of a method without a model."""
+"""`modelled`: in the model; `at random`: drawn at random; `yes`: the method has no model."""
 
 
 @dataclass(frozen=True)
 class Method:
-    name: str  # of `search.method`
-    # SamplerSpec -> sampler; a built-in one as `module:class` below `search/samplers/`
+    name: str  # value of `search.method`
+    # SamplerSpec -> sampler; for a built-in one, `module:class` below `search/samplers/`
     build: str | Callable[..., Any]
-    options: tuple[Field, ...] = ()  # of `search.options`
+    options: tuple[Field, ...] = ()  # keys of `search.options`
     learns_from: str = "results"  # "": independent of results
     # the meaning of `search.ahead: auto`; True for methods that take more than a millisecond
     ahead: bool = True
-    ends: bool = False  # runs out of proposals
+    ends: bool = False  # whether it can run out of proposals
     objectives: Literal["one", "several", "any number"] = "several"
     constraints: str = "its own way"
     conditional: Dealt = "modelled"  # parameters under a `when`
     choices: Dealt = "modelled"  # values without an order
-    package: str = ""  # to be installed
-    extra: str = ""  # of hpo, that installs it
-    rests_on: tuple[str, ...] = ()  # packages that change its proposals
+    package: str = ""  # the package that it needs
+    extra: str = ""  # the extra of hpo that installs the package
+    rests_on: tuple[str, ...] = ()  # packages whose versions affect its proposals
 
     @property
     def learns(self) -> bool:
         return bool(self.learns_from)
 
 
-MOST_POINTS = 1000  # values that a grid takes of one range, at most
+MOST_POINTS = 1000  # largest number of values per range in a grid
 _STARTUP = count("n_startup_trials", 10, "trials drawn at random before the model", high=100_000)
 _BLIND: dict[str, Any] = {
     "learns_from": "", "ahead": False, "objectives": "any number", "constraints": "no need",
@@ -190,7 +190,7 @@ METHODS: dict[str, Method] = {
         ),
     )
 }
-"""Name -> method, those that were registered included."""
+"""Name -> method, including registered ones."""
 
 
 def add_method(row: Method) -> None:
@@ -208,7 +208,7 @@ def method_row(name: str) -> Method:
 
 
 def check_options(what: str, options: Iterable[object], taken: Iterable[str] = ()) -> None:
-    """Refuse options that no study file could give."""
+    """Raise for options that no study file could set."""
     names = set(taken)
     for given in options:
         if not isinstance(given, Field):

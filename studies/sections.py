@@ -1,4 +1,4 @@
-"""Reads a section of the file by its table of fields: checks keys and fills in defaults."""
+"""Reads a section of the file by its table of fields: checks keys, and adds defaults."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from .value_kinds import BAD, read_kind
 from .yaml_io import Node, Notes, flow, node_of, plain
 
 _POPULATION = ("population", "population_size", "pop_size", "popsize", "members")
-"""Names elsewhere for the number of trials that run at the same time; here all trials do."""
+"""Other systems' names for the number of trials that run at the same time; here all trials do."""
 _OFF = (None, "off")
 _NAMED: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "search": ("method", METHODS),
     "early_terminate": ("type", RULES),
 }
-"""Section -> its key that names a row of a table, and the table."""
+"""Section -> its key whose value is the name of a table row, and that table."""
 _OPTIONS = ("scheduler_options", "searcher_options")
 
 
 def belongs(where: str, key: str, child: Node) -> str:
-    """Return the section that accepts this misplaced key, in words; "" if none or several do."""
+    """Return the section that accepts this misplaced key, as text; "" if none or several do."""
     section = where.split(".")[0]
     if where and section not in SECTIONS:
         return ""
@@ -83,7 +83,7 @@ def key_of_option(name: str) -> str:
 
 
 def _correction_text(section: str, key: str, child: Node) -> str:
-    """Return the words to type, as an override if the mistake was in one."""
+    """Return the text to type, as an override if the mistake was in an override."""
     value = flow(plain(child))
     if child.origin.startswith(SET):
         return f" type {section}.{key}={value}"
@@ -110,7 +110,7 @@ def checked_options(
 def read_section(
     notes: Notes, where: str, node: Node | None, fields: Sequence[Field]
 ) -> dict[str, Any]:
-    """Return target -> value for every field; wrong values are noted and replaced by defaults.
+    """Return target -> value for every field; wrong values are noted, and replaced by defaults.
 
     `where` is the section's name in messages, "" at the top of the file.
     """
@@ -146,7 +146,7 @@ def _note_unknown(notes: Notes, where: str, node: Node, fields: Sequence[Field])
 
 
 def _read_nested(notes: Notes, where: str, field: Field, value: Any) -> Any:
-    """Return a value, reading it as a section if the field is a nested one."""
+    """Return a value; if the field is a section itself, read it as one."""
     if not where or field.section is None or not isinstance(value, Node):
         return value
     keys = keys_of(field.section)
@@ -169,7 +169,7 @@ def _knob_place(root: Node, key: str) -> str:
     if several or searched:
         section = "space"
     given = child.origin.removeprefix(SET).removesuffix(": ")
-    if given == child.origin:  # in the file
+    if given == child.origin:  # it is in the file
         return f" it is a knob: write it under `{section}`"
     if searched and not several:
         one = flow({"value": plain(child)})
@@ -178,7 +178,7 @@ def _knob_place(root: Node, key: str) -> str:
 
 
 def _read_value(notes: Notes, where: str, node: Node, field: Field) -> Any:
-    """Return the value of a section's field, or note the mistake and return `BAD`."""
+    """Return the value of a section's field; on a mistake, note it and return `BAD`."""
     child: Node = node.value[field.key]
     given = child.value
     if field.off and not child.is_map and not child.is_list and given in _OFF:
@@ -205,7 +205,7 @@ def _read_value(notes: Notes, where: str, node: Node, field: Field) -> Any:
 
 
 def _hint_of_word(field: Field, given: str) -> str:
-    """Return what to type instead of an unknown word, after a semicolon."""
+    """Return what to type instead of an unknown word, preceded by a semicolon."""
     if field.key != "method":
         return f";{suggestion(given, field.words)}"
     later = ""
@@ -219,7 +219,7 @@ def _hint_of_word(field: Field, given: str) -> str:
 
 
 def _example_section(fields: Sequence[Field], given: Node) -> str:
-    """Return a section that may be meant: the given value under the first key, if it fits."""
+    """Return a section that may be intended: the value under the first key, if it fits there."""
     if fields and given.value is not None and read_kind(fields[0], given) is not BAD:
         return flow({fields[0].key: given.value})
     required = [field for field in fields if not field.has_default]
@@ -240,9 +240,10 @@ def run_imports_for_names(
     source: Path,
     before_code: Callable[[], None],
 ) -> None:
-    """Run `imports` if the study names a method or a rule that is in no table.
+    """Run `imports` if the study names a method or a rule that is not in the tables.
 
-    A file that raises is reported at its name. `before_code` is called before the files run.
+    If a file raises, the error is reported at its name. `before_code` is called before any file
+    runs.
     """
     named = [(_chosen_name(root, section), table) for section, (_, table) in _NAMED.items()]
     if imports and any(name is not None and name not in table for name, table in named):
@@ -253,22 +254,23 @@ def run_imports_for_names(
 
 
 def ask_for_devices_of(root: Node) -> None:
-    """Request the host's devices before the study's code runs, because it may start jax.
+    """Request the host's devices before the study's code runs, because that may start jax.
 
-    Skipped if workers share the machine, because only they know their number of devices.
+    Nothing is requested if workers share the machine, because only they know how many devices they
+    use.
     """
     if "executor" in root.value:
         return
-    from ..core.device_request import ask_for_devices  # jax, which the code would bring as well
+    from ..core.device_request import ask_for_devices  # imports jax, as the code would
 
     asked = {name: child.value for name, child in root.child("population").mapping.items()}
     ask_for_devices(str(asked.get("device", "auto")), asked.get("deterministic") is True)
 
 
 def named_fields(root: Node, section: str, checked: bool) -> tuple[Field, ...] | None:
-    """Return a section's keys; for a registered rule, its keys.
+    """Return a section's keys; for a registered rule, the keys of that rule.
 
-    None for a recorded study (`checked`) with an unknown rule.
+    Returns None for a recorded study (`checked`) with an unknown rule.
     """
     if section not in _NAMED:
         return SECTIONS[section]
@@ -297,7 +299,7 @@ def read_search(notes: Notes, root: Node, values: Mapping[str, Any]) -> SearchSp
     row = METHODS.get(method)
     if row is not None and known:
         given = read_section(notes, "search.options", options, row.options)
-    else:  # a recorded study, or a name that was noted as unknown
+    else:  # a recorded study, or an unknown name that was already noted
         given = plain(options)
     made: dict[str, Any] = {**values, "method": method, "options": given}
     made |= {key: plain(values[key]) for key in _OPTIONS if values[key]}
@@ -307,7 +309,7 @@ def read_search(notes: Notes, root: Node, values: Mapping[str, Any]) -> SearchSp
 def read_early_terminate(
     root: Node, values: Mapping[str, Any], env_steps: int | None
 ) -> EarlyTerminate | None:
-    """Return the rule; None if it was reported as wrong."""
+    """Return the rule, or None after noting a mistake."""
     if "type" not in values or env_steps is None:
         return None
     rule = RULES.get(values["type"])

@@ -34,7 +34,7 @@ class SpaceReader:
     fixed: Mapping[str, Any]
 
     def read(self, space: Node | None, rules: Sequence[Node]) -> Space:
-        """Return the space; it is incomplete if mistakes were noted."""
+        """Return the space, which is incomplete if mistakes were noted."""
         entries = self._read_entries(space)
         if len(entries) > _MOST_PARAMETERS:
             self.notes.add(f"{len(entries)} parameters; allowed: {_MOST_PARAMETERS}", space)
@@ -107,7 +107,7 @@ class SpaceReader:
     def _fit_to_knob(
         self, name: str, distribution: Distribution
     ) -> tuple[Distribution | None, list[KeyFault]]:
-        """Check a distribution against the knob's type and range; values become canonical."""
+        """Check a distribution against the hyperparameter's type and range; normalise values."""
         if isinstance(distribution, Categorical | Ordinal):
             return self._fit_values(name, distribution)
         if self.vocabulary.env_key(name) is not None:
@@ -208,7 +208,7 @@ class SpaceReader:
     def _condition_constants(
         self, parameters: Sequence[Parameter], places: Sequence[Node], searched: set[str]
     ) -> dict[str, Any]:
-        """Return unsearched hyperparameters' values in conditions; note impossible conditions."""
+        """Return the values of unsearched hyperparameters in conditions; note impossible cases."""
         constants: dict[str, Any] = {}
         for parameter, place in zip(parameters, places, strict=True):
             for condition in parameter.when:
@@ -268,7 +268,7 @@ def _how_to_write(node: Node) -> str:
 
 
 def _extreme_values(distribution: Distribution) -> list[tuple[str | None, Any]]:
-    """Return (key, value) of the extremes that the hyperparameter must allow."""
+    """Return (key, value) for the extremes that the hyperparameter must allow."""
     low, high = distribution.ends()[-2:]
     bounds: list[tuple[str | None, Any]] = [("min", low), ("max", high)]
     if isinstance(distribution, Normal):
@@ -312,9 +312,9 @@ def read_enqueue(
 
 
 def space_nodes(notes: Notes, root: Node, source: Path | None) -> tuple[Node | None, list[Node]]:
-    """Return the mapping of parameters (or None) and the rules, including those in files.
+    """Return the mapping of parameters (or None) and the rules, including those in other files.
 
-    Without a `source` (for a record), only shipped files are read.
+    Without a `source` (for recorded studies), only shipped files are read.
     """
     rules, node = root.child("forbid").elements, root.child("space")
     if not node.is_map:

@@ -1,8 +1,8 @@
 """A study as frozen data, and the declaration of every key in its file.
 
 Each field is declared once by `key`, with default, range and meaning. The loader, the resolved
-study, the JSON Schema and the reference are derived from it. After loading, amounts are plain
-numbers (env steps, seconds), never text such as `200M`.
+study, the JSON Schema and the reference are derived from these declarations. After loading,
+amounts are plain numbers (env steps, seconds), never text such as `200M`.
 """
 
 # ruff: noqa: RUF009  # `key` returns a field
@@ -26,13 +26,13 @@ from .field import REQUIRED, Field, key
 from .search_methods import METHODS
 from .stopping_rules import RULES, rule_fields
 
-LONGEST = 100_000  # env steps of an episode at most, whatever the environment
-SHORTEST_CUT = 20_000  # no episode is cut before so many env steps
+LONGEST = 100_000  # largest number of env steps in an episode, in any environment
+SHORTEST_CUT = 20_000  # no episode is cut earlier than this many env steps
 PARTS = ("parameters", "optimiser", "losses", "gradients", "advantages", "trajectories")
 _RULE_DEFAULTS = {field.key: field.default for field in rule_fields()}
 Aggregate = Literal["mean", "median", "min", "max", "iqm"]
-_MOST_UNITS = 20_000  # steps of a process that are counted in one run
-SCORE = "score"  # the value of a trial on several environments, in tables
+_MOST_UNITS = 20_000  # largest number of steps counted in one run of a process
+SCORE = "score"  # name, in tables, of a trial's value over several environments
 WITH_TRAINING = " with training returns"
 
 
@@ -42,12 +42,12 @@ class EnvSpec:
 
     id: str
     values: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    scale: Reference | None = None  # what scores 0 and 1, over several environments
-    place: str = field(default="", compare=False)  # in a file, as `study.yaml:3`
+    scale: Reference | None = None  # what scores 0 and 1, for several environments
+    place: str = field(default="", compare=False)  # place in a file, such as `study.yaml:3`
 
     @contextmanager
     def named_in_errors(self) -> Generator[None]:
-        """Put the place before the message of a `ConfigError` raised within."""
+        """Add the place to the message of any `ConfigError` raised in the context."""
         try:
             yield
         except ConfigError as error:
@@ -57,10 +57,10 @@ class EnvSpec:
 
 
 def labels_of(environments: Sequence[EnvSpec]) -> tuple[str, ...]:
-    """Return unique names of a study's environments for tables, folders and text.
+    """Return unique names of a study's environments, for tables, folders and text.
 
-    The name is the id; for several with one id it includes the keys in which they differ. Labels
-    have only letters, digits, `.`, `_`, `-`, `=`, so that they can name folders.
+    The name is the id; if several share an id, the name includes the keys in which they differ.
+    Names consist of letters, digits, `.`, `_`, `-`, `=`, so that they are valid for folders.
 
     >>> labels_of([EnvSpec("CartPole-v1"), EnvSpec("rmsa", {"load": 200}), EnvSpec("rmsa")])
     ('CartPole-v1', 'rmsa_load=200', 'rmsa')
@@ -93,7 +93,7 @@ def _number_text(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Metric:
-    """The objective: `name` at the last evaluation, aggregated over the replicates."""
+    """The objective: the metric `name` at the last evaluation, aggregated over replicates."""
 
     name: str = key("eval/return_mean", "a metric of docs/reference/study-file.md")
     goal: Literal["maximize", "minimize"] = key("maximize", "which way is better")
@@ -113,7 +113,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class Constraint:
-    """A limit on a metric; a trial that violates one ranks below all feasible trials."""
+    """A limit on a metric; trials that violate one rank below all feasible trials."""
 
     metric: str = key(REQUIRED, "a metric from docs/reference/study-file.md, or a cost")
     min: float | None = key(None, "smallest allowed value")
@@ -133,7 +133,7 @@ class Evaluation:
         None, "env steps per evaluation instead, for environments without episodes", low=1
     )
     greedy: bool = key(True, "use the mode of the policy instead of a sample")
-    env: Mapping[str, Any] = field(default_factory=dict[str, Any])  # `eval_env` of the file
+    env: Mapping[str, Any] = field(default_factory=dict[str, Any])  # `eval_env` in the file
 
 
 @dataclass(frozen=True)
@@ -183,13 +183,13 @@ class EarlyTerminate:
     resample: float = _RULE_DEFAULTS["resample"]
     perturb: tuple[float, ...] = _RULE_DEFAULTS["perturb"]
     pause: int = _RULE_DEFAULTS["pause"]
-    options: Mapping[str, Any] = field(default_factory=dict[str, Any])  # of a registered rule
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])  # keys of a registered rule
 
     @property
     def evolves(self) -> bool:
         """Whether all trials run at the same time and copy each other's states.
 
-        If the rule is not registered here, in a recorded study, its keys decide.
+        If the rule is not registered here (in a recorded study), its keys decide.
         """
         if self.type in RULES:
             return RULES[self.type].evolves
@@ -198,7 +198,7 @@ class EarlyTerminate:
 
 @dataclass(frozen=True)
 class Racing:
-    """A trial starts with `start` seeds and gets more unless it is clearly worse."""
+    """A trial starts with `start` seeds, and gets more unless it is clearly worse."""
 
     start: int = key(3, "seeds before the first comparison", low=2, high=1000)
     confidence: float = key(
@@ -217,7 +217,7 @@ class Seeds:
 
     @property
     def first(self) -> int:
-        """Number of replicates with which a trial starts."""
+        """The number of replicates with which a trial starts."""
         if self.racing is None:
             return self.per_config
         return min(self.racing.start, self.per_config)
@@ -225,7 +225,7 @@ class Seeds:
 
 @dataclass(frozen=True)
 class Confirm:
-    """The best trials run again on selection seeds, the winner and the default on test seeds."""
+    """New runs of the best trials on selection seeds, and of winner and default on test seeds."""
 
     top_k: int = key(5, "number of trials that run again; 0: none, and no winner", high=1000)
     choose: int = key(
@@ -258,7 +258,7 @@ class Confirm:
 
     def runs(self, objectives: int) -> int:
         """Return the maximum replicates of the whole stage; fewer run if the default wins."""
-        default = objectives > 1 and self.default and self.top_k > 0  # on `choose`
+        default = objectives > 1 and self.default and self.top_k > 0  # on `choose` seeds
         return (self.top_k + default) * self.choose + self.reports(objectives)
 
     @property
@@ -269,7 +269,7 @@ class Confirm:
 
 @dataclass(frozen=True)
 class PopulationSpec:
-    """Lanes of one program; None is `auto`: `search.lanes` and `search.hosting` decide."""
+    """Lanes of a program; None means `auto`: `search.lanes` and `search.hosting` decide."""
 
     lanes: int | None = key(
         None,
@@ -401,7 +401,7 @@ class Processes:
 
 @dataclass(frozen=True)
 class MetricFiles:
-    """Where a process's metrics are read."""
+    """Where the metrics of a process are read."""
 
     type: Literal["stdout", "jsonl", "csv", "tensorboard", "wandb"] = key(
         "stdout",
@@ -421,7 +421,7 @@ class MetricFiles:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The policies to keep, and the time between commits."""
+    """The policies to save, and the time between commits."""
 
     keep_best: int = key(3, "number of best trials whose final policies are kept", high=1000)
     best_evaluation: bool = key(False, "also keep the policy with the best evaluation of all")
@@ -461,7 +461,7 @@ class Init:
 
 @dataclass(frozen=True)
 class Logger:
-    """One sink in addition to the store: `console`, `csv`, `tensorboard`, `wandb` or `mlflow`."""
+    """A sink in addition to the store: `console`, `csv`, `tensorboard`, `wandb` or `mlflow`."""
 
     type: str
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -498,7 +498,7 @@ class Study:
     )
     processes: Processes | None = key(None, "command: the processes", late=True)
     metrics: MetricFiles | None = key(None, "command: where metrics are read", late=True)
-    env: EnvSpec = key(  # of several the first
+    env: EnvSpec = key(  # the first of several
         REQUIRED, "an id, or {id: ..., key: value}; or a list of several"
     )
     more_envs: tuple[EnvSpec, ...] = ()
@@ -519,7 +519,7 @@ class Study:
         "knob -> distribution, or {file: ..., override: {...}}",
         also=(Field("forbid", "list", (), "combinations that are never run"),),
     )
-    enqueue: tuple[Mapping[str, Any], ...] = key(  # partial: the default fills the rest
+    enqueue: tuple[Mapping[str, Any], ...] = key(  # partial: defaults fill the rest
         (), "configurations tried first"
     )
     metric: Metric = key(Metric(), "the objective")  # the first of several objectives
@@ -560,7 +560,8 @@ class Study:
         late=True,
     )
     loggers: tuple[Logger, ...] = key((), "tools that also receive the results")
-    source: str = field(default=".", compare=False)  # folder of the file, for relative paths
+    # folder of the file, to which paths are relative
+    source: str = field(default=".", compare=False)
     goals_left_out: tuple[str, ...] = field(default=(), compare=False)
     """The metrics whose goal is the default, because the file does not give it."""
 
@@ -583,7 +584,7 @@ class Study:
     def confirming(self) -> int:
         """The maximum replicates of the confirm stage.
 
-        Fewer run if the default wins, which is known in advance if nothing else is tried.
+        Fewer run if the default wins, which is certain if no other configuration is tried.
         """
         if self.confirm is None:
             return 0
@@ -611,7 +612,7 @@ class Study:
         return self.algorithm.complete({**self.fixed, **params}, own_words)
 
     def steps_per_update(self, config: Mapping[str, Any]) -> int:
-        """Return the env steps per update of one lane with a complete configuration."""
+        """Return the env steps per update of one lane, for a complete configuration."""
         if self.algorithm.is_ppo:
             return config["num_envs"] * config["rollout_length"]
         if self.algorithm.is_process:
@@ -627,7 +628,7 @@ class Study:
 
     @cached_property
     def _environment(self) -> Any:
-        from ..core.envs.registry import plan_of_env  # jax
+        from ..core.envs.registry import plan_of_env  # imports jax
         from ..core.training import StudyEnvironment
 
         with self.env.named_in_errors():
@@ -646,7 +647,7 @@ class Study:
 
 
 def _unit_of(length: int) -> int:
-    """Return the step granularity of a process, a round number.
+    """Return a round number of steps as the granularity of a process.
 
     >>> _unit_of(20_000), _unit_of(200_000), _unit_of(3_000_000)
     (1, 10, 200)
@@ -684,8 +685,7 @@ def each_alone(study: Study) -> tuple[Study, ...]:
 def alone(study: Study, index: int) -> Study:
     """Return the study on one of its environments, with that environment's hyperparameters.
 
-    Replicate numbers are those of the whole study: replicate r of either has the same random
-    numbers.
+    Replicates are numbered as in the whole study: replicate r has the same random numbers in both.
     """
     env = environments_of(study)[index]
     searched = tuple(p for p in study.space.parameters if has_key(env.id, p.name))
@@ -700,7 +700,7 @@ def alone(study: Study, index: int) -> Study:
 
 
 def env_words(study: Study) -> str:
-    """Return the environments in words: an id, or several; of many only two are named.
+    """Name the environments; of many, only two are named.
 
     >>> first, *more = map(EnvSpec, "abc")
     >>> env_words(Study(name="s", env=first, env_steps=1, more_envs=tuple(more)))
@@ -722,9 +722,9 @@ def metric_words(study: Study) -> str:
 
 
 def value_words(study: Study, alone: bool = False) -> str:
-    """Return the name of selection values; test values have no `WITH_TRAINING`.
+    """Return the name of values used for selection; test values do not have `WITH_TRAINING`.
 
-    `alone`: only evaluations count, because some trial had no training return.
+    With `alone`, only evaluations count, because some trial had no training return.
     """
     words = metric_words(study)
     if study.metric.training_weight and not alone:
@@ -750,7 +750,7 @@ def own_config(id_: str, config: Mapping[str, Any]) -> dict[str, Any]:
 def has_key(id_: str, name: str) -> bool:
     """Return whether an environment has a parameter `env.<name>`; True for other names.
 
-    An environment known only to imported code is assumed to have every parameter.
+    An environment that is defined only by imported code is assumed to have every parameter.
 
     >>> has_key("CartPole-v1", "env.gravity"), has_key("Acrobot-v1", "env.gravity")
     (True, False)

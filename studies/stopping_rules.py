@@ -1,7 +1,7 @@
 """The table of `early_terminate` rules; files in `imports` can add rows.
 
-A rule stops trials at rungs, or lets a population evolve: trials run at the same time and copy
-each other's states.
+A rule stops trials at rungs, or makes trials a population that evolves: they run at the same time
+and copy each other's states.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .field import REQUIRED, Field, count
 from .search_methods import check_options
 
 FIRST_RUNG = 0.3
-"""Share of a run at asha's first rung where `min` is left out (`benchmarks/bench/rungs.py`)."""
+"""Share of a run before asha's first rung if `min` is omitted (`benchmarks/bench/rungs.py`)."""
 _STOPPING = (
     count(
         "min",
@@ -78,14 +78,14 @@ _PERTURB = (
 
 @dataclass(frozen=True)
 class StoppingRule:
-    name: str  # of `early_terminate.type`
-    # (EarlyTerminate, study) -> rule; a built-in one as `module:function` below `search/rules/`
+    name: str  # value of `early_terminate.type`
+    # (EarlyTerminate, study) -> rule; for a built-in one, `module:function` below `search/rules/`
     build: str | Callable[..., Any]
-    options: tuple[Field, ...] = ()  # keys after those of its kind
-    evolves: bool = False  # its population evolves, instead of stopping trials
-    learns: bool = False  # evolves from the gains of knobs so far
-    even: bool = False  # rungs are multiples of `min`, not min x eta^i
-    finishes: bool = False  # stopped trials count as finished
+    options: tuple[Field, ...] = ()  # keys in addition to those of its kind
+    evolves: bool = False  # whether its trials evolve as a population instead of being stopped
+    learns: bool = False  # whether the population uses the gains of hyperparameters so far
+    even: bool = False  # whether rungs are multiples of `min` instead of min x eta^i
+    finishes: bool = False  # whether stopped trials count as finished
     # expected share past a rung: one in eta, the same per bracket, half, or unknown (count all)
     passing: Literal["halving", "brackets", "half", "all"] = "all"
     shown: str = ""  # format of its keys in `hpo check`
@@ -97,7 +97,7 @@ class StoppingRule:
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """Its keys of `early_terminate`, without `type`."""
+        """The keys of `early_terminate` for this rule, without `type`."""
         if self.evolves:
             return (*_EVOLVING, *self.options)
         return (*_STOPPING, *self.options)
@@ -158,7 +158,7 @@ RULES: dict[str, StoppingRule] = {
         ),
     )
 }
-"""Name -> rule, those that were registered included."""
+"""Name -> rule, including registered ones."""
 
 
 def add_rule(row: StoppingRule) -> None:
@@ -211,7 +211,7 @@ def rule_fields() -> tuple[Field, ...]:
 
 
 def _rules_by_key() -> dict[str, tuple[Field, list[str]]]:
-    """Return key -> its field and the built-in rules that have it."""
+    """Return key -> its field, and the built-in rules that have it."""
     found: dict[str, tuple[Field, list[str]]] = {}
     for rule in RULES.values():
         if rule.registered:

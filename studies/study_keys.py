@@ -1,4 +1,4 @@
-"""The study file's keys by section, the options of loggers, and the names of metrics."""
+"""The keys of study files by section, the options of loggers, and the names of metrics."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from .spec import Study
 from .stopping_rules import rule_fields
 
 DRIVEN_KEYS = ("scheduler", "searcher", "scheduler_options", "searcher_options")
-"""Keys of `search` for driver ray_tune alone."""
+"""Keys of `search` that only the driver `ray_tune` has."""
 SEARCHER_KEYS = ("method", "portfolio", "random_share", "options", "warm_start", "ahead")
-"""Keys of `search` for driver lanes alone."""
+"""Keys of `search` that only the driver `lanes` has."""
 EXECUTOR_KEYS: Mapping[str, tuple[str, ...]] = {
     "local": ("type", "workers"),
     "ray": ("type", "workers", "address", "cpus"),
@@ -72,7 +72,7 @@ SECTIONS: Mapping[str, tuple[Field, ...]] = {
 TOP = keys_of(Study)
 
 _OWN = re.compile(r"eval/[A-Za-z0-9_]{1,100}")
-_SHARE = re.compile(r"eval/(path|hops)_[0-9]{1,3}_share")  # where `histograms` is on
+_SHARE = re.compile(r"eval/(path|hops)_[0-9]{1,3}_share")  # with `histograms` on
 _STATISTICS = {
     "mean": "mean", "median": "median", "min": "smallest", "max": "largest",
     "std": "standard deviation",
@@ -98,13 +98,13 @@ _RETURN = frozenset({
     "mean_return", "ep_rew_mean", "rollout/ep_rew_mean", "eval/mean_reward", "episode_reward_mean",
     "episodic_return", "charts/episodic_return",
 })  # fmt: skip
-"""Names of other systems for the mean return of episodes."""
+"""Other systems' names for the mean return of episodes."""
 
 
 def metric_fault(name: str, env: EnvEntry | None) -> str | None:
     """Return why a metric cannot be optimised, or None.
 
-    Unknown environments may have any `eval/<name>`; known ones list theirs.
+    Unknown environments may have any `eval/<name>`; known ones list their metrics.
 
     >>> metric_fault("eval/return_maen", None)
     >>> metric_fault("return_mean", None)

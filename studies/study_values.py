@@ -24,7 +24,7 @@ _SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
 
 
 def number_of(value: Any) -> float | int | None:
-    """Return a finite number, or None; `50k` is 50000, whole numbers stay int.
+    """Return a finite number, or None; `50k` is 50000, and integers remain int.
 
     >>> number_of("1.1k"), number_of(0.5), number_of("x"), number_of(True)
     (1100, 0.5, None, None)
@@ -37,7 +37,7 @@ def number_of(value: Any) -> float | int | None:
 
 
 def count_of(value: Any) -> int | None:
-    """Return a whole number, or None; `200M` and `1e6` are whole.
+    """Return an integer, or None; `200M` and `1e6` are integers.
 
     >>> count_of("200M"), count_of(1e6), count_of("1.5"), count_of(1.5)
     (200000000, 1000000, None, None)
@@ -65,7 +65,7 @@ def amount_meant(value: Any) -> str:
 
 
 def seconds_of(value: Any) -> float | None:
-    """Return a time in seconds, or None; a bare number means seconds.
+    """Return a time in seconds, or None; a bare number is in seconds.
 
     >>> seconds_of("2h30m"), seconds_of(90), seconds_of("2 hours")
     (9000.0, 90.0, None)
@@ -94,10 +94,10 @@ def _parse_suffixed(text: str) -> float | int | None:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    env: EnvEntry | None = None  # None: unknown
-    # of `env:`; of several environments the first one that has a key
+    env: EnvEntry | None = None  # None if unknown
+    # from `env:`; for several environments, the first one that has the key
     env_values: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    # names may be known to user code, or to the machine where the study ran
+    # whether names may be defined in user code, or on the machine where the study ran
     imports: bool = False
     algorithm: Algorithm = _PPO
 
@@ -114,13 +114,13 @@ class Vocabulary:
         raise _unknown_key_error(self.env, key, "env.")
 
     def env_key(self, name: str) -> EnvKey | None:
-        """Return the shape-changing environment key that a name refers to."""
+        """Return the shape-changing environment key to which a name refers."""
         if self.env is None or not name.startswith("env."):
             return None
         return self.env.keys.get(name.removeprefix("env."))
 
     def type(self, name: str) -> str:
-        """Return the type of a hyperparameter, or of an environment key."""
+        """Return the type of a hyperparameter or of an environment key."""
         if not name.startswith("env."):
             return self.algorithm.knobs[name].type
         key = self.env_key(name)
@@ -129,9 +129,9 @@ class Vocabulary:
         return key.type
 
     def is_real(self, name: str) -> bool:
-        """Return whether a name is known to be a real number.
+        """Return whether a name is known to be real-valued.
 
-        Parameters of unknown environments may be whole numbers.
+        Parameters of unknown environments may be integers.
         """
         if name.startswith("env."):
             return self.env is not None and name.removeprefix("env.") in self.env.params
@@ -210,7 +210,7 @@ def amount_of(given: Any) -> Any:
 
 
 def _as_number(spec: EnvKey, given: Any) -> Any:
-    """Return a number of the key's type; other values unchanged."""
+    """Return a number with the key's type; other values are unchanged."""
     value = amount_of(given)
     if spec.type == "float" and type(value) is int:
         return float(value)

@@ -1,8 +1,8 @@
-"""`hpo train`: a study of one trial, and when its run can be extended.
+"""`hpo train`: a study with one trial, and the conditions for extending its run.
 
-Schedules, chunks and evaluations of `hpo train` are laid out over a horizon: the length of a run,
-or `schedule_env_steps`. While the horizon is unchanged, a run can grow: the result is bitwise that
-of a run with the full length from the start.
+Schedules, chunks and evaluations of `hpo train` are planned for a horizon: the length of a run, or
+`schedule_env_steps`. As long as the horizon is unchanged, a run can be extended: the result is
+bitwise that of a run that had the full length from the start.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..knobs import KNOBS, SCHEDULE_KNOBS
 from ..spaces.space import Space
 from .spec import EnvSpec, SearchSpec, Study, has_key
 
-LENGTH_KEYS = ("env_steps", "schedule_env_steps")  # judged together
+LENGTH_KEYS = ("env_steps", "schedule_env_steps")  # compared together
 _OTHERWISE = "start another study"
 _EVALUATIONS = 10
 
@@ -43,7 +43,7 @@ def moving_schedules(fixed: Mapping[str, Any]) -> list[str]:
 
 
 def with_horizon_of(study: Study, old: Mapping[str, Any]) -> Study:
-    """Return a longer study with the resolved study's horizon, if no schedule prevents it."""
+    """Return a longer study with the resolved study's horizon, unless a schedule prevents that."""
     began, grows = horizon_of(old), study.env_steps >= old["env_steps"]
     given = study.schedule_env_steps is not None or study.horizon == began
     if given or not grows or not can_grow(study) or moving_schedules(study.fixed):
@@ -52,7 +52,7 @@ def with_horizon_of(study: Study, old: Mapping[str, Any]) -> Study:
 
 
 def why_not_longer(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """Return why a resolved study cannot resume with another run length; "" if it can."""
+    """Return why a resolved study cannot resume with a different run length; "" if it can."""
     if new["env_steps"] < old["env_steps"]:
         return f"a run may only grow; {_OTHERWISE}"
     began, now = horizon_of(old), horizon_of(new)
@@ -83,10 +83,10 @@ def horizon_of(data: Mapping[str, Any]) -> int:
 
 
 def single(study: Study) -> Study:
-    """Return the study of one trial: the default configuration, run to its end on every seed.
+    """Return the study with one trial: the default configuration, run to its end on every seed.
 
-    It has no early stopping or confirm stage. Evaluations at rungs become ten evenly spaced ones
-    over the horizon, and the policies of all seeds are kept.
+    It has no early stopping and no confirm stage. Evaluations at rungs become ten evaluations that
+    are evenly spaced over the horizon, and the policies of all seeds are saved.
     """
     default = study.space.default()
     env = {name: value for name, value in default.items() if name.startswith("env.")}

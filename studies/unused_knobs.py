@@ -1,7 +1,7 @@
-"""Named hyperparameters without effect in any of a study's configurations.
+"""Hyperparameters in a study that have no effect in any of its configurations.
 
-They are legal, so that studies can share a space. `hpo check` warns about them, because searching
-a hyperparameter without effect is rarely intended.
+They are legal, so that studies can share a space. `hpo check` warns about them, because a search
+over a hyperparameter without effect is rarely intended.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .yaml_io import flow
 class Need:
     knob: str
     values: tuple[Any, ...]
-    among: bool = True  # False: none of them
+    among: bool = True  # False: none of these values
 
     def met(self, value: Any) -> bool:
         own = isinstance(value, str) and value not in KNOBS[self.knob].choices
@@ -76,7 +76,7 @@ NEEDS: dict[str, tuple[Need, ...]] = {
         "average_reward_initial average_reward_step": _switch_need("reward_centering"),
         "observation_clip": _switch_need("normalise_observations"),
         "raw_reward_deviation": _switch_need("normalise_rewards"),
-        "reward_scale": (Need("normalise_rewards", (False,)),),  # which divides by it
+        "reward_scale": (Need("normalise_rewards", (False,)),),  # otherwise divided out
         "adv_clip": _switch_need("normalise_advantages"),
         "priority_beta0 anneal_priority_beta priority_over": _above_0("priority_alpha"),
         "off_policy_masking masking_gating masking_damping": _switch_need("action_masking"),
@@ -93,7 +93,7 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     }.items()
     for name in names.split()
 }
-"""A knob changes something only where one of these is met."""
+"""Hyperparameter -> its needs; it has an effect only if one of them is met."""
 
 _OF_MASKS = (
     "action_masking", "off_policy_masking", "masking_gate_min_actions", "masking_gating",
@@ -101,11 +101,11 @@ _OF_MASKS = (
     "valid_mass_end_fraction", "valid_mass_schedule_multiplier",
 )  # fmt: skip
 _OF_REAL_ACTIONS = ("log_std_init", "log_std_min", "log_std_max", "action_low", "action_high")
-_FLAT_SIZES = ("num_layers", "hidden_size")  # of `hidden_sizes`
+_FLAT_SIZES = ("num_layers", "hidden_size")  # they determine `hidden_sizes`
 
 
 def idle_knobs(study: Study) -> list[str]:
-    """Return each named hyperparameter without effect, with its missing condition."""
+    """Return each hyperparameter without effect, with the condition that it lacks."""
     each, found = each_alone(study), list[str]()
     for name in dict.fromkeys([*study.fixed, *study.space.names]):
         if name.startswith("env.") or not all(_reason(one, name) for one in each):
@@ -135,7 +135,7 @@ def _lacking_environment(study: Study, name: str) -> str | None:
 
 
 def _lacking_knob(study: Study, name: str) -> str | None:
-    """Return the other knob that a knob needs, if that has no fitting value."""
+    """Return the hyperparameter that another one needs, if it cannot have a suitable value."""
     sizes = name
     if name in _FLAT_SIZES:
         sizes = "hidden_sizes"
@@ -164,7 +164,7 @@ def _shares_all_layers(study: Study) -> bool:
 
 
 def possible_values(study: Study, name: str) -> list[Any]:
-    """Return the values that a hyperparameter may have; for a range its ends."""
+    """Return the values that a hyperparameter may have; for a range, its ends."""
     own = [parameter for parameter in study.space.parameters if parameter.name == name]
     values = [value for parameter in own for value in parameter.distribution.ends()]
     if not own or any(parameter.when for parameter in own):

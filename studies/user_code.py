@@ -21,7 +21,7 @@ from ..knobs import KNOBS, check_value
 from .spec import Study, environments_of
 
 _DONE: dict[Path, ModuleType] = {}
-_texts: dict[Path, list[bytes]] = {}  # of each and its local imports, when it was run
+_texts: dict[Path, list[bytes]] = {}  # text of each file and its local imports, when it was run
 
 
 def imported_files(imports: Iterable[str], source: Path) -> list[str]:
@@ -37,10 +37,10 @@ def imported_files(imports: Iterable[str], source: Path) -> list[str]:
 
 
 def _imports_of(source: Path, path: Path, roots: list[Path]) -> Iterator[Path]:
-    """Find the local files that a file imports anywhere in its text, with their packages."""
+    """Return the local files that a file imports anywhere in its text, and their packages."""
     try:
         tree = ast.parse((source / path).read_bytes())
-    except (SyntaxError, ValueError, OSError):  # reported where it is run
+    except (SyntaxError, ValueError, OSError):  # reported when it is run
         return
     for node in ast.walk(tree):
         starts = roots
@@ -62,10 +62,10 @@ def _imports_of(source: Path, path: Path, roots: list[Path]) -> Iterator[Path]:
 
 
 def import_user_code(paths: Iterable[str], source: str | Path) -> None:
-    """Run the files named by a study; a changed file, as in a notebook, is run again.
+    """Run the files named by a study; a file that has changed, as in a notebook, runs again.
 
-    They may import each other and their neighbours: their folder is last on `sys.path`, so it
-    hides nothing. Errors are `file:line: message`.
+    The files may import each other and their neighbours: their folder is last on `sys.path`, so it
+    hides no other module. Errors are reported as `file:line: message`.
     """
     for given in paths:
         path = (Path(source) / given).resolve()
@@ -94,13 +94,13 @@ def import_user_code(paths: Iterable[str], source: str | Path) -> None:
 
 
 def user_module(name: str) -> ModuleType | None:
-    """Return the module of an imported file by its name without `.py`; the latest of several."""
+    """Return the latest module of an imported file with this name (without `.py`)."""
     found = (module for path, module in reversed(_DONE.items()) if path.stem == name)
     return next(found, None)
 
 
 def choices_of(study: Study) -> list[tuple[str, str, Any]]:
-    """Return (section, hyperparameter, word) of every word that a study gives for one."""
+    """Return (section, hyperparameter, word) for every word that a study sets."""
     found = [("fixed", *item) for item in study.fixed.items()]
     for parameter in study.space.parameters:
         values = getattr(parameter.distribution, "values", ())
@@ -110,7 +110,7 @@ def choices_of(study: Study) -> list[tuple[str, str, Any]]:
 
 
 def misfits(study: Study, imported: bool) -> Iterator[tuple[str, str]]:
-    """Yield (section, words) of each action distribution that an environment does not accept."""
+    """Yield (section, words) for each action distribution that an environment does not accept."""
     for section, name, value in choices_of(study):
         own = not imported and study.imports and value not in KNOBS[name].choices
         if name != "distribution" or value is None or own:
@@ -126,7 +126,7 @@ def misfits(study: Study, imported: bool) -> Iterator[tuple[str, str]]:
 
 
 def check_registered(study: Study) -> None:
-    """Check words that only a study's `imports` could make legal, after these have run."""
+    """Check words that only a study's `imports` can make legal, after these have run."""
     for section, name, value in choices_of(study):
         try:
             check_value(name, value)
@@ -138,7 +138,7 @@ def check_registered(study: Study) -> None:
 
 
 class _FromSource(SourceFileLoader):
-    """Ignores cached bytecode, which may be older than an edit made within a second."""
+    """Ignores cached bytecode, which may be older than an edit made within the same second."""
 
     def get_code(self, fullname: str) -> CodeType:
         return self.source_to_code(self.get_data(self.path), self.path)
@@ -149,7 +149,7 @@ def _run_file(path: Path, shown: Path) -> ModuleType:
     if name in sys.modules:
         before = getattr(sys.modules[name], "__file__", None)
         if before is not None and Path(before).resolve() == path:
-            return sys.modules[name]  # another of the files has imported it
+            return sys.modules[name]  # another of these files has imported it
         name = f"hpo_imports_{name}"
     loader = None
     if path.suffix == ".py":
@@ -171,7 +171,7 @@ def _run_file(path: Path, shown: Path) -> ModuleType:
 
 
 def _error_line(error: BaseException, path: Path) -> int:
-    """Return the line in the file that led to an error, the innermost of several."""
+    """Return the line of the file that led to an error, the innermost one if there are several."""
     if isinstance(error, SyntaxError) and error.filename == str(path):
         return error.lineno or 1
     frames = traceback.extract_tb(error.__traceback__)
@@ -192,8 +192,8 @@ def _error_text(error: BaseException) -> str:
 def run_own_code(study: Study, cores: int | None = None) -> None:
     """Run a study's `imports`, after requesting the devices that the study needs.
 
-    An array created at import, as in gymnax and many user modules, starts jax. `cores`: CPUs that
-    this process may use; None: all.
+    An array that is created at import, as in gymnax and many user modules, starts jax. `cores` is
+    the number of CPUs that this process may use; by default all.
     """
     if study.imports:
         from ..core.device_request import ask_for_devices
@@ -203,7 +203,7 @@ def run_own_code(study: Study, cores: int | None = None) -> None:
 
 
 def is_inside(path: str) -> bool:
-    r"""Return whether a path in a file stays below the folder to which it is relative.
+    r"""Return whether a path in a file stays within the folder to which it is relative.
 
     >>> is_inside("spaces/ppo.yaml"), is_inside("../x"), is_inside("/etc/x"), is_inside("a\\b")
     (True, False, False, False)

@@ -1,6 +1,6 @@
 """The kinds of values in a study file: how each is read, named and described.
 
-A new kind is one class here and its name in `field.FieldType`.
+A new kind needs one class here, and its name in `field.FieldType`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .study_values import count_of, number_of, seconds_of
 from .yaml_io import Node, plain
 
 BAD: Any = object()
-"""What `read` returns for a value that the key cannot have."""
+"""The result of `read` for a value that the key cannot have."""
 AMOUNT: dict[str, Any] = {
     "type": "string",
     "pattern": r"^\s*[0-9]{1,15}(\.[0-9]{1,9})?(k|K|M|G|B)\s*$",
@@ -25,7 +25,7 @@ TIME: dict[str, Any] = {
     "pattern": r"^\s*([0-9]{1,9}(\.[0-9]{1,6})?[dhms]\s*)+$",
 }
 _NAMED = ("env", "algorithm")
-"""Mappings of which a name alone may be given."""
+"""Mappings that may be replaced by a name."""
 
 
 class Kind(Protocol):
@@ -36,7 +36,7 @@ class Kind(Protocol):
         ...
 
     def schema(self, field: Field) -> list[dict[str, Any]]:
-        """Return alternative JSON schemas, without words and `off`."""
+        """Return the alternative JSON schemas, without words and `off`."""
         ...
 
 
@@ -65,7 +65,7 @@ class Listed:
 
 
 class Words:
-    """A list of different words."""
+    """A list of distinct words."""
 
     def read(self, field: Field, child: Node) -> Any:
         given = plain(child)
@@ -81,7 +81,7 @@ class Words:
 
 
 class Counts:
-    """A list of different whole numbers of at least 1."""
+    """A list of distinct integers of at least 1."""
 
     def read(self, field: Field, child: Node) -> Any:
         if not child.is_list or not child.value:
@@ -149,7 +149,7 @@ class Number:
 
 
 class Count(Number):
-    """A whole number, such as 200M."""
+    """An integer, such as 200M."""
 
     def amount(self, field: Field, given: Any) -> Any:
         return _checked_number(field, count_of(given), int)
@@ -184,7 +184,7 @@ class Factors(Number):
 
 
 class Points(Count):
-    """A whole number, or a mapping of knob to whole number."""
+    """An integer, or a mapping from hyperparameter to integer."""
 
     def read(self, field: Field, child: Node) -> Any:
         if not child.is_map:

@@ -1,8 +1,8 @@
-"""Strict YAML: converts text to nodes that know their lines, and data to text.
+"""Strict YAML: converts text to nodes with line numbers, and data to text.
 
-It accepts the core schema of YAML 1.2 (so `010` is 10, `off` is a word, `1e-4` a number), one
-document, no tags and no duplicate keys. Size and depth are checked on parser events, before any
-node is built, and aliases cannot make a small file large.
+It accepts the core schema of YAML 1.2 (so `010` is 10, `off` is a word, `1e-4` a number), in a
+single document without tags and duplicate keys. Size and depth are checked on parser events,
+before any node is built, and aliases cannot make a small file large.
 """
 
 from __future__ import annotations
@@ -40,20 +40,21 @@ _NUMBERS: tuple[tuple[str, Callable[[str], float]], ...] = (
     (r"[-+]?\.(inf|Inf|INF)", lambda text: float(text.replace(".", "", 1))),
     (r"\.(nan|NaN|NAN)", lambda text: float("nan")),
 )
-_yaml: Any = yaml  # whose types leave events open
+_yaml: Any = yaml  # its type stubs leave events untyped
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_LONGEST = 1200  # letters of a mistake
+_LONGEST = 1200  # largest number of characters in a mistake
 _WIDTH = 99
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./+-]*")
 
 
 @dataclass
 class Node:
-    line: int | None  # from 1; None: from the command line
-    value: Any  # scalar, list of nodes, or dict of key -> node
+    line: int | None  # from 1; None: on the command line
+    value: Any  # a scalar, a list of nodes, or a dict of key -> node
     key_lines: dict[str, int | None] = field(default_factory=dict[str, int | None])
-    origin: str = ""  # before messages, such as `override a.b=c: `
-    outer: int | None = None  # the study's line that names the file of this node, if another
+    origin: str = ""  # prefix of messages, such as `override a.b=c: `
+    # the study's line that names this node's file, if it is a different one
+    outer: int | None = None
 
     @property
     def is_map(self) -> bool:
@@ -109,7 +110,7 @@ def plain(node: Node) -> Any:
 
 
 def node_of(value: Any) -> Node:
-    """Return a value as a node; inverse of `plain`."""
+    """Convert a value to a node; the inverse of `plain`."""
     if is_mapping(value):
         return Node(None, {key: node_of(item) for key, item in value.items()})
     if is_sequence(value):
@@ -118,7 +119,7 @@ def node_of(value: Any) -> Node:
 
 
 def scalar_of(text: str) -> Any:
-    """Return the meaning of an unquoted scalar in the core schema of YAML 1.2.
+    """Return the value of an unquoted scalar in the core schema of YAML 1.2.
 
     >>> scalar_of("010"), scalar_of("1e-4"), scalar_of("off"), scalar_of("~"), scalar_of("200M")
     (10, 0.0001, 'off', None, '200M')
@@ -212,7 +213,7 @@ def read_text(text: str, shown: str) -> Node:
 
 
 def _error_line_and_text(error: Any, text: str) -> tuple[int, str]:
-    """Return the line and the words of a parser error."""
+    """Return the line and the text of a parser error."""
     if isinstance(error, yaml.reader.ReaderError):
         line = text[: max(0, error.position)].count("\n") + 1
         return line, "a control character is not allowed; remove it"
@@ -231,7 +232,7 @@ def _error_line_and_text(error: Any, text: str) -> tuple[int, str]:
 
 
 class _Builder:
-    """From nodes of `yaml` to ours. An alias becomes a copy, so that an override changes one."""
+    """Converts `yaml` nodes to ours; an alias becomes a copy, so an override changes only one."""
 
     def __init__(self, notes: Notes):
         self._notes, self._left = notes, MOST_NODES
@@ -258,7 +259,7 @@ class _Builder:
                 child = self.node(value, level + 1)
                 if not isinstance(key, yaml.ScalarNode):
                     words = "a key must be a word, not a list or a mapping"
-                elif key.value == "<<" and not key.style:  # quoted, it is a word
+                elif key.value == "<<" and not key.style:  # quoted, it is a string
                     words = "merge keys (`<<`) are not allowed; write the keys out"
                 elif key.value in found.value:
                     first = found.key_lines[key.value]
@@ -279,7 +280,7 @@ class Notes:
         return bool(self._mistakes)
 
     def add(self, text: str, node: Node | None = None, key: str | None = None) -> None:
-        """Note a mistake at a node, or at one of its keys; without a node it has no line."""
+        """Note a mistake at a node, or at one of its keys; without a node, it has no line."""
         line = None
         if node is not None:
             line, origin, outer = node.line, node.origin, node.outer
@@ -300,12 +301,12 @@ class Notes:
     def wrong(
         self, what: str, node: Node, allowed: str, at: Node | None = None, key: str | None = None
     ) -> None:
-        """Note an illegal value, at its node or another place."""
+        """Note an illegal value, at its node or at another place."""
         self.add(f"{what} is {node.shown()}; allowed: {allowed}", at or node, key)
 
     @contextmanager
     def at(self, node: Node, key: str | None = None, before: str = "") -> Generator[None]:
-        """Note a `ConfigError` raised within as a mistake at a node, or at one of its keys."""
+        """Note any `ConfigError` raised in the context, at a node or at one of its keys."""
         try:
             yield
         except ConfigError as error:
@@ -322,7 +323,7 @@ class Notes:
 def place_of(root: Node, path: str) -> tuple[Node, str | None]:
     """Return the node and key to blame for a path `section.key|section.key`.
 
-    This is the first given key, or the first section, or the whole file.
+    This is the first key that is given, or else the first section, or the whole file.
     """
     places = [place.partition(".")[::2] for place in path.split("|")]
     for section, key in places:
@@ -354,7 +355,7 @@ def _entry_text(key: str, value: Any, indent: int) -> str:
 
 
 def _is_block(value: Any) -> bool:
-    """Return whether a top-level value has nested structures, better read one per line."""
+    """Return whether a top-level value is nested, so that one line per entry is more readable."""
     if is_mapping(value):
         return any(is_mapping(item) and item for item in value.values())
     return is_sequence(value) and any(is_mapping(item) and item for item in value)

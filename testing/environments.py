@@ -1,4 +1,4 @@
-"""Tests for every environment; subclass `EnvironmentContract` and define one fixture.
+"""Tests for every environment: subclass `EnvironmentContract` and define one fixture.
 
 Running them needs pytest; importing them does not:
 
@@ -48,7 +48,7 @@ def _random_action(env: Environment, key: PRNGKeyArray, mask: Array | None) -> A
     struct = action_struct(env)
     low, high = (
         jnp.broadcast_to(np.float32(np.clip(x, -10.0, 10.0)).reshape(space.shape), struct.shape)
-        for x in (space.low, space.high)  # an unbounded action is drawn from some range
+        for x in (space.low, space.high)  # an unbounded action is drawn from a finite range
     )
     return jax.random.uniform(key, struct.shape, jnp.float32, low, high)
 
@@ -61,10 +61,10 @@ def _random_choice(key: PRNGKeyArray, shape: tuple[int, ...], mask: Array | None
 
 
 def play(env: Environment, steps: int, episodes: int) -> Callable[[int], dict[str, Any]]:
-    """Return a function of a seed that plays random valid actions, with resets.
+    """Return a function that plays random valid actions for a seed, with resets.
 
-    It returns arrays [steps, episodes, ...] named as in `contract.Step`, and the masks; it is
-    compiled once.
+    The function returns arrays [steps, episodes, ...] named as in `contract.Step`, and the masks;
+    it is compiled once.
     """
     params = _canonical_params(env)
 
@@ -97,8 +97,8 @@ _SHOWN = ("observation", "reward", "terminated", "truncated", "info")
 class EnvironmentContract:
     """Requirements of rollouts and evaluation; see `contract.Environment`."""
 
-    steps = 64  # random steps played
-    episodes = 4  # played side by side
+    steps = 64  # number of random steps
+    episodes = 4  # number of episodes in parallel
 
     def test_it_is_an_environment(self, environment: Environment) -> None:
         assert isinstance(environment, Environment)

@@ -1,4 +1,4 @@
-"""Tests for networks, optimisers and action distributions; subclass the contracts.
+"""Tests for networks, optimisers and action distributions: subclass the contracts.
 
 Running them needs pytest; importing them does not:
 
@@ -42,9 +42,10 @@ class NetworkContract:
     """Properties on which rollouts, losses and optimisers rely."""
 
     network: ClassVar[str] = "mlp"  # its registered name
-    env: ClassVar[EnvPlan] = EnvPlan("CartPole-v1")  # whose observations it reads
-    knobs: ClassVar[dict[str, Any]] = {}  # changed ones; small ones make the tests quick
-    tolerance: ClassVar[float] = 1e-4  # absolute and relative, between batches of other shapes
+    env: ClassVar[EnvPlan] = EnvPlan("CartPole-v1")  # the environment whose observations it reads
+    # changed hyperparameters; small values make the tests quick
+    knobs: ClassVar[dict[str, Any]] = {}
+    tolerance: ClassVar[float] = 1e-4  # absolute and relative, between batches of different shapes
 
     @classmethod
     def plan(cls) -> Plan:
@@ -187,7 +188,7 @@ def _network_results(contract: type[NetworkContract]) -> dict[str, Any]:
 
 
 def _weighted_total(params: Any, plan: Plan, observation: Any, value: float) -> Array:
-    """Return an unevenly weighted sum of all parameters; norms would lose even changes."""
+    """Return an unevenly weighted sum of all parameters; norms would miss equal changes."""
     first = jnp.zeros((_STEPS, _WIDTH), bool)
     carry = policy.initial_carry(plan, (_WIDTH,))
     outputs = policy.unroll(plan, params, observation, first, carry)
@@ -228,12 +229,12 @@ class OptimiserContract:
 
     optimiser: ClassVar[str] = "adam"  # its registered name
     knobs: ClassVar[dict[str, Any]] = {}  # changed hyperparameters
-    steps: ClassVar[int] = 100  # down a bowl, |p - 0.3|^2, from p between -1 and 1
-    learning_rate: ClassVar[float] = 0.02  # with which these halve the distance at least
+    steps: ClassVar[int] = 100  # of descent on a bowl, |p - 0.3|^2, from p between -1 and 1
+    learning_rate: ClassVar[float] = 0.02  # halves the distance, or better, in these steps
 
     @classmethod
     def run(cls, rates: Sequence[float], **knobs: Any) -> list[dict[str, Any]]:
-        """Return the parameters after each step of a run with the learning rates `rates`."""
+        """Return the parameters after each step of a run with one learning rate per step."""
         return _descent_path(cls, tuple(rates), tuple(sorted({**cls.knobs, **knobs}.items())))
 
     def test_it_goes_down(self) -> None:
@@ -277,7 +278,7 @@ class OptimiserContract:
                 moments=state,
             )[1]
 
-        after = jax.eval_shape(step, state)  # says what changes, if anything does
+        after = jax.eval_shape(step, state)  # raises an error that names any change
         assert jax.tree.structure(after) == jax.tree.structure(state)
 
     def test_no_gradient_gives_finite_parameters(self) -> None:
@@ -366,10 +367,11 @@ class DistributionContract:
     """
 
     distribution: ClassVar[str] = "gaussian"  # its registered name
-    env: ClassVar[EnvPlan] = EnvPlan("Pendulum-v1")  # with such actions
+    # an environment with the kind of actions it supports
+    env: ClassVar[EnvPlan] = EnvPlan("Pendulum-v1")
     knobs: ClassVar[dict[str, Any]] = {}  # changed hyperparameters
-    # of the outputs of heads that are tried; smaller where 20,000 draws of one head do not give
-    # another's mean
+    # standard deviation of the tested head outputs; smaller if 20,000 draws from one head do not
+    # estimate another head's mean
     spread: ClassVar[float] = 0.3
 
     @classmethod
@@ -396,7 +398,7 @@ class DistributionContract:
             assert np.all(taken >= 0) and np.all(taken < _choice_counts(env))
 
     def test_samples_follow_the_density(self) -> None:
-        """The mean of q(a) / p(a) over draws of p is 1, whatever the unit of the densities."""
+        """The mean of q(a) / p(a) over draws from p is 1, whatever the unit of the densities."""
         seen = _samples(type(self))
         assert np.all(np.isfinite(seen["log_prob"]))
         ratio = np.exp(seen["other_log_prob"] - seen["log_prob"])
@@ -409,7 +411,7 @@ class DistributionContract:
         seen = _samples(type(self))
         error = seen["log_prob"].std(axis=0) / np.sqrt(_DRAWS)
         entropy = seen["entropy"]
-        error += entropy.std(axis=0) / np.sqrt(len(entropy))  # of sampled ones
+        error += entropy.std(axis=0) / np.sqrt(len(entropy))  # of sampled estimates
         away = np.abs(entropy.mean(axis=0) + seen["log_prob"].mean(axis=0))
         assert np.all(away < 5.0 * error + 1e-3), "entropy() is not that of log_prob()"
 
@@ -424,7 +426,7 @@ class DistributionContract:
 
     def test_invalid_choices_are_never_taken(self) -> None:
         seen = _samples(type(self)).get("masked")
-        if seen is None:  # real actions
+        if seen is None:  # real-valued actions
             return
         mask, sizes = seen["mask"], seen["sizes"]
         first = np.cumsum([0, *sizes[:-1]])

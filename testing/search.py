@@ -1,4 +1,4 @@
-"""Tests for every sampler and every rule; subclass one and define the object to test.
+"""Tests for every sampler and every rule: subclass one and define the object to test.
 
 Running them needs pytest; importing them does not:
 
@@ -6,7 +6,7 @@ Running them needs pytest; importing them does not:
         def make(self, space, seed):
             return Mine(space, seed)
 
-A registered sampler or rule is tested by its name, with its options: see `registered_contracts`.
+A registered sampler or rule is tested by name, with its options: see `registered_contracts`.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ def contract_space() -> Space:
 
 
 def finished(trial: int, params: dict[str, object], loss: float) -> PriorTrial:
-    """Return a trial that finished its run."""
+    """Return a trial that has finished its run."""
     return PriorTrial(trial, params, state=TrialState.FINISHED, loss=loss)
 
 
 class SamplerContract:
     """Properties on which the search loop relies; see `samplers.contract.Sampler`."""
 
-    batches, size = 4, 8  # of the history that proposals are made from; fewer for a slow sampler
-    count = 5  # proposals that are compared
+    batches, size = 4, 8  # of the history behind the proposals; fewer for a slow sampler
+    count = 5  # number of proposals compared
 
     def make(self, space: Space, seed: int) -> Sampler:
         """Return the sampler to test."""
@@ -69,7 +69,7 @@ class SamplerContract:
     def propose(
         self, sampler: Sampler, batch: int, count: int, history: list[PriorTrial]
     ) -> list[PriorTrial]:
-        """Draw a batch like the loop; return the new trials as running ones."""
+        """Draw a batch as the search loop does; return the new trials as running ones."""
         opened = sampler.begin(batch, history)
         first = len(history)
         found: list[PriorTrial] = []
@@ -82,7 +82,7 @@ class SamplerContract:
         return found
 
     def history(self, sampler: Sampler) -> list[PriorTrial]:
-        """Return a history made by the sampler itself, half of it ended in all possible ways."""
+        """Return a history of the sampler's proposals, half of them ended in all possible ways."""
         seen: list[PriorTrial] = []
         for batch in range(self.batches):
             seen += self.propose(sampler, batch, self.size, seen)
@@ -91,7 +91,7 @@ class SamplerContract:
 
     @staticmethod
     def ended(past: PriorTrial) -> PriorTrial:
-        """Return a trial's end, which depends on its number."""
+        """Return the trial with an outcome that depends on its number."""
         states = ("FINISHED", "STOPPED", "DIVERGED", "FAILED", "UNFINISHED")
         state = TrialState[states[past.trial % len(states)]]
         value = random.Random(past.trial).random()
@@ -167,17 +167,17 @@ class PrunerContract:
         raise NotImplementedError
 
     def numbers(self, count: int) -> list[int]:
-        """Return numbers of trials that the rule compares with each other."""
+        """Return the numbers of trials that the rule compares with each other."""
         return list(range(count))
 
     def judged(self, earlier: list[float], arriving: list[float]) -> list[Verdict]:
-        """Judge trials with these losses."""
+        """Return the rule's verdicts on arriving trials, given the losses of earlier ones."""
         return self.verdicts(self.make(), earlier, arriving)
 
     def verdicts(
         self, rule: Pruner, earlier: Sequence[float], arriving: Sequence[float]
     ) -> list[Verdict]:
-        """Let a rule judge trials with these losses."""
+        """Return a given rule's verdicts on arriving trials."""
         losses = [*earlier, *arriving]
         numbers = self.numbers(len(losses))
         curves = [(loss,) * (self.rung + 1) for loss in losses]
@@ -235,7 +235,7 @@ class ExplorerContract:
         raise NotImplementedError
 
     def explored(self, explorer: Explorer, count: int = 12) -> list[dict[str, Any]]:
-        """Return the hyperparameters of this many copies, after four rungs."""
+        """Return the hyperparameters of `count` copies made after four rungs."""
         space, rng = contract_space(), random.Random(6)
         configs = [space.sample(rng) for _ in range(count)]
         gains = [Gain(n // 4, dict(params), 1.0, rng.random()) for n, params in enumerate(configs)]
@@ -256,7 +256,7 @@ class ExplorerContract:
 
 
 class _Options:
-    """Tests of the options of a registered method or rule."""
+    """Tests of the options of a registered sampler or rule."""
 
     name = ""
     row: Callable[[str], Method | StoppingRule] = staticmethod(rule_row)
@@ -266,7 +266,7 @@ class _Options:
         return self.row(self.name).options
 
     def behaviour(self, options: Mapping[str, Any]) -> object:
-        """Return its behaviour with these options, in a form to compare."""
+        """Return what the sampler or rule does with these options, as a value to compare."""
         raise NotImplementedError
 
     def test_options_left_out_have_their_defaults(self):
@@ -284,7 +284,7 @@ class _Options:
                 assert self.is_refused({field.key: value}), (field.key, value)
 
     def is_refused(self, options: Mapping[str, Any]) -> bool:
-        """Return whether creating it with these options fails."""
+        """Return whether creation with these options fails."""
         try:
             self.behaviour(options)
         except ConfigError:
@@ -293,12 +293,12 @@ class _Options:
 
 
 class RegisteredSamplerContract(_Options, SamplerContract):
-    """Also tests a method's row of the table; see `register_sampler`."""
+    """Also tests the sampler's row in the table; see `register_sampler`."""
 
     row = staticmethod(method_row)
 
     def make(self, space: Space, seed: int, options: Mapping[str, Any] | None = None) -> Sampler:
-        """Build it like a study."""
+        """Build the sampler as a study does."""
         search = SearchSpec(self.name, options=options or {})
         return make_sampler(_study(space, seed=seed, search=search))
 
@@ -310,7 +310,7 @@ class RegisteredSamplerContract(_Options, SamplerContract):
         return found
 
     def seen(self, shift: float = 0.0) -> list[PriorTrial]:
-        """Return finished trials; a shift reorders their losses."""
+        """Return finished trials; `shift` changes the order of their losses."""
         rng = random.Random(3)
         return [
             finished(trial, contract_space().sample(rng), (rng.random() + shift * trial) % 1.0)
@@ -326,17 +326,17 @@ class RegisteredSamplerContract(_Options, SamplerContract):
 
 
 class RegisteredRuleContract(_Options, PrunerContract):
-    """Also tests a rule's row of the table; see `register_rule`."""
+    """Also tests the rule's row in the table; see `register_rule`."""
 
     def make(self, options: Mapping[str, Any] | None = None) -> Pruner:
-        """Build it like a study."""
+        """Build the rule as a study does."""
         early = EarlyTerminate(self.name, 2_000, options=options or {})
         rule = make_pruner(_study(early_terminate=early))
         assert rule is not None, "a rule of a population: subclass RegisteredExplorerContract"
         return rule
 
     def behaviour(self, options: Mapping[str, Any]) -> object:
-        """Return its decisions on two groups of trials."""
+        """Return the rule's decisions on two groups of trials."""
         rng = random.Random(5)
         losses = [rng.random() for _ in range(24)]
         rule = self.make(options)
@@ -348,10 +348,10 @@ class RegisteredRuleContract(_Options, PrunerContract):
 
 
 class RegisteredExplorerContract(_Options, ExplorerContract):
-    """Also tests the table row of a population's rule; see `register_rule`."""
+    """Also tests an explorer's row in the table; see `register_rule`."""
 
     def make(self, space: Space, options: Mapping[str, Any] | None = None) -> Explorer:
-        """Build it like a study."""
+        """Build the explorer as a study does."""
         early = EarlyTerminate(self.name, every=2_000, options=options or {})
         explorer = make_explorer(_study(space, early_terminate=early))
         assert explorer is not None, "it stops trials: subclass RegisteredRuleContract"

@@ -1,7 +1,9 @@
-"""Tests that a custom training must pass; subclass the contract.
+"""Tests that a custom training must pass: subclass the contract.
 
-class TestSAC(TrainingContract):
-training = SAC
+The training is a class attribute:
+
+    class TestSAC(TrainingContract):
+        training = SAC
 """
 
 from __future__ import annotations
@@ -23,12 +25,14 @@ from ..knobs.table import Knob
 
 
 class TrainingContract:
-    """Properties that lanes, resume, PBT and replay rely on.
+    """Properties on which lanes, resume, PBT and replay rely.
 
-    Attributes: training: the class. values: changed hyperparameters; small ones make the tests
-        quick. length: of a run. env: for a class with `hpo.environment()`, the id of an
-        environment in which it can train. unused: traced hyperparameters that may have no effect
-        in the first updates.
+    Attributes:
+        training: the class to test.
+        values: changed hyperparameters; small values make the tests quick.
+        length: the length of a run, in the training's unit.
+        env: the id of an environment in which a class with `hpo.environment()` can train.
+        unused: traced hyperparameters that may have no effect in the first updates.
     """
 
     training: ClassVar[type[Training]]
@@ -72,7 +76,7 @@ class TrainingContract:
     def _train_lanes(
         cls, lanes: Mapping[int, Mapping[str, float]], count: int, tile: int = 1, seed: int = 0
     ) -> tuple[TrainingProgram, Lanes, dict[str, np.ndarray]]:
-        """Train a chunk of lanes with the given values; all with replicate 7."""
+        """Train some lanes for one chunk with the given values; all have replicate 7."""
         program = cls._program(count, tile)
         starts = program.starts([*lanes], {at: (0, 7, values) for at, values in lanes.items()})
         return program, *program.advance(seed, program.empty(), starts)
@@ -136,7 +140,7 @@ class TrainingContract:
 
 
 def _other(knob: Knob, usual: float) -> float:
-    """Return a legal value of a traced hyperparameter that differs from the usual one."""
+    """Return a legal value of a traced hyperparameter that is not the usual one."""
     if knob.type == "bool":
         return 1.0 - usual
     if knob.type == "int":

@@ -1,4 +1,4 @@
-"""Scores over several environments as text: for a trial, and for two sides."""
+"""Scores over several environments as text, for one trial and for two sides."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..store.rows import Stream, StudyMeta
 from .formatting import aligned, around, between, folded, narrow, number, seeds_text
 
 TOGETHER = {"mean": "mean of all", "iqm": "IQM of all", "worst": "worst"}
-"""Aggregates over environments -> their names in tables."""
+"""Aggregate over environments -> its name in tables."""
 AGGREGATES_NOTE = (
     "Mean and IQM (interquartile mean) are over the runs on all environments; worst is the lowest "
     "environment mean. Intervals are from a stratified bootstrap over each environment's seeds, "

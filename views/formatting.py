@@ -22,7 +22,7 @@ from ..studies.spec import WITH_TRAINING, Study
 _BARS = "▁▂▃▄▅▆▇█"
 _PLAIN_BARS = "_.-=+*#@"
 SEED_KINDS = {"report": "test", "choose": "selection", "search": "search"}
-"""Stream -> the kind of its seeds."""
+"""Stream -> the name of its kind of seeds."""
 
 
 def seeds_text(count: int, stream: str) -> str:
@@ -46,7 +46,7 @@ def enumerated(names: Sequence[str]) -> str:
 
 
 def origin_words(about: Mapping[str, Any]) -> str:
-    """Return a kept policy's origin, and the value measured by its study; "" if unknown.
+    """Return a kept policy's origin, and the value that its study measured; "" if unknown.
 
     >>> origin_words({"trial": 9, "study": "first", "stream": "report", "replicate": 0,
     ...               "metric": "eval/return_mean", "value": 500.0})
@@ -63,7 +63,7 @@ def origin_words(about: Mapping[str, Any]) -> str:
 
 
 def origin_lines(about: Mapping[str, Any]) -> list[str]:
-    """Return an evaluation's line about the policy's trial and seed, or none."""
+    """Return an evaluation's line about the policy's trial and seed, or no line."""
     words = origin_words(about)
     if not words:
         return []
@@ -117,7 +117,7 @@ def moment(seconds: float) -> str:
 
 
 def number(value: float | None) -> str:
-    """Format a measured value to four digits, keeping all digits before the point.
+    """Format a measured value to four digits, keeping all digits before the decimal point.
 
     >>> number(497.3125), number(-0.00123456), number(123456.7), number(None), number(-0.0)
     ('497.3', '-0.001235', '123457', '-', '0')
@@ -132,7 +132,7 @@ def number(value: float | None) -> str:
 
 
 def between(low: float | None, high: float | None, spec: str | None = None) -> str:
-    """Format an interval; "" without one. `spec` None formats its ends like `number`.
+    """Format an interval; "" if there is none. With `spec` None, ends are formatted by `number`.
 
     >>> between(494.12, 499.9), between(None, None), between(0.5, 0.75123, ".2f")
     ('[494.1, 499.9]', '', '[0.50, 0.75]')
@@ -183,7 +183,7 @@ def param(value: Any) -> str:
 
 
 def sparkline(values: Sequence[float | None], width: int = 40, plain: bool = False) -> str:
-    """Format a curve as one line of blocks, low to high; blank where it is not finite.
+    """Format a curve as one line of blocks, low to high; non-finite values are blank.
 
     >>> sparkline([0, 1, 2, 3, None, 7])
     '▁▂▃▄ █'
@@ -214,7 +214,7 @@ def _thin_values(values: Sequence[float | None], width: int) -> list[float | Non
 
 
 def folded(text: str, width: int, indent: int = 0) -> str:
-    """Fold lines to `width` at blanks; longer words are not broken.
+    """Wrap lines at `width`, at spaces; longer words are not broken.
 
     >>> print(folded("seeds  1.5 2.5 3.5", 14, 7))
     seeds  1.5 2.5
@@ -238,7 +238,7 @@ def folded(text: str, width: int, indent: int = 0) -> str:
 
 
 def broken_name(name: str, width: int, after: str = "_") -> str:
-    """Break a name after `_` or other marks into lines no wider than necessary.
+    """Break a name after `_` or other characters, into lines no wider than necessary.
 
     >>> print(broken_name("normalise_rewards", 9))
     normalise_
@@ -273,7 +273,7 @@ def _cropped_line(line: str, width: int) -> str:
 
 
 def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool]) -> str:
-    """Format a table with two blanks between columns; `right` marks numeric columns."""
+    """Format a table with two spaces between columns; `right` marks numeric columns."""
     lines = [list(header), *map(list, rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     lines.insert(1, ["-" * width for width in widths])
@@ -283,7 +283,7 @@ def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequenc
 def narrow(
     header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool], columns: int = 80
 ) -> list[str]:
-    """Return the lines of a table; a wide one is split into several with the first column."""
+    """Return the lines of a table; a wide one is split, with the first column repeated."""
 
     def chosen(line: Sequence[Any], group: list[int]) -> list[Any]:
         return [line[column] for column in group]
@@ -319,7 +319,7 @@ def unit_of(study_text: str) -> str:
 
 
 def recorded_value_words(journal: Journal) -> str:
-    """Return `value_words` for a recorded study, which may not load."""
+    """Return `value_words` for a recorded study, which may no longer load."""
     meta = journal.meta
     weight = as_recorded(meta.study_text).get("metric", {}).get("training_weight")
     if not weight or counts_evaluations_alone(journal.attributes()):

@@ -39,9 +39,9 @@ from .time_spent import confirm_command, confirm_cost
 from .trial_view import Board, Measured, TrialView
 
 _INTERVAL = "95% interval"
-_GAP = 1  # blanks between two columns
+_GAP = 1  # spaces between two columns
 _NAMED = 3
-_ENOUGH = 8  # test seeds of a first look, at least
+_ENOUGH = 8  # minimum number of test seeds for a first look
 _EXPLAINED = """\
 status   winner: first after confirming. confirmed: run again on new seeds.
          stopped 12k: stopped by the rule at 12k {unit} per seed.
@@ -75,7 +75,7 @@ class Kind(Enum):
 class BoardColumn:
     name: str
     cells: Sequence[str]
-    sorts: Sequence[Any] | None = None  # None: in the order of its texts
+    sorts: Sequence[Any] | None = None  # None: by text
     right: bool = True
     kind: Kind = Kind.TRIAL
 
@@ -84,7 +84,7 @@ class BoardColumn:
         return max(len(line) for line in (*self.name.split("\n"), *self.cells))
 
     def folded(self) -> BoardColumn:
-        """Return the column with its name in several lines, no wider than it must be."""
+        """Return the column with its name on several lines, no wider than necessary."""
         if self.kind is Kind.TRIAL:
             return self
         name = broken_name(self.name, max(map(len, self.cells)), self.kind.breaks)
@@ -151,7 +151,7 @@ def deciding_command(
     """Return the command that decides between the first trial and the default, and its cost."""
     default = next((entry.trial for entry in entries if entry.is_default), None)
     if default is None or conclusion.better_rule is not None:
-        return None  # a heuristic is better than the first trial: who else is does not matter
+        return None  # a heuristic is better than the first trial, so the other ranks do not matter
     seeds = _deciding_seeds(conclusion, entries)
     if not seeds:
         return None
@@ -306,7 +306,7 @@ def _selected(trials: Sequence[TrialView]) -> list[BoardColumn]:
     if all(one.select.value is None for one in trials):
         return []
     most = max(one.select.seeds for one in trials)
-    # A value of fewer seeds is not comparable with these: hpo show has it.
+    # A value from fewer seeds is not comparable with these; `hpo show` prints it.
     same = [one.select.value if one.select.seeds == most else None for one in trials]
     return [_number_column(f"select*{most}", same)]
 
@@ -318,7 +318,7 @@ def _tested(trials: Sequence[TrialView]) -> list[BoardColumn]:
 
 
 def _by_seeds(name: str, measured: Sequence[Measured], title: str) -> list[BoardColumn]:
-    """Return a column of values, and one of their seeds if these numbers differ."""
+    """Return a column of values, and a column of their seed counts if these differ."""
     values = [one.value for one in measured]
     seeds = [None if one.value is None else one.seeds for one in measured]
     counts = {count for count in seeds if count}
@@ -350,7 +350,7 @@ def _front_columns(board: Board) -> list[BoardColumn]:
 
 
 def _objective(one: TrialView, index: int) -> float | None:
-    """Return an objective; the first one also of a trial that was stopped, at its last rung."""
+    """Return a trial's value of an objective; of the first, also at a last rung."""
     if one.objectives:
         return one.objectives[index]
     if index == 0:
@@ -432,7 +432,7 @@ def winner_line(entries: Sequence[Entry], metric: str, unit: str = ENV_STEPS) ->
 
 
 def named(value: str, stream: str) -> str:
-    """Return a value's name, given by `studies.spec.value_words`, on these seeds."""
+    """Return a value's name, as given by `studies.spec.value_words`, on these seeds."""
     if stream != "report":
         return value
     return value.removesuffix(WITH_TRAINING)
@@ -465,7 +465,7 @@ def target(folder: Path) -> str:
 
 
 def study_word(folder: Path) -> str:
-    """Return a study's name for commands: its name in `results`, otherwise its folder."""
+    """Return a study's name for commands: its name in `results`, or else its folder."""
     if folder.absolute().parent == RESULTS.absolute():
         return shlex.quote(folder.name)
     return shlex.quote(str(folder))

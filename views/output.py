@@ -1,8 +1,8 @@
 """Output of commands: text with visible control characters, JSON, CSV files.
 
 Names and messages come from study files, journals and imported files by any author. An escape
-sequence in one could rename a window, hide a line or type into a shell. Output printed by user
-code itself is not changed.
+sequence in one of them could rename a window, hide a line or type into a shell. Output printed by
+user code itself is not changed.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     import numpy as np
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""All but tab and line feed, and the characters that change the direction of text."""
+"""Control characters except tab and line feed, and those that change the direction of text."""
 
 
 def shown(text: str) -> str:
-    r"""Return a text with its control characters made visible.
+    r"""Make the control characters in a text visible.
 
     >>> print(shown("a\x1b[2Jc"))
     a\x1b[2Jc
@@ -33,9 +33,9 @@ def shown(text: str) -> str:
 def echo(
     text: object = "", *, file: TextIO | None = None, end: str = "\n", flush: bool = False
 ) -> None:
-    """Print a text, escaped on stderr and terminals; a pipe or file on stdout gets it raw."""
+    """Print a text, escaped on stderr and terminals, but raw to a pipe or file on stdout."""
     stream = file or sys.stdout
-    if stream is None:  # there is no terminal, as under pythonw
+    if stream is None:  # there is no terminal, as with pythonw
         return
     if stream is sys.stderr or stream.isatty():
         text = shown(str(text))
@@ -54,13 +54,13 @@ def note(text: str) -> None:
 
 
 def print_json(data: Any) -> None:
-    import json  # here, as below: `hpo --help` starts faster
+    import json  # imported late so that `hpo --help` starts faster
 
     echo(json.dumps(data, indent=2, allow_nan=False))
 
 
 def print_json_line(data: Mapping[str, Any]) -> None:
-    """Print one JSON document as one line at once; non-finite numbers become null."""
+    """Print one JSON document as one line, flushed; non-finite numbers become null."""
     import json
 
     echo(json.dumps(_finite_data(data), allow_nan=False), flush=True)

@@ -38,10 +38,10 @@ def new_figure(width: float, height: float) -> Any:
 
 
 def save_figure(figure: Any, path: Path, kind: str = "png") -> None:
-    """Write a figure; PDF embeds its fonts as TrueType, SVG has letters as outlines.
+    """Write a figure; PDF files embed TrueType fonts, and SVG files have letters as outlines.
 
-    Publishers refuse the Type 3 fonts that matplotlib embeds otherwise. Neither contains a date,
-    so that equal figures are equal files.
+    Publishers reject the Type 3 fonts that matplotlib embeds by default. Neither format contains a
+    date, so that equal figures give equal files.
     """
     from matplotlib import rc_context
 
@@ -67,10 +67,10 @@ def check_film(path: str) -> None:
 def write_film(path: str, rate: float, pictures: Iterator[np.ndarray]) -> int:
     """Write a video, completely or not at all, and return its number of pictures.
 
-    Pictures are uint8 [height, width, 3] of one size; `rate` is pictures per second.
+    Pictures are uint8 [height, width, 3], all of one size; `rate` is pictures per second.
     """
     pictures = islice(pictures, _MOST_PICTURES)
-    first = next(pictures)  # so that an error in drawing comes before any writing
+    first = next(pictures)  # first, so that a drawing error precedes any writing
     whole = Path(path).resolve()
     part = whole.with_name(f".{whole.stem}.partial{whole.suffix}")
     write = _write_gif if whole.suffix.lower() == ".gif" else _write_mp4
@@ -78,7 +78,7 @@ def write_film(path: str, rate: float, pictures: Iterator[np.ndarray]) -> int:
         written = write(part, rate, chain([first], pictures))
         sync(part)
         rename(part, whole)
-    except OSError:  # only: running out of memory while drawing is not the disk's fault
+    except OSError:  # nothing else: running out of memory while drawing is not a disk error
         with telling(whole, kept=""):
             raise
     finally:
@@ -110,7 +110,7 @@ def _write_mp4(path: Path, rate: float, pictures: Iterator[np.ndarray]) -> int:
     first = _even_sided(next(pictures))
     size = (first.shape[1], first.shape[0])
     writer: Any = ffmpeg.write_frames(path, size, fps=rate, macro_block_size=2)
-    with warnings.catch_warnings():  # jax fears forks; this one does nothing but start ffmpeg
+    with warnings.catch_warnings():  # jax warns about forks; this one only starts ffmpeg
         warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)
         writer.send(None)
     sent = 0

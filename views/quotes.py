@@ -1,6 +1,6 @@
-"""Sentences about a study for papers, which can be quoted without context.
+"""Sentences about a study for papers, each of which can be quoted out of context.
 
-They are made from the verdict's numbers, and each contains its seeds, interval and test.
+The sentences use the verdict's numbers, and each contains its seeds, interval and test.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _DEFAULT = "the default configuration"
 
 
 def metric_name(study: Study) -> str:
-    """Return the field's name for a study's metric.
+    """Return the standard name for a study's metric.
 
     >>> from hpo.studies.spec import EnvSpec, Study
     >>> metric_name(Study(name="s", env=EnvSpec("CartPole-v1"), env_steps=1))
@@ -50,7 +50,7 @@ def plain_metric(name: str) -> str:
 
 
 def test_words(pairs: int) -> str:
-    """Return the test for a difference on this many common seeds.
+    """Return the name of the test for a difference on this many common seeds.
 
     >>> test_words(8), test_words(4)
     ('paired by seed, exact sign-flip test', 'exact permutation test of the values of both sides')
@@ -61,7 +61,7 @@ def test_words(pairs: int) -> str:
 
 
 def interval_words(low: float | None, high: float | None) -> str:
-    """Return an interval with its level; "" without one.
+    """Return an interval with its confidence level; "" if there is none.
 
     >>> interval_words(11.3, 308.6)
     '95 % CI [11.3, 308.6]'
@@ -70,7 +70,7 @@ def interval_words(low: float | None, high: float | None) -> str:
 
 
 def value_quote(who: str, metric: str, shown: str, where: str, seeds: str) -> str:
-    """Return the sentence about a value; `shown`: it with its interval, see `value_words`."""
+    """Return the sentence about a value; `shown` is the value with its interval."""
     on = clause(" on {}", where)
     return f"{upper_first(who)} has a {metric} of {shown}{on}, over {seeds}."
 
@@ -153,7 +153,7 @@ def _better_first(winner: str, rival: str, against: Against) -> tuple[str, str]:
 
 
 def _numbers_text(winner: str, rival: str, against: Against) -> str:
-    """Return both means and the difference, which is positive for the better side."""
+    """Return both means and their difference, which is positive for the better side."""
     if against.means is None or against.difference is None:
         return "no seed has values of both"
     own, other = against.means
@@ -215,7 +215,7 @@ def _of_constraints(winner: str, rival: str, against: Against) -> str:
 
 
 def limit_quotes(winner: str, against: Against) -> list[str]:
-    """Return a sentence for each constraint measured on test seeds."""
+    """Return a sentence for each constraint that was measured on test seeds."""
     if against.limits is None:
         return []
     said: list[str] = []
@@ -236,7 +236,7 @@ def limit_quotes(winner: str, against: Against) -> list[str]:
 
 
 def other_quotes(conclusion: Conclusion, metric: str) -> list[str]:
-    """Return the sentences that involve more than the winner and the default."""
+    """Return the sentences that involve trials other than the winner and the default."""
     if conclusion.front is not None:
         return front_quotes(conclusion.front)
     winner = conclusion.winner
@@ -263,7 +263,7 @@ def other_quotes(conclusion: Conclusion, metric: str) -> list[str]:
 
 
 def chosen_quote(winner: str, chosen: ChosenTrial) -> str:
-    """Return the probability that the winner is the best of the finalists.
+    """Return the sentence on the probability that the winner is the best of the finalists.
 
     >>> chosen_quote("trial 38", ChosenTrial(3, 0.55))
     'Trial 38 has an estimated probability of 0.55 of being the best of the 3 finalists.'

@@ -1,4 +1,4 @@
-"""How to continue a study that no process is running, in one sentence with a command."""
+"""How to continue a study that no process runs, as one sentence with a command."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def resuming(folder: Path) -> str:
 def resume_command(folder: StudyFolder) -> str:
     """Return the command that resumes a study; "" if its folder does not record one.
 
-    The kept file has the command if options changed the study. Without options the kept file
+    The kept file contains the command if options changed the study. Without options, the kept file
     itself can be run, unless the study imports files, which are not kept.
     """
     if not folder.study_file.is_file():
@@ -34,7 +34,7 @@ def resume_command(folder: StudyFolder) -> str:
     try:
         with Journal(folder.path) as journal:
             study = recorded(journal.meta.study_text)
-    except HpoError:  # a damaged journal is refused where it is read
+    except HpoError:  # a damaged journal is reported when it is read
         return ""
     if study.imports or not study.algorithm.is_ppo:
         return ""

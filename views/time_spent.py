@@ -1,4 +1,4 @@
-"""How a study's time was spent, and what `hpo confirm` costs."""
+"""How a study's time was spent, and the cost of `hpo confirm`."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _LEAST = 0.005
 
 
 def usage_at(head: CommitHead) -> Usage:
-    from ..search.state.loop_state import LoopState  # with numpy, which few commands need
+    from ..search.state.loop_state import LoopState  # imports numpy, which few commands need
 
     return LoopState.from_text(head.loop_state).usage if head.number else Usage()
 
 
 def time_text(parts: Mapping[str, float]) -> str:
-    """Return one line on where the time went, the largest part first.
+    """Return one line on how the time was spent, the largest part first.
 
     >>> time_text({"compile": 3.99, "train": 6.0, "store": 0.01})
     'time: training 6.0s (60%), compiling 4.0s (40%)'
@@ -59,8 +59,8 @@ def _largest_first(parts: Mapping[str, float]) -> list[tuple[str, str, float]]:
 
 
 def confirm_cost(folder: Path, trials: Sequence[int], seeds: int) -> str:
-    """Return the runs that trials need to reach this many test seeds, with steps and time."""
-    from ..search.analysis.checkpoint_values import fresh_seeds  # brings numpy
+    """Return the runs, steps and time that trials need to reach this many test seeds."""
+    from ..search.analysis.checkpoint_values import fresh_seeds  # imports numpy
 
     with Journal(folder) as journal, journal.at_one_commit():
         study, usage = recorded(journal.meta.study_text), usage_at(journal.head())

@@ -1,4 +1,4 @@
-"""Everything about one trial: `trial_page` gathers it, `trial_text` lays it out."""
+"""All data about one trial: `trial_page` collects it, `trial_text` formats it."""
 
 from __future__ import annotations
 
@@ -132,13 +132,13 @@ class Evaluated:
     return_max: float | None
     length_mean: float | None
     metrics: Mapping[str, float | None]
-    environment: str | None = None  # where there are several
+    environment: str | None = None  # if there are several
 
     def as_json(self) -> dict[str, Any]:
         return _without_environment(vars(self))
 
     def measured(self, metric: str) -> float | None:
-        """Return a metric of the environment; else one of these fields; else the mean return."""
+        """Return the field or metric with this name, or the mean return if there is none."""
         own = vars(self)
         if metric in own:
             return own[metric]
@@ -147,11 +147,11 @@ class Evaluated:
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """The mean training return over the seeds of the search."""
+    """The mean training return over the search seeds."""
 
     env_steps: int
     value: float | None
-    environment: str | None = None  # where there are several
+    environment: str | None = None  # if there are several
 
     def as_json(self) -> dict[str, Any]:
         found = {ENVIRONMENT: self.environment, "env_steps": self.env_steps, _CURVE: self.value}
@@ -159,7 +159,7 @@ class CurvePoint:
 
 
 def _without_environment(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return JSON data that begins with the environment, where there are several."""
+    """Return JSON data that starts with the environment, if there are several."""
     others = {name: value for name, value in found.items() if name != ENVIRONMENT}
     own = found[ENVIRONMENT]
     if own is None:
@@ -169,7 +169,7 @@ def _without_environment(found: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class TrialAudit:
-    """The audit of a study's stops, and how this trial, if it was audited, ended."""
+    """The audit of a study's stops, and this trial's outcome if it was audited."""
 
     ended: str | None  # better than, worse than or tied with the median of trials never stopped
     audit: Audit
@@ -184,7 +184,7 @@ class Verdict:
 
     sentences: Sequence[str]
     details: Sequence[str]
-    data: Mapping[str, Any]  # all of it as JSON
+    data: Mapping[str, Any]  # the whole conclusion as JSON
 
     @classmethod
     def of(cls, conclusion: Conclusion) -> Verdict:
@@ -194,7 +194,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class TrialPage:
-    """Everything about one trial: the page that `hpo show` prints, and its JSON."""
+    """All data about one trial: the page that `hpo show` prints, and its JSON."""
 
     view: TrialView
     entry: Entry
@@ -202,11 +202,11 @@ class TrialPage:
     study: str
     metric: str
     goal: str
-    training_weight: float  # of training returns in values that choose
-    unit: str  # of the length of a run
-    trials: int  # of the study
-    study_seconds: Mapping[str, float]  # what they went into -> seconds
-    tested: Interval  # of the mean over test seeds
+    training_weight: float  # weight of training returns in values used for selection
+    unit: str  # unit of a run's length
+    trials: int  # number of trials in the study
+    study_seconds: Mapping[str, float]  # part -> seconds
+    tested: Interval  # interval of the mean over test seeds
     start_up: str | None  # why its sampler had no model
     decisions: Sequence[DecisionRow]
     audit: TrialAudit | None
@@ -250,14 +250,14 @@ class TrialPage:
 
     @property
     def stopped_by(self) -> str:
-        """The rule that ended it; "" where it ran on so that the rule was checked."""
+        """The rule that stopped it; "" if it continued as an audit of the rule."""
         if self.row.audited:
             return ""
         return self.view.stop
 
     @property
     def environments(self) -> list[str | None]:
-        """The environments in the order of their rows; None is the only one."""
+        """The environments in the order of their rows; None for a single one."""
         return list(dict.fromkeys(row.environment for row in (*self.evaluations, *self.curve)))
 
 
@@ -306,7 +306,7 @@ def trial_page(folder: StudyFolder, number_: int) -> TrialPage:
 def _found(
     folder: StudyFolder, number_: int, entries: Sequence[Entry], rows: Sequence[TrialRow]
 ) -> tuple[Entry, TrialRow]:
-    """Return the line of the leaderboard and the row of a trial."""
+    """Return the leaderboard entry and the row of a trial."""
     by_number = {entry.trial: entry for entry in entries}
     if number_ not in by_number:
         known = "it has none yet"
@@ -319,7 +319,7 @@ def _found(
 def _scores_of(
     journal: Journal, rows: Sequence[TrialRow], entry: Entry
 ) -> Mapping[str, Any] | None:
-    # Loaded on use: it brings numpy, which no other view of a table needs.
+    # Imported on use, because it imports numpy, which no other view of a table needs.
     from ..search.analysis.across_environments import environment_scores
     from .environment_text import each_data
 
@@ -333,7 +333,7 @@ def _audit_of(
     rows: Sequence[TrialRow],
     decisions: Sequence[DecisionRow],
 ) -> TrialAudit | None:
-    """Return a study's audit, for a trial that a rule would have stopped."""
+    """Return a study's audit, if a rule would have stopped this trial."""
     stopped = any(decision.action in ("stop", "audit") for decision in decisions)
     if not stopped or not any(row.audited for row in rows):
         return None
@@ -344,7 +344,7 @@ def _audit_of(
 
 
 def _ended(audit: Audit, row: TrialRow, meta: StudyMeta) -> str | None:
-    """Return how an audited trial ended, to be followed by the bar; None of any other."""
+    """Return an audited trial's outcome, to be followed by the median; None for other trials."""
     if not row.audited or row.value is None:
         return None
     ahead = (row.value - audit.bar) * sign_of(meta.goal)
@@ -414,7 +414,7 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def trial_text(page: TrialPage, blocks: bool = True, verbose: bool = False) -> str:
-    """Return the page as text of 80 columns, the answer first."""
+    """Return the page as text with 80 columns, the answer first."""
     parts = ["\n".join(_head_lines(page, verbose)), _params(page.view.params)]
     if page.scores is not None:
         from .environment_text import each_text
@@ -431,7 +431,7 @@ def trial_text(page: TrialPage, blocks: bool = True, verbose: bool = False) -> s
 
 
 def _measurements(page: TrialPage, environment: str | None, blocks: bool, verbose: bool) -> str:
-    """Return the evaluations and the curve of one environment."""
+    """Return the evaluations and the curve on one environment."""
     several = environment is not None
     found, gap = list[str](), "\n\n"
     if several:
@@ -501,14 +501,14 @@ def _became(page: TrialPage) -> str:
 
 
 def _last_rung(page: TrialPage) -> str:
-    """Return where a trial was last judged, or ""."""
+    """Return the rung at which a trial was last judged, or ""."""
     if not page.decisions:
         return ""
     return f" at {steps(page.decisions[-1].env_steps)} {page.unit}"
 
 
 def _value_of(page: TrialPage) -> str:
-    """Return a trial's value and seeds; without a value the one at its last rung; or ""."""
+    """Return a trial's value (or that at its last rung) and its seeds, or ""."""
     entry, row = page.entry, page.row
     value, tested, at_rung = map(
         finite_or_none, (entry.value, entry.report_value, entry.rung_value)
@@ -553,7 +553,7 @@ def _detail_lines(page: TrialPage) -> list[str]:
 
 
 def _more(row: TrialRow) -> str:
-    """Return the env steps that trained nothing, to follow those of training."""
+    """Return the env steps without training, to follow those with training."""
     more = {"evaluation": row.eval_env_steps, "warm-up": row.warmup_env_steps}
     return "".join(f", {steps(count)} of {kind}" for kind, count in more.items() if count)
 
@@ -589,16 +589,16 @@ Point = tuple[str, int]
 
 @dataclass(frozen=True)
 class Stages:
-    """The values of a trial's seeds where they were measured or judged."""
+    """The values of a trial's seeds at the points where they were measured or judged."""
 
     values: Mapping[Point, Sequence[float | None]]
     decided: Mapping[int, DecisionRow]  # env steps of the search -> the decision there
-    has_training: bool = False  # training returns are in some values
+    has_training: bool = False  # whether training returns are part of some values
 
     @classmethod
     def of(cls, page: TrialPage) -> Stages:
         decided = {row.env_steps: row for row in page.decisions}
-        if page.scores is not None:  # they have a table of their own
+        if page.scores is not None:  # scores have a separate table
             return cls({}, decided)
         metric = page.metric.split(",")[0].split(" ")[0].removeprefix("eval/")
         mixed = _with_training(page)
@@ -614,7 +614,7 @@ class Stages:
         return cls(values, decided, has_training)
 
     def points(self, verbose: bool) -> list[Point]:
-        """Return those to print: each decision and the end of each kind of seeds, or all."""
+        """Return the points to print: each decision and the end of each kind of seeds, or all."""
         shown = {("search", at) for at in self.decided}
         shown |= {point for point in self.values if verbose or self.is_end(point)}
         return sorted(shown, key=_by_stage)
@@ -631,7 +631,7 @@ class Stages:
 
 
 def _with_training(page: TrialPage) -> set[Point]:
-    """Return the points at which training returns count; one without any does not have them."""
+    """Return the points that have training returns."""
     if not page.training_weight:
         return set()
     chosen = [row for row in page.evaluations if row.stream != "report"]
@@ -639,7 +639,7 @@ def _with_training(page: TrialPage) -> set[Point]:
     return found - {
         (row.stream, row.env_steps)
         for row in chosen
-        if row.metrics.get("training_return") is None  # no episode of training had ended
+        if row.metrics.get("training_return") is None  # no training episode had ended
     }
 
 

@@ -1,4 +1,4 @@
-"""A trial as every screen shows it, and the trials of a study in their order."""
+"""A trial in the form used by every screen, and a study's trials in order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PLAIN_DEFAULT = (TrialState.FINISHED, TrialState.CONFIRMED, TrialState.REFERENC
 
 @dataclass(frozen=True)
 class Measured:
-    """A mean over seeds of one kind; `value` is None where none was measured."""
+    """A mean over one kind of seeds; `value` is None if it was not measured."""
 
     value: float | None = None
     seeds: int = 0
@@ -31,28 +31,28 @@ class Measured:
 
 @dataclass(frozen=True)
 class TrialView:
-    """A trial as every screen shows it."""
+    """A trial in the form used by every screen."""
 
-    place: int  # 1 is the best
+    place: int  # 1 is best
     trial: int
     state: TrialState
-    note: str  # its state in a table: `winner`, `default, 8.19k`, `stopped 8.19k`
+    note: str  # its state in tables: `winner`, `default, 8.19k`, `stopped 8.19k`
     is_default: bool
     is_confirmed: bool
-    is_winner: bool  # first and confirmed; several objectives have a front, not a winner
-    has_value: bool  # of a full run
-    search: Measured  # of the full run; of the last rung where it was stopped
+    is_winner: bool  # first and confirmed; several objectives have a front instead of a winner
+    has_value: bool  # whether it has a value for a full run
+    search: Measured  # for the full run; for a stopped trial, at its last rung
     select: Measured
     test: Measured
-    seeds: int  # behind the value that ranks it
-    stop: str  # the rule that stopped it, or would have; "" without one
+    seeds: int  # number of seeds behind the value by which it is ranked
+    stop: str  # the rule that stopped it or would have; "" without one
     stopped_at: int | None  # env steps of each seed at its last rung
     params: Mapping[str, Any]
-    scores: tuple[float, ...] = ()  # per environment
+    scores: tuple[float, ...] = ()  # one per environment
     objectives: tuple[float, ...] = ()
     front: int | None = None
     feasible: bool | None = None
-    low: float | None = None  # 95 % interval of the value that ranks it
+    low: float | None = None  # lower end of the 95 % interval of the value by which it is ranked
     high: float | None = None
 
     @classmethod
@@ -104,11 +104,11 @@ def _state_words(one: TrialView) -> str:
 
 @dataclass(frozen=True)
 class Board:
-    """The trials of a study, the best first, and the names of their columns."""
+    """A study's trials, best first, and the names of their columns."""
 
     entries: Sequence[Entry]
-    objectives: tuple[str, ...] = ()  # where there are several
-    environments: tuple[str, ...] = ()  # where there are several
+    objectives: tuple[str, ...] = ()  # if there are several
+    environments: tuple[str, ...] = ()  # if there are several
 
     @classmethod
     def of(
@@ -130,7 +130,7 @@ class Board:
         return cls.of(entries, objectives, environment_names(meta.environments))
 
     def first(self, most: int | None) -> Board:
-        """Return the board of the first trials, and of the default wherever it ranks."""
+        """Return a board with the first trials, and the default wherever it ranks."""
         if most is None:
             return self
         default = [one for one in self.entries[most:] if one.is_default]

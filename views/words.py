@@ -39,7 +39,7 @@ REMEDIES = {
     "tuned": ("scripts/tuned add STUDY", ""),
     "without": ("-- {}", ""),
 }
-"""Name in `HpoError.remedies` -> text for the command line and for Python; "": none."""
+"""Name in `HpoError.remedies` -> text for the command line and for Python, or ""."""
 
 
 def on_command_line(error: HpoError) -> str:

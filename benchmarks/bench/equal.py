@@ -1,4 +1,4 @@
-"""Share of configurations that the choice beats, by the cost of a search.
+"""The share of configurations that a search's choice beats, by the cost of the search.
 
     hpo bench benchmarks/bench/budgets.yaml --to benchmarks/bench/budgets.json
     hpo bench benchmarks/bench/held_out.yaml --to benchmarks/bench/held_out.json
@@ -6,10 +6,11 @@
     hpo bench benchmarks/bench/rules.yaml --to benchmarks/bench/rules.json
     python benchmarks/bench/equal.py rules
 
-Prints, for each plan and budget, by how many points its choice beats more configurations than
-that of the old plan with 40 runs; intervals over searches and tables. Rules and methods are
-compared with the first of them at its budget. Prints and draws, for comparison, the default and
-the best of all recorded configurations, picked by all recorded seeds but those that judge it.
+It prints, for each plan and budget, by how many points its choice beats more configurations than
+that of the old plan with 40 runs; intervals are over searches and tables. Rules and methods are
+compared with the first of them at its budget. For comparison, it also prints and draws the default
+and the best of all recorded configurations, chosen by all recorded seeds except those that judge
+it.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ from hpo.search.seeds import generator
 
 FOLDER = Path(__file__).parent
 OLD, NEW = "tpe, 3 seeds, selection", "tpe, 1 seed, late rung"
-FIRST = "tpe, asha"  # of the rules
+FIRST = "tpe, asha"  # the first of the rules
 LABELS = {OLD: "first version of hpo init", NEW: "hpo init today"}
 BOUNDS = ("the default", "the best of all recorded, by its other seeds")
 BUDGET, RESAMPLES = 40, 4000
-OLD_TEST, TEST = 32.0, 2 * 12.3  # full runs of the test of winner and default (interim.json)
+OLD_TEST, TEST = 32.0, 2 * 12.3  # full runs for the test of winner and default (interim.json)
 
 
 class Searches:
@@ -56,9 +57,10 @@ class Searches:
         return float(sum(parts))
 
     def recorded(self) -> np.ndarray:
-        """Return the shares that the default and the best configuration beat, [tables, 2].
+        """Return the shares beaten by the default and the best configuration, [tables, 2].
 
-        Means over the searches, on the test seeds of each; the best is that on all other seeds.
+        These are means over searches, on the test seeds of each; the best is chosen on all other
+        seeds.
         """
         bench, found = json.loads(self.path.with_suffix(".json").read_text())["bench"], []
         for table in (read_table(FOLDER / bench["tables"] / name) for name in self.tables):
@@ -83,11 +85,12 @@ def reached(found: Searches, method: str) -> tuple[float, float, float]:
 def cost_ratio(
     new: np.ndarray, runs: np.ndarray, old: np.ndarray, spent: float
 ) -> tuple[float, float, float]:
-    """Return the runs at which `new` beats as many configurations as `old`, over those it `spent`.
+    """Return the runs at which `new` beats as many configurations as `old`, over those of `old`.
 
-    `new`: shares, [budgets, tables, searches], `old` [tables, searches]. With a 95 % interval
-    over both. The mean share is made non-decreasing and joined over the logarithm of the runs.
-    The smallest budget bounds it from above where it is enough, and no budget makes it infinite.
+    `new` are shares [budgets, tables, searches], `old` are shares [tables, searches]. The 95 %
+    interval is over both tables and searches. The mean share is made non-decreasing and
+    interpolated over the logarithm of the runs. If the smallest budget is enough, it is an upper
+    bound; if no budget is enough, the ratio is infinite.
     """
     rng, each = np.random.default_rng(0), list[float]()
     for draw in range(RESAMPLES + 1):
@@ -103,7 +106,7 @@ def cost_ratio(
 
 
 def rules(found: Searches) -> None:
-    """Print the gain of each rule and method over the first, on all tables and the held-out."""
+    """Print gains over the first rule or method, on all tables and on held-out ones."""
     (budget,) = found.budgets
     base = found.of(FIRST, budget, "beats")
     new = [name in HELD_OUT for name in found.tables]
@@ -143,7 +146,7 @@ def bounds(found: Searches, beats: np.ndarray) -> str:
 
 
 def draw(each: list[Searches], target: Path) -> None:
-    """Draw gains over OLD with its budget, a panel for each set of tables."""
+    """Draw the gains over OLD with its budget, with one panel per set of tables."""
     figure, axes = plt.subplots(1, len(each), figsize=(8, 3.6), sharey=True, squeeze=False)
     for axis, found in zip(axes[0], each, strict=True):
         before = found.of(OLD, BUDGET, "beats")

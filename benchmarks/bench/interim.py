@@ -3,9 +3,9 @@
 
     benchmarks/bench/interim.py          writes benchmarks/bench/interim.json
 
-A search is the default and 40 recorded configurations; the best by two seeds is tested against the
-default on 16 seeds drawn from the eight others: at once, or with a look at 8 of them. For errors
-the sign of every difference is random, so that the true difference is 0.
+A search has the default and 40 recorded configurations. The best by two seeds is tested against
+the default on 16 seeds, drawn from the eight others: all at once, or with a look at 8 of them. For
+error rates, the sign of every difference is random, so that the true difference is 0.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SEEDS, INTERIM, TRIALS = 16, 8, 40
 def verdict(
     ours: np.ndarray, theirs: np.ndarray, look: int | None, interim: bool = True
 ) -> tuple[str, int]:
-    """Return the verdict and the seeds it took, as `search/engine/confirm.py` does."""
+    """Return the verdict and the number of seeds used, as in `search/engine/confirm.py`."""
     if look is not None:
         first = decided_pairs(ours[:look].tolist(), theirs[:look].tolist(), (), interim=interim)
         if first.verdict in ("better", "worse") or ours[:look].mean() <= theirs[:look].mean():
@@ -74,9 +74,9 @@ SHORTER = {"16, look at 8": (16, None), "16, look at 8, not ahead at 6": (16, 6)
 
 
 def shorter(folder: Path, searches: int) -> dict[str, tuple[float, float]]:
-    """Return how often a test says "better", and its seeds; some end where not ahead at 6.
+    """Return how often a test gives "better", and its seeds; some end if not ahead at 6 seeds.
 
-    The best of 40 by two seeds and the default, on all recorded seeds but these two.
+    It compares the best of 40 by two seeds with the default, on all recorded seeds but these two.
     """
     table, rng = read_table(folder), np.random.default_rng(3)
     ends = table.finals * (1.0 if table.goal == "maximize" else -1.0)

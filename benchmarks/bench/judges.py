@@ -1,12 +1,12 @@
-"""Who chooses best from finished trials: means, posteriors and more seeds, on recorded runs.
+"""Which rule chooses best among finished trials: means, posteriors or more seeds; recorded runs.
 
     python benchmarks/bench/judges.py
 
-Draws 24 recorded configurations, the default first, all trained to their end on the same search
-seeds. Each judge chooses one; test seeds, which no judge saw, say what share of all configurations
-it beats. Prints the mean over the nine tables that also chose the plan of `hpo init`, and the
-difference from `mean` there and on eight others, with 95 % intervals over draws and tables; the
-same numbers are in `judges.json`.
+It draws 24 recorded configurations, the default first, all trained to their end on the same search
+seeds. Each rule chooses one; test seeds, which no rule saw, show the share of all configurations
+that the choice beats. It prints the mean over the nine tables that were also used to choose the
+plan of `hpo init`, and the difference from `mean` there and on eight other tables, with 95 %
+intervals over draws and tables; the same numbers are in `judges.json`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TABLES = (
     "held_out/MountainCar-v0", "held_out/MountainCarContinuous-v0", "held_out/PointRobot-misc",
     "held_out/Reacher-misc", "held_out/deeprmsa-nsfnet",
 )  # fmt: skip
-HELD_OUT = (  # chose no plan
+HELD_OUT = (  # not used to choose a plan
     "held_out/Breakout-MinAtar", "held_out/Catch-bsuite", "held_out/DiscountingChain-bsuite",
     "held_out/FourRooms-misc", "held_out/MetaMaze-misc", "held_out/Swimmer-misc",
     "held_out/UmbrellaChain-bsuite", "held_out/deeprmsa-cost239",
@@ -34,7 +34,7 @@ BASELINE = "mean"
 
 
 class Runs:
-    """Values of each configuration and seed, [c, s]; larger is better."""
+    """Values for each configuration and seed, [c, s]; larger is better."""
 
     def __init__(self, name: str):
         self.table = table = read_table(ROOT / name)
@@ -43,7 +43,7 @@ class Runs:
         values = np.where(np.isfinite(table.values), table.values, table.finals[:, :, None])
         self.shown = values = sign * values  # at all points, [c, s, p]
         self.late = values[:, :, -max(2, values.shape[2] // 5) :].mean(axis=2)
-        if "return" in table.metric:  # training shows the same quantity: half of each
+        if "return" in table.metric:  # training measures the same quantity: use half of each
             trained = table.curves["episode_return_100"]
             trained = np.where(np.isfinite(trained), trained, np.nanmin(trained))
             self.shown = 0.5 * (values + trained)
@@ -61,7 +61,7 @@ def smoothed(runs: Runs, rows: np.ndarray, values: np.ndarray, width: float) -> 
 
 
 def choices(runs: Runs, rows: np.ndarray, seeds: np.ndarray, count: int) -> dict[str, int]:
-    """Return the row that each judge chooses; the search has the first `count` of the seeds."""
+    """Return the row that each rule chooses; the search has the first `count` seeds."""
     own, more = seeds[:count], seeds[count : count + 3]
     mixed = runs.mixed[np.ix_(rows, own)]
     mean, best = mixed.mean(axis=1), np.argsort(-mixed.mean(axis=1))[:3]
@@ -87,7 +87,7 @@ def choices(runs: Runs, rows: np.ndarray, seeds: np.ndarray, count: int) -> dict
 
 
 def shares(name: str, count: int) -> dict[str, np.ndarray]:
-    """Return what share of configurations each judge's choice beats, of every draw."""
+    """Return the share of configurations that each rule's choice beats, for every draw."""
     runs, draws = Runs(name), np.random.default_rng(0)
     total, recorded = runs.finals.shape
     found: dict[str, list[float]] = {}
@@ -100,7 +100,7 @@ def shares(name: str, count: int) -> dict[str, np.ndarray]:
 
 
 def interval(values: np.ndarray) -> list[float]:
-    """Return the mean over tables and its 95 % interval in points; values [tables, draws]."""
+    """Return the mean over tables and its 95 % interval, in points; values are [tables, draws]."""
     draws, means = np.random.default_rng(1), list[float]()
     for _ in range(RESAMPLES):
         rows = values[draws.integers(0, len(values), len(values))]

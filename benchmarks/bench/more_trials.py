@@ -1,16 +1,16 @@
-"""Whether finished trials show what as many again would gain, on recorded runs.
+"""Whether finished trials predict the gain from as many trials again, on recorded runs.
 
     python benchmarks/bench/more_trials.py
 
-Draws 2 x TRIALS recorded configurations. An estimate sees the first half on two search seeds and
-says how much better the choice from both halves will be. The gain is seen on all other seeds. The
-draws of a table are split into three thirds by the estimate: an estimate that may end a search has
-the smallest gains in its lowest third. Prints both in standard deviations of the configurations of
-the table, means over 17 tables with 95 % intervals over tables and draws; the same numbers are in
-`more_trials.json`.
+It draws 2 x TRIALS recorded configurations. An estimate uses the first half on two search seeds,
+and predicts how much better the choice from both halves will be. The gain is measured on all other
+seeds. The draws from a table are split into thirds by the estimate: if the estimate is suitable
+for ending a search, gains are smallest in its lowest third. It prints both in standard deviations
+of the table's configurations, as means over 17 tables with 95 % intervals over tables and draws;
+the same numbers are in `more_trials.json`.
 
-- `normal`: true values are normal around their median, with the spread of the upper half and the
-  noise of seeds taken out (the model of `store/verdict.py`); the expected highest posterior mean.
+- `normal`: true values are normal around their median, with the spread of the upper half minus
+  the noise of seeds (the model of `store/verdict.py`); the expected highest posterior mean.
 - `halves`: how much the best of all beats the best of a random half of them, on the same seeds.
 """
 
@@ -27,7 +27,7 @@ TRIALS, SEEDS, DRAWS = (8, 16, 32), 2, 600
 
 
 def normal(values: np.ndarray) -> float:
-    """Return the expected gain of as many trials again; values [trials, seeds]."""
+    """Return the expected gain from as many trials again; values are [trials, seeds]."""
     trials, seeds = values.shape
     own = values - values.mean(axis=0)
     means = own.mean(axis=1)
@@ -43,11 +43,11 @@ def normal(values: np.ndarray) -> float:
 
 
 def halves(values: np.ndarray) -> float:
-    """Return the best mean less the expected best of a random half, exactly."""
+    """Return the best mean minus the expected best of a random half, exactly."""
     means = np.sort(values.mean(axis=1))[::-1]
     chance, left, total = 1.0, 0.0, len(means)
     for place, mean in enumerate(means[: total - total // 2 + 1]):
-        here = chance * (total // 2) / (total - place)  # the best of the half has this place
+        here = chance * (total // 2) / (total - place)  # the best of the half has this rank
         left, chance = left + here * mean, chance - here
     return float(means[0] - left)
 
@@ -56,7 +56,7 @@ ESTIMATES = {"normal": normal, "halves": halves}
 
 
 def seen(name: str, trials: int) -> dict[str, np.ndarray]:
-    """Return estimate and gain of each draw, sorted and in thirds: name -> [third, 2, draws]."""
+    """Return estimate and gain for each draw, sorted into thirds: name -> [third, 2, draws]."""
     runs, draws = Runs(name), np.random.default_rng(0)
     total, recorded = runs.finals.shape
     scale, gains, said = runs.finals.mean(axis=1).std(), list[float](), list[list[float]]()

@@ -1,12 +1,12 @@
-"""How often a study of twelve runs gives a verdict where all configurations are equal.
+"""How often a study with twelve runs gives a verdict although all configurations are equal.
 
     python benchmarks/bench/permuted.py
 
-Each replay shuffles the configurations of a recorded table within every seed. All configurations
-then have the same distribution of values; effects of seeds are kept. The study is the one that
-`hpo init` writes: the default and three others run on one seed, then the best one and the default
-on four test seeds, and on three more if these decide nothing. Any *better* or *worse* is wrong,
-also one with a condition. Prints the rates and writes `permuted.json`.
+Each replay shuffles the configurations of a recorded table within every seed, so that all
+configurations have the same distribution of values, and effects of seeds are kept. The study is
+the one that `hpo init` writes: the default and three others run on one seed, then the best one and
+the default on four test seeds, and on three more if these do not decide. Every *better* or *worse*
+is an error, including conditional ones. It prints the rates and writes `permuted.json`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def rates_of(table: BenchTable) -> dict[str, float]:
-    """Return the share of replays with a wrong verdict, by KINDS."""
+    """Return the share of replays with a wrong verdict, for each of KINDS."""
     rng, bounds = np.random.default_rng(0), bounds_of(table)
     wrong = dict.fromkeys(KINDS, 0)
     for _ in range(REPLAYS):
@@ -65,7 +65,7 @@ def rates_of(table: BenchTable) -> dict[str, float]:
 
 
 def bounds_of(table: BenchTable) -> Bounds:
-    """Return the range of the metric as `hpo run` knows it."""
+    """Return the range of the metric that `hpo run` uses."""
     study = yaml.safe_load(table.study_text)
     return metric_range(table.metric, study["env"], study["space"])
 
@@ -73,7 +73,7 @@ def bounds_of(table: BenchTable) -> Bounds:
 def verdict(
     goal: str, winner: np.ndarray, default: np.ndarray, bounds: Bounds, looks: int
 ) -> Against:
-    """Return the verdict of one or two looks on test seeds."""
+    """Return the verdict after one or two looks at test seeds."""
     seen = FIRST if looks == 1 else FIRST + MORE
     sides = [dict(enumerate(side[:seen].tolist())) for side in (winner, default)]
     earlier = [FIRST] if looks == 2 else []

@@ -1,14 +1,15 @@
-"""Plans of rungs and seeds by real studies on held-out environments.
+"""Comparison of plans of rungs and seeds, in real studies on held-out environments.
 
     python benchmarks/bench/real.py                       # all, 10 searches each
     python benchmarks/bench/real.py Reacher-misc --searches 2 --plan "today's, 17 runs"
 
-A study of `studies/held_out` gives environment, fixed values and space. Each plan searches it from
-the same study seeds, default first, and its choice is trained on 8 test seeds.
-Their mean is placed among the recorded random configurations (`results/held_out`, means over 8
-seeds): the share that it beats, ties half. Where none are recorded, only the means are compared.
-Prints each plan's gain over the first, on all tables and on those that chose no plan; intervals
-are over tables and searches. Searches that are in `real.json` are not run again.
+A study in `studies/held_out` defines environment, fixed values and space. Each plan searches it
+from the same study seeds, with the default first, and its choice is trained on 8 test seeds. The
+mean over these seeds is ranked among the recorded random configurations (`results/held_out`, means
+over 8 seeds): the result is the share that it beats, where ties count half. If none are recorded,
+only the means are compared. It prints each plan's gain over the first plan, on all tables and on
+those that were not used to choose a plan; intervals are over tables and searches. Searches that
+are in `real.json` are not run again.
 """
 
 from __future__ import annotations
@@ -34,10 +35,11 @@ ENVIRONMENTS = (
     "Reacher-misc", "Swimmer-misc", "deeprmsa-cost239", "deeprmsa-nsfnet", "double-pendulum",
     "lunarlander",
 )  # fmt: skip
-SELECTION, TESTS = 9, 8  # full runs of one seed: three trials on three seeds, the winner's test
+# full runs of one seed: three trials on three seeds, and the winner's test
+SELECTION, TESTS = 9, 8
 FIRST = ["early_terminate={type: asha, min: 10240, eta: 4}", "seeds={per_config: 3}"]
 TODAY = ["early_terminate={type: asha}", "seeds={per_config: 1}"]
-WEIGHT = "metric.training_weight=0.5"  # today's plans where the metric is a return
+WEIGHT = "metric.training_weight=0.5"  # for current plans if the metric is a return
 BASE = "first version, 49 runs"
 PLANS = {
     BASE: ("tpe", FIRST, 40), "today's, 17 runs": ("tpe", TODAY, 8),
@@ -52,7 +54,7 @@ COMMON = [
 
 
 def search(name: str, plan: str, repetition: int, out: Path) -> dict[str, Any]:
-    """Return the choice of one search: its trial, mean on test seeds, env steps of the search."""
+    """Return a search's chosen trial, its mean on test seeds, and the env steps used."""
     method, changes, full_runs = PLANS[plan]
     file = ROOT / "studies" / "held_out" / f"{name}.yaml"
     plain = load(file)
@@ -79,13 +81,13 @@ def search(name: str, plan: str, repetition: int, out: Path) -> dict[str, Any]:
 
 
 def share_beaten(value: float, means: np.ndarray, goal: str) -> float:
-    """Return the share of recorded configurations that are worse than a value, ties half."""
+    """Return the share of recorded configurations worse than a value; ties count half."""
     worse = means < value if goal == "maximize" else means > value
     return float(np.mean(worse + 0.5 * (means == value)))
 
 
 def beaten(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the row with the share of recorded configurations that its choice beats."""
+    """Return the row, with the share of recorded configurations that its choice beats."""
     folder = ROOT / "results" / "held_out" / row["environment"]
     if not folder.exists():
         return row
@@ -94,9 +96,9 @@ def beaten(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def compared(rows: list[dict[str, Any]], plan: str, tables: set[str]) -> dict[str, Any]:
-    """Return a plan's share of beaten configurations and its gain over the first, by pairs.
+    """Return a plan's share of beaten configurations and its gain over the first plan, by pairs.
 
-    `tables`: the environments that count.
+    `tables` are the environments to include.
     """
     found = {
         (row["environment"], row["plan"], row["search"]): row["beats"]
@@ -119,7 +121,7 @@ def compared(rows: list[dict[str, Any]], plan: str, tables: set[str]) -> dict[st
 
 
 def untabled(rows: list[dict[str, Any]], name: str, plan: str) -> dict[str, Any]:
-    """Return the mean of an environment without a table, and the gain over the first plan."""
+    """Return the mean for an environment without a table, and the gain over the first plan."""
     found = {
         (row["plan"], row["search"]): row["mean"] for row in rows if row["environment"] == name
     }
@@ -133,7 +135,7 @@ def untabled(rows: list[dict[str, Any]], name: str, plan: str) -> dict[str, Any]
 
 
 def table_row(plan: str, gains: dict[str, Any]) -> str:
-    """Return a plan's row in docs/reference/search-methods.md: gains over the first version."""
+    """Return a plan's row for docs/reference/search-methods.md, with its gains."""
     digits = [("all", 1), ("held_out", 1), ("double-pendulum", 0), ("lunarlander", 0)]
     form = "{0:.{3}f} [{1:.{3}f}, {2:.{3}f}]"
     cells = [

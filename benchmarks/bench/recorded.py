@@ -1,7 +1,8 @@
-"""Sampler `recorded`: the recorded configurations in a random order, each equally likely.
+"""The sampler `recorded`: recorded configurations in random order, all equally likely.
 
-`random` over a table is moved to the nearest recorded configuration, so those in empty regions
-come more often; this one is exact. A study file names it by `imports`, as any custom sampler.
+With `random`, proposals over a table are moved to the nearest recorded configuration, so
+configurations in sparse regions are more frequent; this sampler is exact. A study file names it
+under `imports`, like any custom sampler.
 """
 
 from functools import cache
@@ -16,7 +17,7 @@ TABLES = Path(__file__).resolve().parents[2] / "results" / "atlas"
 
 @cache
 def recorded_params():
-    """All tables of the atlas have the same configurations, row 0 is the default."""
+    """Return the configurations, which all atlas tables share; row 0 is the default."""
     return read_table(TABLES / "Acrobot-v1").params
 
 
@@ -33,7 +34,7 @@ class Recorded:
         return Draw(recorded_params()[self.order[at]])
 
     def keep(self, trial, params):
-        """Nothing to note."""
+        """Do nothing."""
 
 
 register_sampler("recorded", Recorded, learns_from="", ahead=False, objectives="several")

@@ -1,13 +1,13 @@
-"""Where to put rungs, how many seeds, whether to select: successive halving over recorded runs.
+"""Rungs, number of seeds and selection, compared by successive halving over recorded runs.
 
     python benchmarks/bench/rungs.py
 
 Every plan spends the same on random configurations: all start on the search seeds, the best 1/eta
-continue at each rung, and the best 3 of those that finish may run on 3 more seeds. Test seeds say
-what share of all configurations the choice beats. For every table the plan that is best on the
-*other* tables is taken, as for a default that was tuned elsewhere, with the cost of choosing as
-well as the first plan with 49 runs. Prints plans and writes `rungs.json`; intervals are over
-tables and draws.
+continue at each rung, and the best 3 of those that finish may run on 3 more seeds. Test seeds show
+the share of all configurations that the choice beats. For every table, it uses the plan that is
+best on the *other* tables, as for a default tuned elsewhere, with the cost of choosing as well as
+the first plan with 49 runs. It prints the plans and writes `rungs.json`; intervals are over tables
+and draws.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ RUNGS = {  # shares of the run, and eta
 }  # fmt: skip
 SEEDS, BUDGETS, DRAWS = (1, 2, 3), (20, 32, 49), 300
 FINER = (14, 16, 18, 20, 24, 28, 32, 40, 49)  # budgets for the cost of an equally good choice
-CHOSEN, SELECTION = 3, 3  # trials and seeds of the selection stage
-OLD = ("5, 20, 80 %", 3, True)  # what `hpo init` wrote at first
-BEFORE = ("5, 20, 80 %", 2, False)  # and until 2026-11-27
+CHOSEN, SELECTION = 3, 3  # trials and seeds in the selection stage
+OLD = ("5, 20, 80 %", 3, True)  # the first plan written by `hpo init`
+BEFORE = ("5, 20, 80 %", 2, False)  # the plan until 2026-11-27
 
 
 def points_of(runs: Runs, shares: tuple[float, ...]) -> list[int]:
-    """Return the recorded points, from 1: 5 % of a run with ten points is its first, at 10 %."""
+    """Return the recorded points, from 1: with ten points, 5 % of a run is the first, at 10 %."""
     return sorted({max(1, round(share * runs.shown.shape[2])) for share in shares})
 
 
 def cost_of(trials: int, points: list[int], length: int, eta: int) -> float:
-    """Return full runs of one seed per search seed."""
+    """Return the cost in full runs of one seed, per search seed."""
     cost, alive, before = 0, trials, 0
     for point in points:
         cost, before = cost + alive * (point - before), point
@@ -66,7 +66,7 @@ def chosen(runs: Runs, rows: np.ndarray, seeds: np.ndarray, plan: tuple[str, int
 def shares(
     runs: Runs, plan: tuple[str, int, bool], budgets: tuple[int, ...] = BUDGETS
 ) -> np.ndarray:
-    """Return what share of configurations the choice beats, [budgets, draws]."""
+    """Return the share of configurations that the choice beats, [budgets, draws]."""
     draws, (total, recorded) = np.random.default_rng(0), runs.finals.shape
     points, eta = points_of(runs, RUNGS[plan[0]][0]), RUNGS[plan[0]][1]
     length = runs.shown.shape[2]

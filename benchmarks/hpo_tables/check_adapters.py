@@ -1,4 +1,4 @@
-"""Run every table through CARP-S and Syne Tune, as their makers ship them:
+"""Run every table through CARP-S and Syne Tune, as these packages are published:
 
 python -m venv venv
 venv/bin/pip install './benchmarks/hpo_tables[carps,syne-tune]'

@@ -1,4 +1,4 @@
-"""Copies the tables of the checkout into the package when it is built."""
+"""Copies the checkout's tables into the package when it is built."""
 
 import shutil
 from pathlib import Path

@@ -82,7 +82,7 @@ class Step(Pytree):
     observation: Any  # of that state; the final observation where the episode ended
     reward: Float[Array, "..."]  # float32 []; [agents] where `Environment.agents` is above 1
     terminated: Bool[Array, "..."]  # the task ended the episode: no bootstrap
-    truncated: Bool[Array, "..."]  # a time limit cut it: the final observation is bootstrapped
+    truncated: Bool[Array, "..."]  # a time limit cut the episode: bootstrap
     info: dict[str, Array]  # float32 [] by name, summed over steps for `Environment.summarise`
 
 
@@ -90,16 +90,16 @@ class Step(Pytree):
 class Environment(Protocol):
     """One kind of environment; hashable and static.
 
-    It may also have `agents`, the number of agents controlled by one policy, each with a separate
-    observation. Above 1, `observation_struct`, `action_space` and the mask's A describe one agent.
-    Observations, rewards and actions have a leading [agents], the mask is [agents, A], and an
-    episode ends for all agents at once.
+    An environment may also have `agents`, the number of agents controlled by one policy, each with
+    a separate observation. Above 1, `observation_struct`, `action_space` and the mask's A describe
+    one agent. Observations, rewards and actions have a leading [agents], the mask is [agents, A],
+    and an episode ends for all agents at once.
     """
 
     id: str
     action_space: ActionSpace
-    # A tree of `jax.ShapeDtypeStruct`. Networks of one array read a tree by its `as_vector()`,
-    # float32 [..., n] for any leading axes.
+    # A tree of `jax.ShapeDtypeStruct`. Networks that take one array read a tree by its
+    # `as_vector()`, float32 [..., n] for any leading axes.
     observation_struct: Any
     has_mask: bool  # whether `action_mask` may be called
     never_ends: bool  # no episode ever ends, so no reset is compiled in
@@ -187,16 +187,16 @@ class RoutedEnvironment(Protocol):
 
 @runtime_checkable
 class ShadowedEnvironment(Environment, Protocol):
-    """An environment whose inputs do not depend on actions, with a rule that serves them too.
+    """An environment whose inputs do not depend on actions, with a heuristic for the same inputs.
 
     From the same state and key, `shadow_step` and `step` draw the same inputs and end the same
-    episodes (by time alone).
+    episodes (only time ends them).
     """
 
-    has_shadow: bool  # whether a rule is chosen
+    has_shadow: bool  # whether a heuristic is set
 
     def shadow_step(self, key: PRNGKeyArray, state: Any, params: Any) -> Step:
-        """Advance one step by the rule, without resetting."""
+        """Advance one step with the heuristic's action, without resetting."""
         ...
 
 
@@ -264,7 +264,7 @@ def _merge_agents(env: Environment, tree: Any) -> Any:
 
 @pytree
 class Remembering(Pytree):
-    inner: Any  # the inner environment's
+    inner: Any  # state of the inner environment
     seen: Array  # the last observations, oldest first, [length, ...]
 
 
@@ -321,7 +321,7 @@ def pushed(seen: Array, observation: Array) -> Array:
 
 
 def unwrapped(env: Environment) -> Environment:
-    """Return the environment itself, to access more than the contract, such as `env.routes`."""
+    """Return the innermost environment, which has attributes such as `env.routes`."""
     while isinstance(env, StackedEnvironment):
         env = env.inner
     return env

@@ -1,4 +1,4 @@
-"""Adapter helpers: other libraries' code runs inside `relaxed`, results are `canonical`."""
+"""Helpers for adapters: run a library's code inside `relaxed`; make its results `canonical`."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def canonical(leaf: Any) -> Array:
 
 
 def made_params(defaults: Mapping[str, float]) -> Any:
-    """Return float parameters as a frozen dataclass that is a pytree, with one field each."""
+    """Return parameters as a frozen dataclass that is a pytree, one float field per parameter."""
     names = list(defaults)
     made = dataclasses.make_dataclass("Params", [(name, float) for name in names], frozen=True)
     jax.tree_util.register_dataclass(made, data_fields=names, meta_fields=[])

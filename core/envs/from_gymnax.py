@@ -38,7 +38,7 @@ def _visualizer(env: Any, params: Any, states: Sequence[Any]) -> Any:
     draw_unheard()
     matplotlib.use("agg")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of seaborn's and pygame's imports
+        warnings.simplefilter("ignore")  # from importing seaborn and pygame
         from gymnax.visualize.visualizer import Visualizer
 
     return Visualizer(env, params, list(states))
@@ -94,12 +94,12 @@ class GymnaxLike(EpisodicEnvironment):
         with relaxed():
             full = self._all_params(params)
             if isinstance(self.action_space, Box):
-                box = self._env.action_space(full)  # of these parameters: max_torque may vary
+                box = self._env.action_space(full)  # with these parameters, such as max_torque
                 action = jnp.clip(action, box.low, box.high)
             observation, after, reward, done, _ = self._env.step_env(key, state, action, full)
             terminated, truncated = self._endings(after, done, full)
             after, observation = jax.tree.map(canonical, (after, observation))
-            # Some gymnax rewards are of shape [1] or integers; a reward is one float32.
+            # Some gymnax rewards have shape [1] or are integers; convert them to one float32.
             reward = jnp.asarray(reward).astype(jnp.float32).reshape(())
         return Step(
             state=after,
@@ -141,13 +141,13 @@ class GymnaxEnvironment(GymnaxLike):
                 yield np.ascontiguousarray(np.asarray(canvas.buffer_rgba())[..., :3])
         except ModuleNotFoundError as error:
             raise MissingExtraError(error.name or "matplotlib", "gym-all", purpose) from error
-        except Exception as error:  # Gymnasium's error, whose class needs Gymnasium
+        except Exception as error:  # Gymnasium's error class may be missing
             if type(error).__name__ != "DependencyNotInstalled":
                 raise
             raise MissingExtraError("pygame", "gym-all", purpose) from error
         finally:
             pyplot = sys.modules.get("matplotlib.pyplot")
-            if pyplot is not None:  # which would keep the figure
+            if pyplot is not None:  # pyplot would keep the figure open
                 pyplot.close("all")
 
 

@@ -1,7 +1,7 @@
 """JaxMARL environments with identical agents, without their auto-reset.
 
-JaxMARL does not distinguish its step limit from termination. The limit is disabled there; it is
-counted here and truncates. JaxMARL is imported when an environment is made.
+JaxMARL does not distinguish its step limit from termination. Its limit is therefore disabled;
+steps are counted here, and the limit truncates. JaxMARL is imported when an environment is made.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class JaxMarlEnvironment(EpisodicEnvironment):
         given = {name: rows[i] for i, name in enumerate(self._names)}
         with relaxed():
             seen, inner, rewards, ends, _ = self._env.step_env(key, state.inner, given)
-            inner = jax.tree.map(  # some leaves lose their axis of agents in a step
+            inner = jax.tree.map(  # a step drops the agent axis of some leaves
                 lambda after, before: jnp.broadcast_to(foreign.canonical(after), before.shape),
                 inner,
                 state.inner,

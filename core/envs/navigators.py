@@ -3,8 +3,9 @@
 In a square of side 2 each agent has a position p, a velocity v and a goal g. Its action a in
 [-1, 1]^2 is a thrust:
 
-    v' = (1 - drag dt) v + thrust a dt p' = p + v' dt, within the square; at a wall that component
-    of v' becomes 0
+    v' = (1 - drag dt) v + thrust a dt
+
+    p' = p + v' dt, clipped to the square; a component of v' that hits a wall becomes 0
 
 Agents touch if they are closer than two radii. They pass through each other, at a cost:
 
@@ -38,11 +39,11 @@ class NavigatorsParams:
     """Parameters that may differ per lane; lengths in units of half the square's side."""
 
     thrust: Any = 2.0  # largest acceleration of each component, per second squared
-    drag: Any = 0.5  # of the velocity, per second
-    dt: Any = 0.1  # seconds of a step
-    radius: Any = 0.08  # of a body
-    goal_radius: Any = 0.1  # within which a goal is reached
-    collision_cost: Any = 0.1  # taken from the reward of each step in touch
+    drag: Any = 0.5  # share of the velocity lost per second
+    dt: Any = 0.1  # seconds per step
+    radius: Any = 0.08  # of an agent
+    goal_radius: Any = 0.1  # distance at which a goal is reached
+    collision_cost: Any = 0.1  # subtracted from the reward of each step in contact
 
 
 @pytree

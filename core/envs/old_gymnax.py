@@ -28,13 +28,13 @@ def old_gymnax(env: Any) -> Any:
 
 
 class OldGymnax:
-    """See `old_gymnax`; all other attributes are gymnax's."""
+    """See `old_gymnax`; all other attributes are those of the wrapped environment."""
 
     def __init__(self, env: Any):
         self._env = env
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # asked for by copy and pickle before there is an environment
+        if name.startswith("__"):  # looked up by copy and pickle before `_env` exists
             raise AttributeError(name)
         return getattr(self._env, name)
 

@@ -59,7 +59,7 @@ class PhysicsEnvironment(EpisodicEnvironment):
     ) -> Step:
         """Advance one step; actions are clipped to [-1, 1]."""
         was = jax.tree.map(_from_checkpoint, self._inner_struct, state.inner)
-        # The dictionaries are copied: the libraries write into them.
+        # The dictionaries are copied because the libraries write into them.
         before = was.replace(metrics=dict(was.metrics), info=dict(was.info))
         with relaxed():
             env = self._with_physics(params)
@@ -119,7 +119,7 @@ class PlaygroundEnvironment(PhysicsEnvironment):
     def _load(self, entry: EnvEntry, keys: Mapping[str, Any]) -> Any:
         suite = foreign.imported("mujoco_playground", entry).dm_control_suite
         steps = keys["ctrl_dt"] / keys["sim_dt"]
-        if round(steps) < 1 or abs(steps - round(steps)) > 1e-6 * steps:  # it would round
+        if round(steps) < 1 or abs(steps - round(steps)) > 1e-6 * steps:  # it would be rounded
             raise ConfigError(
                 f"{entry.id}: ctrl_dt {keys['ctrl_dt']:g} is {steps:g} times sim_dt "
                 f"{keys['sim_dt']:g}; an env step must be a whole number of physics steps"
@@ -140,7 +140,7 @@ class PlaygroundEnvironment(PhysicsEnvironment):
             changed["geom_friction"] = model.geom_friction * params.friction
         if hasattr(params, "gravity"):
             changed["opt"] = model.opt.replace(gravity=_gravity_vector(params.gravity))
-        env._mjx_model = model.replace(**changed)  # Playground has no public name to set it by
+        env._mjx_model = model.replace(**changed)  # Playground has no public setter
         return env
 
 

@@ -70,11 +70,11 @@ def make(plan: EnvPlan) -> Environment:
     """Make the environment of a plan; equal plans return the same object.
 
     Raises:
-        UnknownNameError: no such id; suggests the nearest. ConfigError: a key or value is wrong,
-        or its observations cannot be stacked.
+        UnknownNameError: no environment has this id; the nearest ids are suggested. ConfigError: a
+            key or value is wrong, or its observations cannot be stacked.
     """
     plain = _make(plan)
-    if plan.history == 1 or isinstance(plain, HostedEnvironment):  # the host stacks by itself
+    if plan.history == 1 or isinstance(plain, HostedEnvironment):  # it stacks by itself
         return plain
     return StackedEnvironment(plain, plan.history)
 
@@ -125,7 +125,7 @@ def custom_entry(id_: str) -> EnvEntry | None:
     """Describe a registered environment or a class with gymnax's API; None for other ids.
 
     Raises:
-        ConfigError: the environment cannot be made without keys, or no program can be compiled.
+        ConfigError: the environment cannot be made without keys, or cannot be compiled.
     """
     if id_ not in _REGISTERED and gymnax_class(id_) is None:
         return None
@@ -182,6 +182,6 @@ def params_of(env: Environment, values: Mapping[str, Any]) -> Any:
     for name in values:
         if name not in names:
             raise UnknownNameError(f"parameter of {env.id}", name, names)
-    with jax.ensure_compile_time_eval():  # numbers, also while a program is traced
+    with jax.ensure_compile_time_eval():  # concrete numbers, even while a program is traced
         given = {name: jnp.asarray(value, jnp.float32) for name, value in values.items()}
     return dataclasses.replace(env.default_params, **given)

@@ -1,4 +1,4 @@
-"""Checks an environment by its shapes before anything is compiled or written.
+"""Checks of an environment's shapes, made before anything is compiled or written.
 
 Errors in its code are shown in full, with the user's file and line. Differences from its
 declarations, or from the result of `reset`, are listed leaf by leaf.
@@ -127,7 +127,7 @@ def _check_parts(env: Any) -> None:
 
 
 def _shapes(env: Environment, method: str, *structs: Any) -> Any:
-    """Trace a method twice, because numbers drawn by Python would be the same in every step."""
+    """Trace a method twice, because numbers drawn by Python would be constant in every step."""
     with calling(f"environment {env.id}, while {method} is traced"):
         found = trace_twice(getattr(env, method), *structs)
     if found.difference:
@@ -180,9 +180,9 @@ def _other_structures(given: Mapping[str, Any], wanted: Mapping[str, Any]) -> li
 def differences(
     given: Mapping[str, Any], wanted: Mapping[str, Any], sources: Mapping[str, str] = {}
 ) -> Iterator[str]:
-    """Yield a line for each leaf that differs from the wanted one, in trees by name.
+    """Yield one line per leaf that differs from the wanted one; trees are given by name.
 
-    `sources`: name -> the origin of its wanted tree, in words.
+    `sources` maps a name to a description of where its wanted tree comes from.
     """
     ours, theirs = _named_leaves(given), _named_leaves(wanted)
     for path, leaf in ours.items():
@@ -238,6 +238,6 @@ def _place(thing: Any, method: str | None = None) -> str:
         unwrapped: Callable[..., Any] = inspect.unwrap(code)
         line = inspect.getsourcelines(unwrapped)[1]
         path = inspect.getsourcefile(unwrapped)
-    except (OSError, TypeError):  # typed into a prompt, or made without a file
+    except (OSError, TypeError):  # defined at a prompt, without a file
         return f"{type(thing).__name__}"
     return f"{shown_path(str(path))}:{line}"

@@ -1,1 +1,1 @@
-"""Host-stepped environments: Gymnasium's, in this process or in workers."""
+"""Environments stepped by the host: Gymnasium's, in this process or in workers."""

@@ -21,7 +21,7 @@ class SpaceCode:
     observation_shape: tuple[int, ...]
     observation_dtype: str  # `uint8` for images, else `float32`
     action: Literal["discrete", "multi_discrete", "box"]
-    action_shape: tuple[int, ...]  # of one action as the policy gives it; discrete: ()
+    action_shape: tuple[int, ...]  # of one action as the policy returns it; discrete: ()
     action_dtype: str  # of the environment's actions
     sizes: tuple[int, ...] = ()  # actions of each component, if they are discrete
     starts: tuple[int, ...] = ()  # the smallest of each component
@@ -147,9 +147,9 @@ _ALIGNED = 64
 
 @dataclass(frozen=True, eq=False)
 class SharedArrays:
-    """Rows of all slots, one environment each, written only by the process that steps it."""
+    """Arrays with one row per slot (environment), written only by the process that steps it."""
 
-    action: np.ndarray  # [N, ...] to be taken, as the policy gives them
+    action: np.ndarray  # [N, ...] to be taken, as the policy returns them
     active: np.ndarray  # bool [N], slots to step; the others rest
     # [N, ...] or [N, history, ...] to act on next; of a new episode where one ended
     observation: np.ndarray
@@ -157,10 +157,10 @@ class SharedArrays:
     reward: np.ndarray  # float32 [N] of this step
     terminated: np.ndarray  # bool [N]
     truncated: np.ndarray  # bool [N]
-    # int32 [N], number of the running call of the slot's environment, else 0: shows where a
+    # int32 [N], number of the call that runs in the slot's environment, else 0: shows where a
     # process ended or hangs
     inside: np.ndarray
-    # bool [N], the new episode goes on with the random numbers of the last, without a new seed
+    # bool [N], the new episode continues the random numbers of the last one, without a new seed
     continued: np.ndarray
 
     @classmethod
@@ -208,7 +208,8 @@ class CallOutcome:
 
     failed: Mapping[int, str] = field(default_factory=dict)  # slot -> error of its environment
     lost: Collection[int] = ()  # slots whose process ended
-    blamed: Mapping[int, str] = field(default_factory=dict)  # slot whose call ended it -> how
+    # slot whose call ended its process -> how
+    blamed: Mapping[int, str] = field(default_factory=dict)
     ended: tuple[str, ...] = ()  # how processes ended during this call
 
     def __bool__(self) -> bool:
@@ -270,7 +271,7 @@ def _check_step(stepped: Any) -> tuple[Any, Any, Any, Any, Any]:
 class Opening:
     slot: int
     values: Mapping[str, Any]  # arguments of the environment's constructor
-    stream: str  # words that name its random numbers
+    stream: str  # text that identifies its random numbers
     episode: int = 0
     fresh: bool = False  # make a new environment even if there is one with these values
 
@@ -310,7 +311,7 @@ class Slots:
     def _open(self, opening: Opening) -> None:
         slot, values = opening.slot, dict(opening.values)
         for name, value in values.items():
-            if isinstance(value, list):  # after JSON
+            if isinstance(value, list):  # JSON has no tuples
                 values[name] = tuple(value)
         if opening.fresh or self._values.get(slot) != values:
             self._close(slot)
@@ -360,7 +361,7 @@ class Slots:
         failed[slot] = format_error(error)
         try:
             self._close(slot)
-        except BaseException as another:  # it is broken already: report the first error
+        except BaseException as another:  # it is already broken: report the first error
             if is_interrupt(another):
                 raise
         self._arrays.inside[slot] = 0
@@ -400,14 +401,14 @@ class Slots:
 @runtime_checkable
 class Batch(Protocol):
     arrays: SharedArrays
-    may_lose: bool  # environments are in other processes, which may end; `Steady` restores them
-    # episodes may go on with random numbers of those before (`SharedArrays.continued`), so that
-    # whatever followed a seed repeats as a whole
+    may_lose: bool  # environments run in processes that may end; `Steady` restores them
+    # Episodes may continue the random numbers of earlier ones (`SharedArrays.continued`), so
+    # everything after a seed is replayed as a whole.
     continues: bool
 
     @property
     def said(self) -> Infos:
-        """Slot -> numbers of its last step's `info`; see `BatchMaker`."""
+        """Map each slot to the numbers in its last step's `info`; see `BatchMaker`."""
         ...
 
     def open(self, openings: Sequence[Opening]) -> CallOutcome:
@@ -424,7 +425,7 @@ class BatchMaker(Protocol):
     """Creates batches, such as `machine.workers.Workers`, whose processes step them."""
 
     def batch(self, id_: str, code: SpaceCode, count: int, tells: bool = False) -> Batch:
-        """Make a batch of `count` slots; `tells` fills its `said`."""
+        """Make a batch of `count` slots; with `tells`, it fills `said`."""
         ...
 
 

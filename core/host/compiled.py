@@ -1,6 +1,6 @@
 """The compiled halves of an update with host environments: acting and learning.
 
-The policy's outputs stay on the devices, time first. Each step sends an observation in and an
+The policy's outputs stay on the devices, time first. Each step moves an observation in and an
 action out. As in `population`, lanes are spread over devices and run in tiles of a fixed number of
 lanes, so a lane's bits do not depend on other lanes.
 """
@@ -63,7 +63,7 @@ class _Actor(Pytree):
 
 
 def to_act(lanes: Lanes) -> Lanes:
-    """Return what acting reads of lanes: each array costs time in each call of a program."""
+    """Return the lane fields that acting reads: each array adds time to every call."""
     return lanes.replace(state=lanes.state.replace(moments=(), carry=()))
 
 
@@ -143,8 +143,8 @@ class Functions:
     def learn(self) -> Any:
         """`learn(lanes, busy, refused, memory, after, rollout, steps) -> (lanes, metrics [L])`.
 
-        `memory` and the observations `after` [L, E, ...] follow the rollout. Tiles without a busy
-        lane are skipped, `refused` lanes count as diverged; lanes are donated.
+        `memory` and the observations `after` [L, E, ...] are those after the rollout. Tiles
+        without a busy lane are skipped, and `refused` lanes count as diverged; lanes are donated.
         """
         plan, tile = self.plan, self.tile
 
@@ -192,7 +192,7 @@ class Functions:
 def _acting_inputs(
     lanes: Lanes, memory: Any, rollout: HostRollout, step: Array, observation: Array
 ) -> _Actor:
-    """Return only the inputs of acting; the rest would be copied tile by tile."""
+    """Return only the inputs of acting; all others would be copied tile by tile."""
     noise, words = (
         jax.lax.dynamic_index_in_dim(rows, step, keepdims=False)
         for rows in (rollout.noise, rollout.words)

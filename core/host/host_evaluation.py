@@ -80,7 +80,7 @@ def evaluate_on_host(
 class Turn:
     observation: np.ndarray  # [N, ...] acted on
     running: np.ndarray  # bool [N], episodes that took the step
-    restarted: np.ndarray  # bool [N], lost episodes that count from here
+    restarted: np.ndarray  # bool [N], lost episodes that restart at this step
 
 
 def play(
@@ -109,7 +109,7 @@ def play(
         arrays.active[:] = running
         restarted = steady.step(restart=steps is not None)
         running = running & ~steady.out
-        restarted = restarted & (steps is None)  # else the lost episode counts as cut
+        restarted = restarted & (steps is None)  # otherwise the lost episode counts as cut
         yield Turn(seen, running, restarted)
         ended = running & (arrays.terminated | arrays.truncated | restarted)
         if steps is None:
@@ -203,7 +203,7 @@ def _pictures(plan: Plan, policies: Policies, episodes: int, greedy: bool) -> It
             begin(plan, policies, steady, running)
             yield _picture(env.id, batch, episode)
             for turn in play(plan, act, policies, steady, running, steps=None):
-                if turn.running.any():  # else the environment has failed: `play` raises
+                if turn.running.any():  # none: the environment failed, and `play` raises
                     yield _picture(env.id, batch, episode)
 
 

@@ -1,6 +1,6 @@
 """A program with host-stepped environments; only the policy is compiled.
 
-Environments cannot be copied, so the program owns them and serves one set of lanes.
+Environments cannot be copied, so the program owns them and works with one set of lanes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ENVIRONMENTS = "environments.npz"
 @dataclass(frozen=True, eq=False)
 class HostProgram(Program):
     workers: BatchMaker | None = None  # None steps environments in this process
-    warn: Warn = unheard  # takes lines about failed environments
+    warn: Warn = unheard  # receives lines about failed environments
     _phases: list[tuple[float, float]] = field(default_factory=list, init=False)
     _broken_off: list[SearchError] = field(default_factory=list, init=False)
 
@@ -85,7 +85,7 @@ class HostProgram(Program):
 
     @cached_property
     def _steps(self) -> list[jax.Array]:
-        """Return the numbers of a rollout's steps, on the devices: calls would send them again."""
+        """Return a rollout's step numbers on the devices, so that calls need not send them."""
         numbers = list(np.arange(self.plan.rollout_length, dtype=np.int32))
         return jax.device_put(numbers, NamedSharding(self.mesh, EVERYWHERE))
 
@@ -130,10 +130,10 @@ class HostProgram(Program):
         return {lane: self.env.values(_tree_row(hypers.env_params, lane)) for lane in chosen}
 
     def look(self, lanes: Lanes, which: int, hypers: Hypers) -> dict[str, Any]:
-        """See `Program.look`; it steps copies of the lane's environments.
+        """See `Program.look`; copies of the lane's environments are stepped.
 
-        The parts also have `begun_anew`, the number of irreproducible environments that started
-        new episodes. Returns {} without environments, or if one fails.
+        The parts also contain `begun_anew`, the number of irreproducible environments that started
+        new episodes. Returns {} if the lane has no environments, or if one fails.
         """
         if not self.stage.is_open(which):
             return {}
@@ -176,7 +176,7 @@ class HostProgram(Program):
     def _rollout(
         self, lanes: Lanes, busy: np.ndarray, stage: Stage, said: list[Infos] | None = None
     ) -> tuple[Any, Any, HostSteps]:
-        """Step the environments; return memory, rollout and replies; `said` collects infos."""
+        """Step the environments; return memory, rollout and replies; append infos to `said`."""
         arrays, compiled = stage.batch.arrays, self._advance
         memory, rollout, answers = lanes.state.carry, compiled["begin"](lanes), self._no_answers()
         ended = np.zeros((self.lanes, self.plan.num_envs), bool)
@@ -197,7 +197,7 @@ class HostProgram(Program):
         return memory, rollout, answers
 
     def change(self, lanes: Lanes, changes: Changes) -> Lanes:
-        """Copy lanes and change hyperparameters; environments follow, see `Stage.change`."""
+        """Copy lanes and change hyperparameters, with their environments; see `Stage.change`."""
         lanes = super().change(lanes, changes)
         values, state = self._env_values(changes.hypers, changes.mask), lanes.state
         with self._all_or_nothing():

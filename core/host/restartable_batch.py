@@ -1,7 +1,8 @@
 """A batch whose environments are restored if their process ends or hangs.
 
-They are reopened in another process and replay their episodes' actions; then the requested step is
-taken. A run is given up if its environment raises, or if it ends a process twice at the same step.
+They are reopened in another process, where the actions of their episodes are replayed; then the
+requested step is taken. A run is given up if its environment raises, or if it ends a process twice
+at the same step.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ import numpy as np
 from ...errors import ConfigError, SearchError
 from .batch import Batch, CallOutcome, Opening, SharedArrays, Warn, unheard
 
-LONGEST = 20_000  # steps kept; a longer episode restarts when a study is resumed
+LONGEST = 20_000  # number of steps kept; a longer episode restarts when a study is resumed
 
 
 @dataclass(eq=False)
 class ActionLog:
     actions: list[np.ndarray]  # [steps, N, ...] the last steps of all slots
-    begun: np.ndarray  # int64 [N], how many were taken since the last seed; -1: more than are kept
-    episodes: np.ndarray  # int64 [N], number of the episode that the last seed began
-    later: np.ndarray  # int64 [N], how many episodes followed it without a seed
+    begun: np.ndarray  # int64 [N], steps taken since the last seed; -1: more than are kept
+    episodes: np.ndarray  # int64 [N], number of the episode that the last seed started
+    later: np.ndarray  # int64 [N], number of later episodes that started without a seed
 
     @classmethod
     def empty(cls, count: int) -> ActionLog:
@@ -55,7 +56,7 @@ class ActionLog:
         self.actions.append(arrays.action.copy())
         self.begun[self.begun > LONGEST] = -1
         kept = int(self.begun.max(initial=0))
-        if len(self.actions) > 2 * kept + 64:  # seldom, so that it costs nothing
+        if len(self.actions) > 2 * kept + 64:  # rarely, so the cost is negligible
             self.actions = self.actions[len(self.actions) - kept :]
 
     def rested(self, slots: np.ndarray) -> None:
@@ -94,8 +95,8 @@ _MOST_BLIND_ENDS = 3
 
 @dataclass
 class _Call:
-    ends: Counter[int] = field(default_factory=Counter)  # by replicate
-    blind: int = 0  # in no environment
+    ends: Counter[int] = field(default_factory=Counter)  # per replicate
+    blind: int = 0  # process ends outside any environment
 
 
 class Steady:
@@ -105,7 +106,7 @@ class Steady:
         count = len(batch.arrays.active)
         self.batch, self._each, self._warn, self._keeps = batch, each, warn, keeps
         self.log = ActionLog.empty(count)
-        self.out = np.zeros(count, bool)  # of replicates given up, until opened again
+        self.out = np.zeros(count, bool)  # of replicates given up, until reopened
         self._reasons: dict[int, str] = {}
         self._lost = np.zeros(count, bool)
         self._openings: dict[int, Opening] = {}
@@ -119,7 +120,7 @@ class Steady:
         self._start_slots(slots[self._lost[slots]], call)
 
     def bring_back(self, openings: Sequence[Opening], observation: np.ndarray) -> np.ndarray:
-        """Restore logged slots; return those that do not show `observation` and so restart."""
+        """Restore logged slots; return those that restart for not reproducing `observation`."""
         slots, call = self._remember_openings(openings), _Call()
         self._lost[slots] = True
         gone = np.zeros(len(self.out), bool)
@@ -135,12 +136,12 @@ class Steady:
         return restarted
 
     def step(self, restart: bool) -> np.ndarray:
-        """Take the array's actions in all active slots that were not given up.
+        """Take the actions in the arrays, in all active slots that were not given up.
 
         Returns, bool [N], the slots that lost an episode because it is not reproducible. With
-        `restart` the episode counts as cut: this step has reward 0, its observation is also the
-        final one, and the next one belongs to a new episode. Otherwise the episode restarts at its
-        first observation.
+        `restart`, such an episode counts as cut: this step has reward 0, its observation is also
+        the final one, and the next observation belongs to a new episode. Otherwise the episode
+        starts again from its first observation.
         """
         arrays, outcome = self.batch.arrays, None
         before = arrays.observation
@@ -161,7 +162,7 @@ class Steady:
     def _retry_step(
         self, outcome: CallOutcome | None, before: np.ndarray, restart: bool
     ) -> np.ndarray:
-        """Step until all active slots have stepped, restarted or been given up."""
+        """Step until every active slot has stepped, restarted or been given up."""
         arrays, call = self.batch.arrays, _Call()
         active, action = arrays.active & ~self.out, arrays.action.copy()
         gone, todo = np.zeros(len(active), bool), active.copy()
@@ -206,9 +207,9 @@ class Steady:
         return slots
 
     def _restore(self, slots: np.ndarray, was: np.ndarray, call: _Call) -> np.ndarray | None:
-        """Open slots and replay; return which show `was`, None if any was lost meanwhile."""
+        """Open slots, replay, and return which now show `was`, or None if any slot was lost."""
         if not self._reopen(slots, 0, call):
-            self._lost[slots] = True  # some of them are at the starts of their episodes
+            self._lost[slots] = True  # some of them are back at the start of their episodes
             return None
 
         def again() -> bool:

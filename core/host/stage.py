@@ -1,7 +1,7 @@
-"""The environments of a program's lanes: slot l E + e is environment e of lane l.
+"""The environments of a program's lanes; slot l E + e is environment e of lane l.
 
-Its seeds are derived from the lane's key, so it depends only on (seed, stream, replicate), its
-parameters and its actions.
+An environment's seeds are derived from its lane's key, so the environment depends only on (seed,
+stream, replicate), its parameters and its actions.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Stage:
         self._steady = Steady(batch, envs, warn)
         self._failed: dict[int, str] = {}
         self._open = np.zeros(lanes, bool)
-        self.refused = np.zeros(lanes, bool)  # open, but its values were refused, or it failed
+        self.refused = np.zeros(lanes, bool)  # open, but values were refused or it failed
         self._values: dict[int, Mapping[str, Any]] = {}
 
     def lanes_view(self, rows: np.ndarray) -> np.ndarray:
@@ -134,8 +134,9 @@ class Stage:
     ) -> np.ndarray:
         """Continue lanes with the environments of `source` lanes [L], or with changed `values`.
 
-        Environments cannot be copied: they replay the source's actions. If that does not reproduce
-        `observation` [L, E, ...], a new episode starts; returns where, bool [L, E].
+        Environments cannot be copied, so the source's actions are replayed. Where that does not
+        reproduce `observation` [L, E, ...], a new episode starts; returns these places, bool [L,
+        E].
         """
         moved = source != np.arange(len(source))
         copied = np.flatnonzero(moved)
@@ -194,7 +195,7 @@ class Stage:
             with np.load(whole, allow_pickle=False) as found:
                 actions = list(found["actions"])
                 begun, episodes = found["begun"], found["episodes"]
-                # checkpoints of before have no `later`: each episode had a seed
+                # older checkpoints have no `later`: every episode had a seed
                 later = found["later"] if "later" in found else np.zeros_like(begun)
                 self._steady.log = ActionLog(actions, begun, episodes, later)
                 self._open, self.refused = found["open"], found["refused"]

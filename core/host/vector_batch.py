@@ -60,8 +60,8 @@ class VectorBatch:
         self._episodes = np.zeros(count, np.int64)
         self._since = np.zeros(count, np.int64)  # steps since the last seed
         self._parts: tuple[_Part, ...] = ()
-        self._parts_of = np.zeros(0, bool)  # the `active` that they are for
-        self._answered: list[tuple[np.ndarray, Answers]] = []  # slots and their last step
+        self._parts_of = np.zeros(0, bool)  # the value of `active` for which `_parts` was computed
+        self._answered: list[tuple[np.ndarray, Answers]] = []  # slots and their last answers
         self._calls = 0
 
     @property
@@ -82,7 +82,7 @@ class VectorBatch:
         return CallOutcome(failed)
 
     def _group_openings(self, openings: Sequence[Opening]) -> list[list[Opening]]:
-        """Return the environments to open that share a simulator."""
+        """Return the openings in groups that share a simulator."""
         found: dict[object, list[Opening]] = {}
         for opening in sorted(openings, key=lambda one: one.slot):
             lane = opening.stream.rpartition("/")[0]
@@ -107,7 +107,7 @@ class VectorBatch:
         self._write_observations(slots, first, np.ones(len(slots), bool))
 
     def _reusable_simulator(self, group: Sequence[Opening]) -> Simulator | None:
-        """Return the simulator of a single slot if it accepts another seed."""
+        """Return the simulator of a single slot if it accepts another seed, else None."""
         before = self._openings.get(group[0].slot)
         home = self._homes.get(group[0].slot)
         if not self._backend.reseeds or before is None or home is None:
@@ -121,7 +121,7 @@ class VectorBatch:
         actions = np.asarray(self._code.actions(self.arrays.action), self._code.action_dtype)
         parts = self._active_parts()
         self._answered = []
-        for part in parts:  # all simulate at the same time
+        for part in parts:  # all simulators run at the same time
             self._call_guarded(
                 part.slots,
                 failed,
@@ -182,7 +182,7 @@ class VectorBatch:
         self._write_observations(slots, first, np.ones(len(slots), bool))
 
     def _takes_seed(self, slots: np.ndarray, answers: Answers, ended: np.ndarray) -> bool:
-        """Return whether the only row of a simulator may be seeded again."""
+        """Return whether a simulator's only row may be seeded again."""
         if not self._backend.reseeds or self._since[slots[0]] < RESEED_AFTER:
             return False
         return answers.goes_on is None or not bool(answers.goes_on[ended][0])
@@ -190,7 +190,7 @@ class VectorBatch:
     def _write_observations(
         self, slots: np.ndarray, raw: np.ndarray, is_first: np.ndarray
     ) -> None:
-        """Write observations; in a stack each replaces the oldest, a first one fills it."""
+        """Write observations; in a stack each replaces the oldest, or fills it if `is_first`."""
         rows, seen = self.arrays.observation, self._code.observed_rows(np.asarray(raw))
         if self._code.history == 1:
             rows[slots] = seen
@@ -204,7 +204,7 @@ class VectorBatch:
     def _call_guarded(
         self, slots: np.ndarray, failed: dict[int, str], call: Callable[[], None]
     ) -> None:
-        """Call a simulator; if it raises, all its slots fail."""
+        """Call a simulator; if it raises, mark all its slots as failed."""
         inside = self.arrays.inside
         self._calls = self._calls % (2**31 - 2) + 1
         inside[slots] = self._calls
@@ -221,7 +221,7 @@ class VectorBatch:
             inside[slots] = 0
 
     def _release_slots(self, slots: np.ndarray) -> None:
-        """Forget the environments of slots, and close simulators that no slot needs."""
+        """Drop the environments of slots, and close simulators that no slot needs."""
         gone = [self._homes.pop(slot) for slot in slots.tolist() if slot in self._homes]
         self._parts_of = np.zeros(0, bool)
         left = {home.simulator for home in self._homes.values()}

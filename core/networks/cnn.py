@@ -20,8 +20,8 @@ from ..plan import Plan
 from .layers import Outputs
 from .mlp import activated, both_heads, both_towers, initialiser
 
-_SMALL = 36  # pixels; the large default leaves nothing of smaller images
-_POOLED = 3  # side of a window of max pooling in pixels
+_SMALL = 36  # pixels; the default sizes leave nothing of smaller images
+_POOLED = 3  # side of a max-pooling window in pixels
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def convolutions_of(plan: Plan, height: int, width: int) -> Convolutions:
     sizes = _usual_sizes(plan, min(height, width) < _SMALL)
     given = (plan.cnn_channels, plan.cnn_kernels, plan.cnn_strides, plan.cnn_dense)
     made = Convolutions(*(b if a is None else a for a, b in zip(given, sizes, strict=True)))
-    if plan.cnn_residual_blocks:  # which are padded, so that every size fits
+    if plan.cnn_residual_blocks:  # padded, so every size fits
         return made
     left = min(height, width)
     for number, (kernel, stride) in enumerate(zip(made.kernels, made.strides, strict=True)):
@@ -64,13 +64,13 @@ def _usual_sizes(plan: Plan, small: bool) -> tuple[tuple[int, ...], ...]:
 
 
 class Convolution(nn.Module):
-    """A convolution, as a product with patches [.., H', W', kernel^2 C]."""
+    """A convolution, computed as a product with patches [.., H', W', kernel^2 C]."""
 
     channels: int
     kernel: int
     stride: int
     kernel_init: nn.initializers.Initializer
-    padded: bool = False  # by zeros, to H / stride, rounded up
+    padded: bool = False  # with zeros, to H / stride, rounded up
 
     @nn.compact
     def __call__(self, x: Float[Array, "... H W C"]) -> Float[Array, "... H2 W2 C2"]:
@@ -81,7 +81,7 @@ class Convolution(nn.Module):
 
 
 def _windows(x: Float[Array, "... H W C"], size: int, stride: int) -> list[Array]:
-    """Return each place of a window as an image [.., H', W', C] of what the windows have there."""
+    """Return, for each position in a window, an image [.., H', W', C] of the values there."""
     height, width = ((side - size) // stride + 1 for side in (x.shape[-3], x.shape[-2]))
 
     def shifted(row: int, column: int) -> Array:
@@ -95,7 +95,7 @@ def _windows(x: Float[Array, "... H W C"], size: int, stride: int) -> list[Array
 def _padded(
     x: Float[Array, "... H W C"], size: int, stride: int, value: float
 ) -> Float[Array, "... H2 W2 C"]:
-    """Return an image that windows cover with H / stride places, rounded up; half on each side."""
+    """Pad an image so that windows fit H / stride times, rounded up; half on each side."""
     lead = [(0, 0)] * (x.ndim - 3)
     sides = [_around(side, size, stride) for side in (x.shape[-3], x.shape[-2])]
     return jnp.pad(x, [*lead, *sides, (0, 0)], constant_values=value)
@@ -122,7 +122,7 @@ class Stage(nn.Module):
 
     @nn.compact
     def __call__(self, x: Float[Array, "... H W C"]) -> Float[Array, "... H2 W2 C2"]:
-        # patches are made again for the gradient: kept, they are 9 times as large as images
+        # patches are recomputed for the gradient: stored, they are 9 times as large as the images
         layer = nn.remat(Convolution)
 
         def convolved(image: Array, name: str) -> Array:
@@ -181,7 +181,7 @@ class CNN(nn.Module):
 def as_image(
     observation: Array, shape: tuple[int, ...], stacked: bool = False
 ) -> Float[Array, "... H W C"]:
-    """Return channels-last images; the first of four axes (of three: `is_stacked`) is frames."""
+    """Return channels-last images; the first of four axes (of three if `is_stacked`) is frames."""
     lead = observation.shape[: observation.ndim - len(shape)]
     image = unit_bytes(observation)
     if is_stacked(shape, stacked):

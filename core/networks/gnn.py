@@ -1,4 +1,4 @@
-"""The graph network: a logit for every path option from its links, and a value from the graph."""
+"""The graph network: a logit per path option from the path's links, and a value from the graph."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Chosen = Callable[[Float[Array, "E B D"]], Float[Array, "U B D"]]
 class Incidence:
     """The nodes that each edge leaves and enters, as matrices of 0 and 1."""
 
-    sent: Array  # [edges, nodes], or [B, edges, nodes] where every sample has another topology
+    sent: Array  # [edges, nodes], or [B, edges, nodes] if samples have different topologies
     received: Array
 
     @classmethod
@@ -54,7 +54,7 @@ class Incidence:
         return jnp.concatenate(jnp.split(both, 2), axis=-1)
 
     def softmax_at_receivers(self, logits: Float[Array, "E B"]) -> Float[Array, "E B"]:
-        """Normalise over the edges into the same node; logits may have any size."""
+        """Softmax over the edges into the same node; logits may have any size."""
         inside = (self.received if self.received.ndim == 3 else self.received[None]) > 0.0
         far = jnp.asarray(-1e30, logits.dtype)  # finite: it is multiplied by zeros below
         held = jax.lax.stop_gradient(logits).T[:, :, None]  # [B, E, 1]
@@ -78,7 +78,7 @@ class GraphState(Pytree):
 
 
 class Joint(nn.Module):
-    """A dense layer W_a a + W_g g over an entity's inputs and the graph's row, multiplied once."""
+    """A dense layer W_a a + W_g g, for an entity's inputs a and the graph's row g."""
 
     width: int
     kernel_init: nn.initializers.Initializer
@@ -101,9 +101,9 @@ class Joint(nn.Module):
 class Processor(nn.Module):
     plan: Plan
     layers: int
-    latent: int  # their width
+    latent: int  # width of each layer
     outputs: int
-    # the last layer gives one number without a bias, which a softmax would not see
+    # the last layer outputs one number without a bias, which would not change a softmax
     logit: bool = False
 
     @nn.compact
@@ -138,9 +138,9 @@ class Messages(nn.Module):
     """
 
     plan: Plan
-    # of `edges` and `graph`: read after the last round; its other parts are left out
+    # which of `edges` and `graph` are read after the last round; others are not computed
     reads: tuple[str, ...]
-    sees_graph: bool = True  # the graph's features are embedded; else its row starts as zeros
+    sees_graph: bool = True  # embed the graph's features; else its row starts as zeros
 
     @nn.compact
     def __call__(
@@ -221,17 +221,17 @@ class Messages(nn.Module):
         return total
 
 
-_MARKS = 2  # columns that mark the ends of a request
+_MARKS = 2  # columns that mark a request's source and destination
 
 
 class GNN(nn.Module):
     """Maps `jraph.GraphsTuple`s of one graph each to policy outputs and a value.
 
-    With routes, actor logits are a linear layer over the sum of a candidate path's links. Actions
-    without a path use the graph's row, and one topology serves all samples. Without routes
-    everything is computed from the graph's row, and every sample has its own senders and
-    receivers. A separate critic does not see the graph's features (as published). With
-    `link_critic_sees: shares` it sees neither the request's ends nor single slots.
+    With routes, actor logits are a linear layer over the sum of a candidate path's links. The
+    logits of actions without a path come from the graph's row. All samples share one topology.
+    Without routes everything is computed from the graph's row, and every sample has its own
+    senders and receivers. A separate critic does not see the graph's features (as published). With
+    `link_critic_sees: shares` it sees neither the request's end nodes nor single slots.
     """
 
     plan: Plan
@@ -302,7 +302,7 @@ class GNN(nn.Module):
         if self.routes is None:
             return Incidence.make(graph.senders, graph.receivers, count, dtype)
         senders, receivers = self.routes.senders, self.routes.receivers
-        if graph.edges.shape[-2] == 2 * len(senders):  # undirected links, once each way
+        if graph.edges.shape[-2] == 2 * len(senders):  # undirected links, once per direction
             senders, receivers = np.append(senders, receivers), np.append(receivers, senders)
         return Incidence.make(jnp.asarray(senders), jnp.asarray(receivers), count, dtype)
 
@@ -316,10 +316,10 @@ class GNN(nn.Module):
         links = None if near is None else jnp.asarray(near.links)[pair]
         weights = self._weights(routes, pair, links).astype(state.edges.dtype)
         edges = state.edges
-        if edges.shape[0] == 2 * weights.shape[-1]:  # undirected links, once each way
+        if edges.shape[0] == 2 * weights.shape[-1]:  # undirected links, once per direction
             half = weights.shape[-1]
             edges = edges[:half] + edges[half:]
-        # Summed before the linear layer: K rows to multiply where there would be one per link.
+        # Summed before the linear layer, which then has K rows instead of one per link.
         paths = jnp.einsum("bku,ubd->bkd", weights, edges)
         return path_pooling.path_logits(plan, routes, self.outputs, paths, lambda: state.graph)
 

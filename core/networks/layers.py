@@ -1,8 +1,8 @@
-"""A dense layer for rows of mostly flags, computed by products of bytes and bfloat16 parts.
+"""A dense layer for rows of mostly flags, computed as products of bytes and bfloat16 parts.
 
-A float32 is the sum of three bfloat16 numbers (8 significant bits each), and a flag is one such
-number. So flags times a kernel take three tensor-core products, exact except for the float32 sums.
-A product of two float arrays takes six. In tf32 one product suffices.
+A float32 is the sum of three bfloat16 numbers (8 significant bits each), and a flag is exact in
+bfloat16. So the product of flags and a kernel takes three tensor-core products, exact except for
+the float32 sums. A product of two float arrays takes six. In tf32, one product suffices.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Dense(nn.Module):
 class JoinedDense(nn.Module):
     """x W + b like `flax.linen.Dense`, with both gradients from one product.
 
-    The rows get a column of ones for it, which costs little because they are short. On a GPU a sum
-    over rows is a separate kernel, or delays the kernel that computes its terms.
+    The rows get a column of ones for this, which costs little because they are short. On a GPU, a
+    separate sum over rows is another kernel, or delays the kernel that computes its terms.
     """
 
     width: int
@@ -61,7 +61,7 @@ class JoinedDense(nn.Module):
     def __call__(self, x: Float[Array, "*B D"]) -> Float[Array, "*B W"]:
         kernel = self.param("kernel", self.kernel_init, (x.shape[-1], self.width), jnp.float32)
         bias = self.param("bias", nn.initializers.zeros, (self.width,), jnp.float32)
-        # the precision of products here; their gradients are traced elsewhere
+        # products here use this precision; their gradients are traced elsewhere
         precision = jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]
         made: Any = _joint_product(x.reshape((-1, x.shape[-1])), kernel, bias, precision)
         return made.reshape((*x.shape[:-1], self.width))
@@ -87,7 +87,7 @@ _joint_product.defvjp(_joint_forward, _joint_backward)
 
 
 def row_product(x: Float[Array, "*B D"], kernel: Float[Array, "D W"]) -> Float[Array, "*B W"]:
-    """Return x W by one product of all rows of x."""
+    """Return x W, computed as one matrix product over all rows of x."""
     made = x.reshape((-1, x.shape[-1])) @ kernel
     return made.reshape((*x.shape[:-1], kernel.shape[-1]))
 
@@ -95,7 +95,7 @@ def row_product(x: Float[Array, "*B D"], kernel: Float[Array, "D W"]) -> Float[A
 def side_by_side(
     x: Float[Array, "*B D"], *weights: tuple[Float[Array, "D W"], Float[Array, " W"]]
 ) -> tuple[Float[Array, "*B W"], ...]:
-    """Return the outputs of several layers of equal width for the same rows, by one product."""
+    """Return the outputs of equally wide layers for the same rows, with one matrix product."""
     kernels, biases = (jnp.concatenate(parts, axis=-1) for parts in zip(*weights, strict=True))
     made = row_product(x, kernels) + biases.reshape((1,) * (x.ndim - 1) + (-1,))
     return tuple(jnp.split(made, len(weights), axis=-1))
@@ -111,7 +111,7 @@ class FlagDense(nn.Module):
 
     width: int
     kernel_init: nn.initializers.Initializer
-    rounds: bool = False  # products round their inputs to tf32, and are one each
+    rounds: bool = False  # inputs are rounded to tf32, and each product is a single one
 
     @nn.compact
     def __call__(self, x: Flagged) -> Float[Array, "*B W"]:
@@ -126,7 +126,7 @@ class FlagDense(nn.Module):
 def in_parts(x: Float[Array, "..."]) -> tuple[Array, Array, Array]:
     """Return three bfloat16 arrays whose sum is x, the largest first.
 
-    Roundings are marked, because XLA removes round-trip conversions.
+    Rounding is explicit, because XLA removes round-trip conversions.
 
     >>> [float(part) for part in in_parts(jnp.float32(1 + 2**-9 + 2**-20))]
     [1.0, 0.001953125, 9.5367431640625e-07]
@@ -161,7 +161,7 @@ def _exact_product(flags: Any, kernel: Any) -> Array:
 
 
 def _float32_product(one: Any, other: Any) -> Array:
-    """Return a product in float32; gradients are traced if no precision is set."""
+    """Return a product in float32; without a set precision, its gradients are traced."""
     return jnp.matmul(one, other, precision="float32")
 
 
@@ -177,7 +177,7 @@ def _forward(rounds: bool, numbers: Any, flags: Any, kernel: Any, bias: Any) -> 
 def _backward(rounds: bool, kept: tuple[Any, Any, Any], given: Any) -> tuple[Any, None, Any, Any]:
     numbers, flags, kernel = kept
     few = numbers.shape[1]
-    # Three products give three arrays as large as the kernel, whose sum costs what they save.
+    # The sum of three products, each as large as the kernel, would cost what they save.
     precision = _TF32 if rounds else _SIX
     wide = jnp.matmul(_cast_flags(flags, jnp.float32).T, given, precision=precision)
     ends = _float32_product(

@@ -26,13 +26,13 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 }
 
 
-_WIDE, _MANY = 1024, 64  # inputs and rows from which on a product is bound by operations
-_MANY_ACTIONS = 256  # likewise, of a head whose inputs are few
+_WIDE, _MANY = 1024, 64  # inputs and rows from which on a product is compute-bound
+_MANY_ACTIONS = 256  # the same for a head with few inputs
 _SPLIT: Any = jax.lax.DotAlgorithmPreset.BF16_BF16_F32_X6
 
 
 def takes_flags(plan: Plan, rows: int) -> bool:
-    """Return whether a plan's network reads so many rows as `Flagged`; few rows are slower so."""
+    """Return whether a plan's network reads `rows` rows as `Flagged`; few rows would be slower."""
     fitting = plan.network == "mlp" and bool(plan.hidden_sizes) and plan.dtype == "float32"
     fitting = fitting and plan.matmul_precision in ("float32", "tf32")
     return plan.backend.reads_flags and fitting and rows >= _MANY
@@ -106,7 +106,7 @@ class Head(nn.Module):
     """A linear layer with few outputs, whose kernel is stored output-first.
 
     On a CPU the gradient of [H, A] kernels with small A takes five times as long as for [A, H].
-    Where it `splits`, many outputs are computed as products of parts.
+    With `splits`, many outputs are computed as products of parts.
     """
 
     outputs: int
@@ -151,10 +151,10 @@ class MLP(nn.Module):
         return both_heads(plan, self.outputs, *towers, splits=splits)
 
 
-SLOT = "slot"  # `path_mlp_begins` where the untrained network prefers low slots, not early paths
+SLOT = "slot"  # `path_mlp_begins`: untrained, prefer low slots to early paths
 
-_REQUEST, _LOAD = 3, 1  # numbers about the request and the network; the last is the share in use
-_PATH, _START = 8, 1  # numbers about a path, and which of them is its lowest start over S
+_REQUEST, _LOAD = 3, 1  # numbers about the request and the network (share in use)
+_PATH, _START = 8, 1  # numbers about a path, and the index of its lowest start over S
 
 
 def observed_size(routes: Routes) -> int:
@@ -200,7 +200,7 @@ class PathMLP(nn.Module):
         order = jnp.einsum("s,sko->ko", slopes[:2] * steps, places)
         logits = (logits - order[None]).reshape((rows.shape[0], -1))
         further = self.outputs - logits.shape[-1]
-        if further:  # actions of no path, which come last at first
+        if further:  # actions without a path, ranked last at first
             rest = Head(further, initial, name="actor_further")(jnp.mean(hidden, axis=-2))
             most = jnp.array([1.0, 1.0, self.slots] if by_slot else [paths, 1.0])
             logits = jnp.append(logits, rest - jnp.sum(slopes * most), axis=-1)

@@ -19,7 +19,7 @@ from ..plan import Plan
 from .mlp import Head, initialiser
 
 _FAR = np.float32(1e30)
-_WORTH = 0.75  # share of the links up to which it pays to pick them out
+_WORTH = 0.75  # picking out links pays up to this share of all links
 
 
 def _routes_of_one(env: Any) -> Routes | None:
@@ -44,7 +44,7 @@ def routes_of(env: Any, eval_env: Any) -> Routes | None:
 def membership(
     routes: Routes, pair: Int[Array, "..."], links: Int[Array, "... U"] | None = None
 ) -> Bool[Array, "... K U"]:
-    """Return the (distinct) links of each candidate path of a pair; None: of all links."""
+    """Return which links each candidate path of a pair uses, out of `links` or of all links."""
     hops = jnp.asarray(routes.hops, jnp.int32)[pair]  # [..., K, H]
     counts = jnp.asarray(routes.hop_counts, jnp.int32)[pair]
     places = jax.lax.broadcasted_iota(jnp.int32, hops.shape, hops.ndim - 1)
@@ -58,8 +58,8 @@ def membership(
 class Nearby:
     """The links used by any candidate path of a pair; its logits need no others."""
 
-    links: np.ndarray  # int32 [R, U], ascending, filled up with others
-    places: np.ndarray  # int32 [R, links], the place of each link among them, U without one
+    links: np.ndarray  # int32 [R, U], ascending, padded with unused links
+    places: np.ndarray  # int32 [R, links], each link's index in `links`; U if it has none
 
     def both_ways(self) -> Nearby:
         count, most = self.places.shape[1], self.links.shape[1]
@@ -79,7 +79,7 @@ class Nearby:
         batch, width = edges.shape[1:]
         at, back = jnp.asarray(self.links)[pair].T, jnp.asarray(self.places)[pair].T
         sample = jnp.arange(batch, dtype=jnp.int32)[None]
-        back = back * batch + sample  # where there is no place, at least U * batch
+        back = back * batch + sample  # without a place: at least U * batch
         return picked(edges.reshape((-1, width)), at * batch + sample, back.reshape(-1))
 
 
@@ -102,10 +102,10 @@ def nearby(routes: Routes) -> Nearby | None:
 def picked(
     rows: Float[Array, "M D"], at: Int[Array, "*C"], back: Int[Array, " M"]
 ) -> Float[Array, "*C D"]:
-    """Return the rows at some places; the gradient is another gather instead of a scatter-add.
+    """Return the rows at some indices; the gradient is another gather instead of a scatter-add.
 
-    `back` gives the position in the flattened `at` where each row was picked, or its size if it
-    was not. Places that `back` does not reach are padding and receive no gradient.
+    `back` is the position in the flattened `at` where each row was picked, or its size if it was
+    not picked. Entries of `at` that `back` does not reach are padding and receive no gradient.
     """
     return rows.at[at].get(mode="promise_in_bounds")
 
@@ -127,7 +127,7 @@ picked.defvjp(_picked_forward, _picked_backward)
 def pairs_by_ends(routes: Routes) -> np.ndarray:
     table = np.zeros((routes.num_nodes, routes.num_nodes), np.int32)
     numbers = np.arange(len(routes.pairs), dtype=np.int32)
-    table[routes.pairs[:, 1], routes.pairs[:, 0]] = numbers  # where both ways share a pair
+    table[routes.pairs[:, 1], routes.pairs[:, 0]] = numbers  # both directions share a pair
     table[routes.pairs[:, 0], routes.pairs[:, 1]] = numbers
     return table
 
@@ -139,7 +139,7 @@ def marked_pairs(routes: Routes, nodes: Float[Array, "... N F"]) -> Int[Array, "
 
 
 class Pooling(nn.Module):
-    """One row per group of items; zeros for an empty group."""
+    """One row per group of items, with zeros for an empty group."""
 
     kind: str  # mean, sum, min_mean_max (three times as wide) or attention (one learned query)
 
@@ -192,7 +192,7 @@ def path_logits(
     return jnp.concatenate([logits, others], axis=-1)
 
 
-SHARES = "shares"  # `link_critic_sees` where the critic gets `shares`
+SHARES = "shares"  # value of `link_critic_sees`: the critic gets `shares`
 
 
 def shares(slots: Float[Array, "*B S"]) -> Float[Array, "*B 1"]:

@@ -71,7 +71,7 @@ class Cell(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """Maps flat observations and memory to both; methods as in `RecurrentNetwork`."""
+    """Maps flat observations and memory to outputs and memory, by `RecurrentNetwork`'s methods."""
 
     plan: Plan
     outputs: int
@@ -116,7 +116,7 @@ class Recurrent(nn.Module):
 
     def unroll(self, observation: Array, first: Bool[Array, "T *S"], carry: Any) -> Outputs:
         ready = self._prepare_inputs(observation)
-        # A scan of cells alone: what is traced inside must not create parameters.
+        # The scan contains only cells, because a traced body must not create parameters.
         over = [cell.step for cell in self._cells]
         fresh = self.initial_carry(first.shape[1:])
 

@@ -29,11 +29,11 @@ class RecurrentNetwork(Protocol):
     """Methods of a module with a memory between steps, in addition to `__call__`.
 
     Minibatches are then whole sequences. `step` and `unroll` are called with bound parameters;
-    unrolling equals stepping.
+    unrolling must give the same results as stepping.
     """
 
     def initial_carry(self, lead: tuple[int, ...]) -> Any:
-        """Return the memory at the start of episodes, [lead, ...]; needs no parameters."""
+        """Return the memory at the start of episodes, [lead, ...], which needs no parameters."""
         ...
 
     def step(self, observation: Any, carry: Any) -> tuple[Outputs, Any]:
@@ -163,7 +163,7 @@ _NETWORKS: dict[str, NetworkFactory] = {
 
 
 def register(name: str, factory: NetworkFactory, recurrent: bool = False) -> None:
-    """Add a network; a study may then say `network: name`.
+    """Add a network, so that studies can select it by `network: name`.
 
     `factory(plan, outputs, observation_struct)` returns a flax module that maps observations
     (leading axes allowed) to `Outputs`. Top-level parameter names that start with `critic` are the

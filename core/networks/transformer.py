@@ -32,7 +32,7 @@ class Keyed(Pytree):
 def dropped(
     x: Float[Array, "B *shape"], words: UInt32[Array, "B 2"] | None, use: int, rate: float
 ) -> Float[Array, "B *shape"]:
-    """Zero each number with probability `rate`, using the key `words` and a place `use`."""
+    """Zero each number with probability `rate`, by the key `words` folded with `use`."""
     if words is None or rate == 0.0:
         return x
 
@@ -49,7 +49,7 @@ def rotated(
     cosine: Float[Array, "#B n h half"],
     sine: Float[Array, "#B n h half"],
 ) -> Float[Array, "B n h d"]:
-    """Rotate pair i (numbers i and i + d/2) of every token by these angles."""
+    """Rotate pair i (numbers i and i + d/2) of every token by the given angles."""
     first, second = jnp.split(x, 2, axis=-1)
     return jnp.concatenate(
         [first * cosine - second * sine, first * sine + second * cosine], axis=-1
@@ -59,8 +59,8 @@ def rotated(
 class Turns(nn.Module):
     """Cosines and sines of learned linear maps of positions, shared by all heads and samples.
 
-    They reach the heads by a product with zeros and ones. XLA would fuse anything else into its
-    readers and recompute it for every sample and head.
+    Cosines and sines reach the heads by a product with zeros and ones. XLA would fuse anything
+    else into its readers and recompute it for every sample and head.
     """
 
     heads: int
@@ -98,13 +98,13 @@ class Attention(nn.Module):
 
         `positions` are coordinates, the same in all samples. Learned linear maps of them give the
         angles by which queries and keys are rotated (Reid et al. 2025, "WIRE"), so a score depends
-        on coordinate differences; values are not rotated. None turns nothing. `chosen` selects the
-        rows of the m querying tokens; None: all tokens query.
+        on coordinate differences; values are not rotated. With None nothing is rotated. `chosen`
+        selects the rows of the m querying tokens; with None all tokens query.
         """
         plan, kernel_init = self.plan, initialiser(self.plan, 1.0)
         width, heads = x.shape[-1], plan.transformer_heads
         depth = width // heads
-        # A bias of the keys would not change any weight.
+        # A bias of the keys would not change any attention weight.
         query, key, value = (
             Weights(width, kernel_init, name != "key", name=name)(width)
             for name in ("query", "key", "value")
@@ -279,7 +279,7 @@ class SequenceEncoder(nn.Module):
 class SequenceTransformer(nn.Module):
     plan: Plan
     outputs: int
-    # of one observation; its first axis counts tokens if `history` is above 1
+    # shape of one observation; its first axis counts tokens if `history` is above 1
     shape: tuple[int, ...]
     tokens: int
 

@@ -1,4 +1,4 @@
-"""Points of answers: what is read of a large study streams, and its page stays small."""
+"""Checks of answers: queries and pages of a large study stream, and the page stays small."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _OPENED = "performance.getEntriesByType('navigation')[0].domComplete"
 
 @dataclass(frozen=True)
 class Bounds:
-    """What is promised of studies of these sizes.
+    """Limits for studies of these sizes.
 
     Attributes:
-        sizes: by name; `many` is the one with many trials, whose page is opened.
-        query, report: megabytes of memory at most.
-        page: megabytes of the report's file at most.
-        opens: seconds until a browser has opened it; None does not try.
+        sizes: by name; `many` has many trials, and its page is opened in a browser.
+        query, report: memory limits in megabytes.
+        page: size limit of the report's file in megabytes.
+        opens: seconds until a browser has opened the page; None: not tried.
     """
 
     sizes: dict[str, Size]
@@ -44,7 +44,7 @@ _SMALL = Bounds({"long": Size(20, 1, 20_000, 4)}, 200.0, 350.0, 1.0, None)
 
 @dataclass(frozen=True)
 class Seen:
-    """What one command took: lines on stdout, megabytes at most, seconds."""
+    """The cost of one command: lines on stdout, peak megabytes, seconds."""
 
     lines: int
     megabytes: float
@@ -52,7 +52,7 @@ class Seen:
 
 
 def streaming(small: bool, work: Path) -> Outcome:
-    """Read studies of 4M curve rows to a pipe and as a page, and measure the memory."""
+    """Read studies with 4M curve rows to a pipe and as a page, and measure the memory."""
     bounds = _SMALL if small else _FULL
     words: list[str] = []
     held = True
@@ -84,14 +84,14 @@ code = main(sys.argv[1:])
 print(peak.split()[1], file=sys.stderr)
 sys.exit(code)
 """
-"""A process inherits the largest size that its parent had; this line alone begins at its own."""
+"""A process inherits its parent's peak memory; started by this line, it begins with its own."""
 
 
 def watched(words: Sequence[str]) -> Seen:
-    """Run a command whose stdout is a pipe, and return what it took.
+    """Run a command whose stdout is a pipe, and return its cost.
 
     Raises:
-        RuntimeError: it failed.
+        RuntimeError: the command failed.
     """
     begun, lines = time.monotonic(), 0
     pipe = subprocess.PIPE

@@ -1,8 +1,8 @@
-"""Answers point 4: a study of six programs and few trials keeps its lanes busy.
+"""Answers point 4: a study with six programs and few trials keeps its lanes busy.
 
-It runs twice, each time with an empty cache of compiled programs: as it is, and with every program
-compiled when it is needed. The second run gives what compiling and training take apart, and from
-them the least that compiling can take of a study on this machine.
+It runs twice, each time with an empty cache of compiled programs: once unchanged, and once with
+every program compiled only when it is needed. The second run separates compiling from training,
+which gives the least share of time that compiling can take in a study on this machine.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _SMALL = Size(4_096, ((8,),), 3, 8)
 
 
 def buckets(small: bool, work: Path) -> Outcome:
-    """Look at the busy lanes and the time that waits for compiles; values must not change."""
+    """Measure the busy lanes and the time spent waiting for compiles; values must not change."""
     size = _SMALL if small else _FULL
     beside, apart = (_run(size, work, how) for how in ("beside", "apart"))
     programs = 2 * len(size.sizes)
@@ -81,11 +81,12 @@ def buckets(small: bool, work: Path) -> Outcome:
 
 
 def least_share(apart: dict[str, Any], programs: int) -> float:
-    """Return the least share of the time that waits for compiles, with nothing slowed down.
+    """Return the least share of time spent waiting for compiles if nothing is slowed down.
 
-    Programs are compiled one after the other: the first has no lanes beside it, and the lanes of
-    the last one run when all is compiled. So of C seconds of compiling and W of all else in n
-    programs at most (1 - 1/n) W can hide compiles, in C + W/n seconds at least.
+    Programs are compiled one after the other: no lanes run while the first compiles, and the lanes
+    of the last one run after all compiles. So, given C seconds of compiling and W seconds of
+    everything else in n programs, at most (1 - 1/n) W can overlap with compiles, in at least C +
+    W/n seconds.
     """
     compiling = apart["compile_seconds"]
     working = apart["run_seconds"] - compiling

@@ -1,4 +1,4 @@
-"""Point 3: `hpo check`'s time of ten shipped studies, shortened, against what they then take."""
+"""Point 3: times from `hpo check` for ten shortened shipped studies, against actual times."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _FEW = ("base_cartpole", "memory_chain")
 
 
 def minutes(small: bool, work: Path) -> Outcome:
-    """Compare each study's expected time with the wall time of the `hpo run` behind it.
+    """Compare each study's expected time with the wall time of the `hpo run` that follows.
 
-    Caches are empty at the beginning of each check, as they are for somebody new.
+    Caches are empty before each check, as for a new user.
     """
     ratios: dict[str, float] = {}
     for name in _FEW if small else STUDIES:

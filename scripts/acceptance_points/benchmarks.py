@@ -1,4 +1,4 @@
-"""Point 6: the numbers that the benchmarks have left, against what they must reach."""
+"""Point 6: the recorded numbers of the benchmarks, against their thresholds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ AGREEMENT_P = 0.01
 
 
 def thresholds(small: bool, work: Path) -> Outcome:
-    """Read the JSON files beside the benchmarks; a file that is missing fails."""
+    """Read the JSON files next to the benchmarks; a missing file fails."""
     found = [_lanes(), _sweep(), _overhead()]
     return Outcome(all(part.passed for part in found), "; ".join(part.numbers for part in found))
 

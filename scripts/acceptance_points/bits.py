@@ -1,4 +1,4 @@
-"""Point 3: the same trial gives the same bits, whoever its neighbours are."""
+"""Point 3: the same trial gives the same bits, whatever its neighbours are."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def independence(small: bool, work: Path) -> Outcome:
 
 
 def run_tests(words: Sequence[str], env: Mapping[str, str] | None = None) -> int:
-    """Run pytest with some words and environment variables, and give how many tests passed.
+    """Run pytest with some arguments and environment variables; return how many tests passed.
 
     Raises:
-        RuntimeError: one failed, or one was skipped.
+        RuntimeError: a test failed or was skipped.
     """
     done = call([sys.executable, "-m", "pytest", "-q", "-x", *words], ROOT, env)
     last = done.stdout.strip().splitlines()[-1]

@@ -1,6 +1,6 @@
-"""Results point 4: the page of a bundle in a browser verifies its claims and refuses tampering.
+"""Results point 4: a bundle's page in a browser verifies its claims and detects tampering.
 
-The bundle is that of the README's first study; in short, of a small one.
+The bundle is that of the README's first study; in the short form, that of a small study.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from .chromium import Chromium
 from .common import ROOT, Outcome, load_file, said_here
 
 SECONDS = 3.0
-"""Bound on the time of one check, as the page measures it."""
+"""Upper bound on the time of one check, as measured by the page."""
 
 
 def in_browser(small: bool, work: Path) -> Outcome:
-    """Check an honest bundle by drop and by choice, then 20 tampered ones."""
+    """Check an untouched bundle, dropped and selected, and then 20 tampered ones."""
     from hpo.views.bundle.container import unpack
 
     bundle = first_bundle(small, work)
@@ -59,7 +59,7 @@ def in_browser(small: bool, work: Path) -> Outcome:
 
 
 def _checked(browser: Chromium, page: Path, bundle: Path, drop: bool = False) -> dict[str, Any]:
-    """Open the page anew and give it a bundle; return its answer."""
+    """Open the page again and give it a bundle; return its answer."""
     browser.open(page)
     return _given(browser, bundle, drop)
 

@@ -1,6 +1,6 @@
-"""Results point 2: a bundle of the first study, verified in another checkout and damaged by hand.
+"""Results point 2: a bundle of the first study, verified in a different checkout and damaged.
 
-In short the study is small, is run and bundled in this process, and this checkout verifies it.
+In the short form the study is small, and is run, bundled and verified in this checkout.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SMALL = ("env_steps=1024", "early_terminate=null", "budget.trials=3", "seeds.pe
 
 
 def first_bundle(small: bool, work: Path) -> Path:
-    """Run the README's first study, in short a small form in this process; return its bundle."""
+    """Run the README's first study, or a small one in this process; return its bundle."""
     fewer = [word for key in _SMALL for word in ("--set", key)] if small else []
     path = work / "first.zip"
     for words in (
@@ -67,7 +67,7 @@ def travels(small: bool, work: Path) -> Outcome:
 
 
 def _forged(folder: Path, work: Path) -> tuple[int, str]:
-    """Make up one test seed and all that follows from it; return what --retrain says."""
+    """Invent one test seed and all numbers that follow from it; return the output of --retrain."""
     import numpy as np
 
     from hpo.store.journal import JOURNAL_NAME, Journal, sum_of, write_sum
@@ -120,7 +120,7 @@ def _verified(path: Path) -> tuple[int, str]:
 
 
 def _flattered(path: Path, folder: Path) -> Path:
-    """Make the first claim's value better, and the hashes right again."""
+    """Improve the value in the first claim, and correct the hashes."""
     from hpo.views.bundle.container import pack, unpack
     from hpo.views.bundle.write import CLAIMS, MANIFEST, as_text, sha256
 

@@ -1,7 +1,7 @@
-"""A point made of cases, which may be run a few at a time.
+"""A point that consists of cases, which can be run a few at a time.
 
-The environment variable HPO_CASES names those to run, separated by commas; what was last seen of
-each is kept in a file of docs/figures, and the row of the point holds all of them.
+The environment variable HPO_CASES lists the cases to run, separated by commas. The last result of
+each case is stored in a file in docs/figures, and the point's row contains all of them.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ Case = Callable[[str, bool, Path], Outcome]
 
 
 def run_cases(cases: Mapping[str, Case], kept: str, small: bool, work: Path) -> Outcome:
-    """Run the cases asked for, all by default; pass if all cases have been seen to hold.
+    """Run the requested cases, by default all; pass if the last result of every case is good.
 
     Args:
-        cases: by name.
-        kept: file of docs/figures that holds what was seen; a short form leaves it as it is.
-        small: do the short form.
+        cases: the cases by name.
+        kept: file in docs/figures that stores the results; the short form does not change it.
+        small: run the short form.
         work: a folder to work in.
 
     Raises:
-        ValueError: HPO_CASES names a case that is not known.
+        ValueError: HPO_CASES names an unknown case.
     """
     wanted = os.environ.get("HPO_CASES", "")
     names = wanted.split(",") if wanted else list(cases)
@@ -42,7 +42,7 @@ def run_cases(cases: Mapping[str, Case], kept: str, small: bool, work: Path) -> 
         outcome = cases[name](name, small, work)
         seconds = round(time.monotonic() - started)
         print(f"  {name}: {outcome.numbers} [{seconds} s]", flush=True)
-        seen = _read(path)  # again: another run may have added its cases in between
+        seen = _read(path)  # again, because another run may have added its cases meanwhile
         seen[name] = {"passed": outcome.passed, "numbers": outcome.numbers, "seconds": seconds}
         if not small:
             path.write_text(json.dumps(seen, indent=1, sort_keys=True) + "\n")

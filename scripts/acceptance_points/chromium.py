@@ -1,7 +1,7 @@
-"""A page in headless Chromium: what it says on the console, asks of the network, and looks like.
+"""A page in headless Chromium: its console messages, network requests and appearance.
 
-Speaks the DevTools protocol over the browser's own pipe (file descriptors 3 and 4), so nothing but
-the browser is needed.
+It uses the DevTools protocol over the browser's pipe (file descriptors 3 and 4), so only the
+browser is needed.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ def find_chromium() -> str:
 
 
 class Chromium:
-    """One page; `events` holds everything that the browser told about it.
+    """One page; `events` contains everything that the browser reported about it.
 
     Args:
-        work: a folder for its profile.
+        work: a folder for the browser's profile.
     """
 
     def __init__(self, work: Path):
@@ -90,10 +90,10 @@ class Chromium:
     # ------------------------------------------------------------------ the protocol
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
-        """Send one command and give its answer; events that come before it are kept.
+        """Send one command and return the reply; events that arrive first are kept.
 
         Raises:
-            RuntimeError: the browser refuses, or does not answer.
+            RuntimeError: the browser reports an error or does not reply.
         """
         self._id += 1
         message: dict[str, Any] = {"id": self._id, "method": method, "params": params}
@@ -122,7 +122,7 @@ class Chromium:
     # ------------------------------------------------------------------ the page
 
     def look(self, width: int, height: int, dark: bool = False, touch: bool = False) -> None:
-        """Choose the size of the window, the ground, and whether it is a phone."""
+        """Set the size of the window, light or dark mode, and whether it is a phone."""
         self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -134,22 +134,22 @@ class Chromium:
         self.call("Emulation.setEmulatedMedia", features=[scheme])
 
     def open(self, path: Path) -> None:
-        """Load a file and wait until it is there."""
+        """Load a file and wait until it has loaded."""
         self.visit(path.resolve().as_uri())
 
     def visit(self, url: str) -> None:
-        """Load an address and wait until it is there."""
+        """Load an address and wait until it has loaded."""
         self.call("Page.navigate", url=url)
         until = time.monotonic() + _SECONDS
         while self.value("document.readyState") != "complete" and time.monotonic() < until:
             time.sleep(0.05)
-        time.sleep(0.3)  # what a page asks for late
+        time.sleep(0.3)  # for late requests of the page
 
     def value(self, script: str) -> Any:
         """Return the value of an expression in the page.
 
         Raises:
-            RuntimeError: it threw.
+            RuntimeError: the expression raised.
         """
         told = self.call("Runtime.evaluate", expression=script, returnByValue=True)
         if "exceptionDetails" in told:
@@ -157,7 +157,7 @@ class Chromium:
         return told["result"].get("value")
 
     def screenshot(self, path: Path, whole: bool = True) -> None:
-        """Write a PNG of the page, or of what the window shows of it."""
+        """Write a PNG of the whole page, or of the visible part."""
         told = self.call(
             "Page.captureScreenshot",
             format="png",
@@ -170,10 +170,10 @@ class Chromium:
         size = self.call("Page.getLayoutMetrics")["cssContentSize"]
         return {"clip": {"x": 0, "y": 0, "scale": 1, **{k: size[k] for k in ("width", "height")}}}
 
-    # ------------------------------------------------------------------ what was heard
+    # ------------------------------------------------------------------ what was reported
 
     def errors(self) -> list[str]:
-        """Return what the console, the log and uncaught exceptions said, warnings included."""
+        """Return messages of the console, the log and uncaught exceptions, including warnings."""
         found: list[str] = []
         for event in self.events:
             method, params = event.get("method"), event.get("params", {})
@@ -186,7 +186,7 @@ class Chromium:
         return found
 
     def requests(self) -> list[str]:
-        """Return what was asked for beside the page itself and data in it."""
+        """Return requests other than for the page itself and data in it."""
         asked = [
             _url(event["params"])
             for event in self.events

@@ -1,10 +1,10 @@
-"""Reliability point 7: a pausing study that is confirmed resumes equally from every commit.
+"""Reliability point 7: a study with pauses and confirm resumes identically from every commit.
 
-When commits fall is a matter of time in a real study; here it is asked for. At every boundary all
-that a commit holds is noted, undisturbed and in every life that goes on from a commit at one
-boundary. Where these are equal at each later boundary, so are the lives of every set of commits:
-each goes on from a state that the undisturbed study has passed. Sets drawn at random are tried,
-too, with deaths some boundaries behind a commit, whose policies are on disk already.
+In a real study the times of commits vary; here they are prescribed. At every boundary the contents
+of a commit are recorded, in an undisturbed process and in every process that resumes from a commit
+at some boundary. If these are equal at all later boundaries, so are the processes for every set of
+commits, because each resumes from a state of the undisturbed study. Random sets are also tested,
+with processes that die some boundaries after a commit, when newer policies are already on disk.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ _TIMES = ("seconds", "_per_second", "_at", "outlook")
 
 
 class Died(BaseException):
-    """A process that is gone; nothing of ours catches it."""
+    """Raised in place of a process's death; hpo's code does not catch it."""
 
 
 @dataclass
 class Life:
-    """One life of a study: where it commits, dies or is asked to end, and what it passed.
+    """One process of a study: where it commits, dies or is asked to stop, and its boundaries.
 
     Attributes:
-        first: the number of its first boundary, counted from the beginning of the study.
+        first: the number of its first boundary, counted from the start of the study.
         commits: the boundaries at which it commits.
-        dies: the boundary behind which it dies; None to live on.
-        asked: the boundary at which SIGTERM comes; None for never.
-        passed: boundary -> all that a commit there would hold, times apart.
+        dies: the boundary after which it dies; None: never.
+        asked: the boundary at which SIGTERM arrives; None: never.
+        passed: boundary -> the contents of a commit there, without times.
     """
 
     first: int = 0
@@ -57,7 +57,7 @@ class Life:
 
 
 def every_commit(small: bool, work: Path) -> Outcome:
-    """Let the study go on from a commit at each boundary, and from sets of commits."""
+    """Resume the study from a commit at each boundary, and from sets of commits."""
     case = paused_case()
     whole = Life()
     live(case, work / "whole", whole)
@@ -82,7 +82,7 @@ def every_commit(small: bool, work: Path) -> Outcome:
 
 
 def paused_case() -> Case:
-    """Return a study whose trials wait at rungs one at a time, then are confirmed."""
+    """Return a study whose trials pause at rungs one at a time and are then confirmed."""
     from helpers.analytic_lanes import AnalyticFactory
     from hpo.studies.spec import (
         Budget,
@@ -115,11 +115,11 @@ def paused_case() -> Case:
     return Case(study, factory, random.Random(0))
 
 
-# ---------------------------------------------------------------------- lives
+# ---------------------------------------------------------------------- processes
 
 
 def live(case: Case, folder: Path, life: Life) -> RunResults | None:
-    """Let a study begin, or go on, for one life; None if it died."""
+    """Start or resume a study for one process; return None if it died."""
     from hpo.search.run import RunOptions, run
 
     with _commits_of(life):
@@ -131,7 +131,7 @@ def live(case: Case, folder: Path, life: Life) -> RunResults | None:
 
 @contextmanager
 def _commits_of(life: Life) -> Iterator[None]:
-    """Let a life decide at which boundaries the loop commits, in the place of the clock."""
+    """Set at which boundaries the loop commits, in place of the clock."""
     from hpo.search.engine.commits import Committer
 
     real, at = Committer.commit_if_due, [life.first]
@@ -155,7 +155,7 @@ def _commits_of(life: Life) -> Iterator[None]:
 
 
 def _held(committer: Any) -> str:
-    """Return all that a commit would hold here, times apart, as text."""
+    """Return the contents of a commit at this point, without times, as text."""
     from hpo.search.state.loop_state import BucketState
 
     search_state, buckets = committer._search_state, committer._buckets.values()
@@ -176,11 +176,11 @@ def _timeless(value: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in value.items() if not k.endswith(_TIMES)}
 
 
-# ---------------------------------------------------------------------- what differs
+# ---------------------------------------------------------------------- differences
 
 
 def _broken(case: Case, work: Path, whole: Life, pieces: list[tuple[int, int]]) -> list[str]:
-    """Return how a study differs that commits and dies piece by piece, each (commit, death)."""
+    """Return the differences if a study commits and dies repeatedly, each (commit, death)."""
     folder, first, found = work / "broken", 0, list[str]()
     shutil.rmtree(folder, ignore_errors=True)
     name = "commits at " + ", ".join(str(at) for at, _ in pieces[:5])
@@ -195,7 +195,7 @@ def _broken(case: Case, work: Path, whole: Life, pieces: list[tuple[int, int]]) 
 
 
 def _interrupted(case: Case, work: Path, whole: Life, at: int) -> list[str]:
-    """Return how a study differs that was asked to end at a boundary, and went on."""
+    """Return the differences if a study was asked to stop at a boundary and then resumed."""
     folder, name = work / "broken", f"SIGTERM at {at}"
     shutil.rmtree(folder, ignore_errors=True)
     asked = live(case, folder, Life(asked=at))
@@ -205,7 +205,7 @@ def _interrupted(case: Case, work: Path, whole: Life, at: int) -> list[str]:
 
 
 def _ended(name: str, case: Case, work: Path, whole: Life, life: Life) -> list[str]:
-    """Return how a study differs that goes on to its end."""
+    """Return the differences if a study resumes and runs to its end."""
     results = live(case, work / "broken", life)
     if results is None or results.state != "finished":
         return [f"{name}: it did not end"]
@@ -228,7 +228,7 @@ def _policies(folder: Path) -> dict[str, bytes]:
 
 
 def _drawn(number: int, count: int) -> list[tuple[int, int]]:
-    """Draw a set of commits with the deaths behind them, in order."""
+    """Draw a set of commits, each with the death that follows, in order."""
     rng, at, pieces = random.Random(number), 0, list[tuple[int, int]]()
     most = [60, 3, 12, 40][number % 4]
     while (at := at + rng.randint(1, most)) < count:

@@ -1,4 +1,4 @@
-"""What the points share: the outcome, the checkout, and the command line in a process."""
+"""Shared by all points: the outcome, the checkout, and the command line in a process."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ BENCHMARKS = ROOT / "benchmarks"
 
 @dataclass(frozen=True)
 class Outcome:
-    """Whether a promise holds, and the numbers seen."""
+    """Whether a promise is kept, and the numbers observed."""
 
     passed: bool
     numbers: str
 
 
 def load_file(path: Path) -> ModuleType:
-    """Import a Python file that belongs to no package."""
+    """Import a Python file that is not in a package."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is no Python file")
@@ -36,12 +36,12 @@ def load_file(path: Path) -> ModuleType:
 
 
 def make_importable() -> None:
-    """Let `import hpo` find the checkout, here and in child processes, if it is not installed."""
+    """Make `import hpo` find the checkout, here and in child processes, if not installed."""
     load_file(BENCHMARKS / "checkout.py").make_importable()
 
 
 def hpo_command(python: str | Path = sys.executable) -> list[str]:
-    """Return the words that run the command line: the installed script if there is one."""
+    """Return the words that run the command line, with the installed script if there is one."""
     script = Path(python).parent / "hpo"
     if script.is_file():
         return [str(script)]
@@ -51,7 +51,7 @@ def hpo_command(python: str | Path = sys.executable) -> list[str]:
 def call(
     words: Sequence[str | Path], cwd: Path, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end; its messages are part of the error if it fails."""
+    """Run a command to its end; if it fails, its messages are part of the error."""
     done = subprocess.run(
         [str(word) for word in words],
         cwd=cwd,
@@ -78,7 +78,7 @@ def said_here(words: Sequence[str | Path]) -> tuple[int, str]:
 
 
 def call_here(words: Sequence[str | Path], cwd: Path) -> None:
-    """Run a command in this process to its end, as `call` does in another."""
+    """Run a command in this process to its end, like `call` in a separate one."""
     with contextlib.chdir(cwd):
         code, said = said_here(words)
     if code:

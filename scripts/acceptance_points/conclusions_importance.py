@@ -1,8 +1,8 @@
-"""Simulated searches with a known truth: are the knobs named that decided, and no others?
+"""Simulated searches with a known truth: are the knobs that matter named, and no others?
 
-Configurations of nine knobs (reals, an integer, choices, one that is active only under a choice)
-are drawn at random or proposed by Optuna's TPE with 8 in flight; a value is the mean of three
-noisy replicates. Under ASHA three quarters of the trials are stopped at a first rung.
+Configurations of nine hyperparameters (reals, an integer, choices, one that is active only for
+some choice) are drawn at random or proposed by Optuna's TPE with 8 in flight; a value is the mean
+of three noisy replicates. Under ASHA, three quarters of the trials are stopped at a first rung.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from .common import Outcome
 
 _HISTORIES = ("random", "tpe", "asha, first rung", "asha, the end")
 _TRIALS = (32, 64, 128, 200)
-_SHARES = (0.4, 0.3, 0.2, 0.1)  # of the studies, by trials: long histories cost most
+_SHARES = (0.4, 0.3, 0.2, 0.1)  # shares of studies by number of trials: long histories cost most
 _REPLICATES = 3
 _IN_FLIGHT, _RANDOM, _ETA = 8, 0.2, 4
 _STUDIES = 2_000
-_EFFECT = 0.6  # share of the variance of values under random draws
+_EFFECT = 0.6  # share of the variance of values, for random draws
 _REALS = ("a", "b", "c", "d", "e")
 
 Params = Mapping[str, float]
 
 
 def _of_a(shape: Callable[[float], float], spread: float) -> Callable[[Params], float]:
-    """Return an effect of one knob with a standard deviation of 1 over random draws."""
+    """Return an effect of one hyperparameter with standard deviation 1 over random draws."""
     return lambda params: shape(params["a"]) / spread
 
 
@@ -44,7 +44,7 @@ EFFECTS: dict[str, tuple[str, Callable[[Params], float]]] = {
 
 @dataclass(frozen=True)
 class Searched:
-    """One search: what was tried, and the value at one point of the trials that reached it."""
+    """One search: the configurations, and the values of trials that reached one point."""
 
     params: list[dict[str, float]]
     values: list[float]
@@ -53,7 +53,7 @@ class Searched:
 def search(
     history: str, trials: int, effect: Callable[[Params], float] | None, seed: int
 ) -> Searched:
-    """Run one search over a formula."""
+    """Run one search on a formula."""
     rng = np.random.default_rng(seed)
     noise = float(np.sqrt((1 - _EFFECT) / _EFFECT * _REPLICATES))
     propose = _Random(rng) if history == "random" else _Tpe(rng, seed)
@@ -136,7 +136,7 @@ class _Tpe:
 
 
 def decided(found: Searched) -> tuple[str, ...]:
-    """Return the knobs named."""
+    """Return the hyperparameters that are named."""
     from hpo.store.importance import ImportanceColumn, decide
 
     columns = [
@@ -151,7 +151,7 @@ def decided(found: Searched) -> tuple[str, ...]:
 
 @dataclass
 class _Counts:
-    """How often something was seen in how many studies."""
+    """How often something was observed, in how many studies."""
 
     hits: int = 0
     studies: int = 0
@@ -166,7 +166,7 @@ class _Counts:
 
 
 def importance(small: bool, work: Path) -> Outcome:
-    """Simulate searches; "nothing decided" where nothing does, the knob named that decides."""
+    """Simulate searches; without effects none may be named, otherwise the one that matters."""
     count = 60 if small else _STUDIES
     silent = {history: _Counts() for history in _HISTORIES}
     named = {trials: _Counts() for trials in _TRIALS}
@@ -176,7 +176,7 @@ def importance(small: bool, work: Path) -> Outcome:
         history = _HISTORIES[number % len(_HISTORIES)]
         trials = _trials(number // len(_HISTORIES), count // len(_HISTORIES))
         if history == "asha, the end":
-            trials = max(trials, 128)  # a quarter of them reach it
+            trials = max(trials, 128)  # so that a quarter of them reach it
         found = search(history, trials, None, number)
         if len(found.values) >= 10:
             silent[history].add(not decided(found))
@@ -206,7 +206,7 @@ def importance(small: bool, work: Path) -> Outcome:
 
 
 def _trials(number: int, of: int) -> int:
-    """Return the trials of a study, so that short ones are the most."""
+    """Return the number of trials in a study; short studies are the most frequent."""
     place, ends = (number * 7 % of) / of, np.cumsum(_SHARES)
     return _TRIALS[int(np.searchsorted(ends[:-1], place, side="right"))]
 

@@ -1,8 +1,9 @@
-"""Simulated studies with a known truth: is what they conclude so, as often as it says?
+"""Simulated studies with a known truth: are their conclusions true, as often as they claim?
 
-A study here is 24 trials on 3 seeds, the 3 best again on 8 seeds, the best of these and the
-default on paired seeds that chose nothing. Returns are normal, skewed, discrete, cut off at a
-ceiling, or those of an algorithm that fails on some seeds; seeds are shared in part.
+A study here has 24 trials on 3 seeds; the 3 best run again on 8 seeds, and the best of these and
+the default run on paired seeds that selected nothing. Returns are normal, skewed, discrete, cut
+off at a ceiling, or those of an algorithm that fails on some seeds; part of a seed's effect is
+shared.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _STUDIES = 2_000
 
 
 def _normal(shares: np.ndarray) -> np.ndarray:
-    """Return the normal's quantiles."""
+    """Return quantiles of the normal distribution."""
     from scipy.special import ndtri
 
     return ndtri(shares)
@@ -37,24 +38,24 @@ def _symmetric(quality: float, shares: np.ndarray) -> np.ndarray:
 
 
 def _skewed(quality: float, shares: np.ndarray) -> np.ndarray:
-    """Return costs below 0 with a long tail, as Pendulum's."""
+    """Return costs below 0 with a long tail, like Pendulum's."""
     return -150.0 * np.exp(-0.3 * quality - 0.6 * _normal(shares))
 
 
 def _discrete(quality: float, shares: np.ndarray) -> np.ndarray:
-    """Return small whole numbers, as points of a game."""
+    """Return small integers, like points in a game."""
     from scipy.stats import poisson
 
     return np.asarray(poisson.ppf(shares, 4.0 * np.exp(0.4 * quality)), np.float64)
 
 
 def _ceiling(quality: float, shares: np.ndarray) -> np.ndarray:
-    """Return CartPole's: 500 on most seeds."""
+    """Return values like CartPole's: 500 on most seeds."""
     return np.minimum(500.0, 510.0 + 40.0 * (quality + _normal(shares)))
 
 
 def _failing(quality: float, shares: np.ndarray) -> np.ndarray:
-    """Return high values but where a seed fails, which one in four does in the default."""
+    """Return high values, except on seeds that fail, for the default one in four."""
     failure = 0.25 * np.exp(-0.7 * quality)
     inner = np.clip((shares - failure) / (1.0 - failure), 1e-6, 1 - 1e-6)
     low = np.clip(shares / failure, 1e-6, 1 - 1e-6)
@@ -76,14 +77,14 @@ class Simulated:
     """One study, and the truth about it.
 
     Attributes:
-        kind: of its returns.
-        seeds: on which winner and default were paired.
-        matters: configurations differ.
-        verdict: what was concluded.
+        kind: kind of its returns.
+        seeds: number on which winner and default were paired.
+        matters: whether configurations differ.
+        verdict: the conclusion.
         truth: true difference of means.
-        held: whether the interval held it; None without an interval.
-        on_condition: "better" but for outcomes that no seed has shown.
-        told: whether the seeds said to decide told the sides apart; None where none were named.
+        held: whether the interval contained it; None without an interval.
+        on_condition: "better" except for outcomes that no seed has shown.
+        told: whether the recommended number of seeds decided; None if none was recommended.
     """
 
     kind: str
@@ -140,11 +141,12 @@ _EVEN = (np.arange(_GRID) + 0.5) / _GRID
 
 
 def verdicts(small: bool, work: Path) -> Outcome:
-    """Simulate studies; "better" wrongly in at most 5 %, intervals that hold at least 93 %.
+    """Simulate studies; wrong "better" verdicts in at most 5 %, interval coverage at least 93 %.
 
-    No upper bound: exact tests of few seeds may only widen an interval of 96 %, so it may hold in
-    up to all cases; that none is too wide shows in "better", said rightly, alone or with its
-    condition, in at least half of the studies with enough seeds for a verdict.
+    There is no upper bound on coverage: exact tests with few seeds can only widen a 96 % interval,
+    so it may cover in up to all cases. That none is too wide is visible in correct "better"
+    verdicts, with or without a condition, in at least half of the studies with enough seeds for a
+    verdict.
     """
     count = 200 if small else _STUDIES
     rng = np.random.default_rng(2026)

@@ -1,4 +1,4 @@
-"""Point 5: a study killed at random moments ends with the tables of one never interrupted."""
+"""Point 5: a study killed at random times ends with the tables of an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from .common import Outcome, call, hpo_command
 
 KILLS = 20
-_MOST_SECONDS = 600.0  # until a first commit
+_MOST_SECONDS = 600.0  # limit for a first commit
 _OFTEN = """\
 import sys
 from pathlib import Path
@@ -23,7 +23,7 @@ study = load(sys.argv[1])
 run(study, Path(sys.argv[2]) / study.name, LocalFactory(study), (), RunOptions(1.0, 2.0))
 """
 Words = Callable[[Path, Path], list[str]]
-"""What runs a study: its file and the folder of results to the words of a command."""
+"""Study file, results folder -> the words of the command that runs the study."""
 STUDY = """\
 name: small
 env: CartPole-v1
@@ -44,33 +44,34 @@ SMALL_STUDY = STUDY.replace("trials: 200", "trials: 24")
 
 
 def command(file: Path, out: Path) -> list[str]:
-    """Run a study as people do; it commits every ten seconds."""
+    """Run a study as users do; it commits every ten seconds."""
     return [*hpo_command(), "run", str(file), "--out", str(out), "--quiet"]
 
 
 def committing_often(file: Path, out: Path) -> list[str]:
-    """Run a study that commits every second: a short one is then resumed, not begun again."""
+    """Run a study that commits every second, so that even a short one resumes after a kill."""
     return [sys.executable, "-c", _OFTEN, str(file), str(out)]
 
 
 def kills(small: bool, work: Path) -> Outcome:
-    """Kill a compiled study at any moment, its start included."""
+    """Kill a compiled study at random times, including its start."""
     return kill_and_compare(SMALL_STUDY if small else STUDY, 2 if small else KILLS, work)
 
 
 def kill_and_compare(
     text: str, kills: int, work: Path, words: Words = command, midway: bool = False
 ) -> Outcome:
-    """Kill and continue until the kills are used up and the study that was hit last has ended.
+    """Kill and resume until all kills are used and the last study that was hit has finished.
 
-    A study that ends before it was hit again is compared, and another one is begun.
+    A study that finishes before it is hit again is compared, and a new one is started.
 
     Args:
-        text: of the study, whose name is `small`.
-        kills: how many.
+        text: file of the study, whose name is `small`.
+        kills: number of kills.
         work: a folder to work in.
-        words: what runs it.
-        midway: only once it has committed lanes, so that every start but the first restores them.
+        words: function that returns the command.
+        midway: only kill after lanes were committed, so that every start but the first restores
+        them.
     """
     from hpo.store import tables_equal
 
@@ -100,9 +101,9 @@ def break_one(
     midway: bool,
     finish: Callable[[], object] | None = None,
 ) -> int:
-    """Kill one study at up to `most` moments, then run it to its end; give the hits.
+    """Kill one study at up to `most` times, then run it to its end; return the number of hits.
 
-    `finish` does the latter, None with the same words.
+    `finish` runs it to its end; None uses the same command.
     """
     hits, folder = 0, out / "small"
     while hits < most:
@@ -130,7 +131,7 @@ def break_one(
 
 
 def _await_commit(process: subprocess.Popen[bytes], folder: Path, before: int) -> None:
-    """Wait until a study has committed lanes once more, or has ended."""
+    """Wait until a study has committed lanes again, or has ended."""
     started = time.monotonic()
     while process.poll() is None and _commits(folder) <= before:
         if time.monotonic() - started > _MOST_SECONDS:
@@ -140,7 +141,7 @@ def _await_commit(process: subprocess.Popen[bytes], folder: Path, before: int) -
 
 
 def _commits(folder: Path) -> int:
-    """Return the number of the last commit that has lanes; 0 if there is none."""
+    """Return the number of the last commit with lanes; 0 if there is none."""
     from hpo.store.journal import Journal
 
     if not Journal.exists(folder):

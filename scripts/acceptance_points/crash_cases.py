@@ -1,6 +1,6 @@
-"""Random studies over analytic lanes, one kind of search each, for crashes to be tried on.
+"""Random studies over analytic lanes, one kind of search each, for tests of crashes.
 
-A case is its kind and its number: the same number draws the same study for good.
+A case is given by its kind and number: the same number always draws the same study.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _FINITE = Space((_EPOCHS, _SIZES))
 
 @dataclass(frozen=True)
 class Case:
-    """A study, its lanes, and the random numbers that say when it is hit."""
+    """A study, its lanes, and the random numbers that determine when it is hit."""
 
     study: Study
     factory: AnalyticFactory
@@ -64,7 +64,7 @@ class Case:
 
 @dataclass
 class _Draft:
-    """What a kind may change before the study is made of it."""
+    """The settings that a kind may change before the study is created."""
 
     seeds: int
     tolerate: int
@@ -156,7 +156,7 @@ KINDS: dict[str, Callable[[random.Random, _Draft], None]] = {
 
 
 def study_of(search: SearchSpec, early: EarlyTerminate | None, budget: Budget) -> Case:
-    """Return a study of that search over knobs of every sort that is always the same."""
+    """Return a study with this search, over fixed hyperparameters of every kind."""
     study = Study(
         name="case",
         env=EnvSpec("CartPole-v1"),
@@ -171,7 +171,7 @@ def study_of(search: SearchSpec, early: EarlyTerminate | None, budget: Budget) -
 
 
 def draw_case(kind: str, number: int) -> Case:
-    """Draw the study of a case; the order of the draws is what its number stands for."""
+    """Draw a case's study; the order of draws fixes the meaning of its number."""
     rng = random.Random(number)
     rng.choice(range(8))
     seeds = rng.choice([1, 2, 3])
@@ -184,7 +184,7 @@ def draw_case(kind: str, number: int) -> Case:
     few, many = [None, None, 400_000], [200_000, 500_000]
     env_steps = rng.choice(many if kind == "budget" else few)
     if env_steps is not None and confirm is not None and not draft.objectives:
-        env_steps += confirm.report * 16_000  # the default's, so that the search is what it was
+        env_steps += confirm.report * 16_000  # for the default, so that the search is unchanged
     study = Study(
         name="case",
         env=EnvSpec("CartPole-v1"),

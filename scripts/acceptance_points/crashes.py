@@ -1,8 +1,8 @@
-"""Reliability points 1 and 2: studies hit again and again end as if nothing had happened.
+"""Reliability points 1 and 2: studies that are hit repeatedly end as if undisturbed.
 
-Every life of a study is a process of its own, forked from this one: it ends without a word right
-behind a boundary, or is killed at any moment, and the next one goes on. Lanes are analytic, so
-that thousands of lives take minutes; real lanes are killed by engine point 5 and ppo point 6.
+Every start of a study is a separate process, forked from this one: it exits without notice after a
+boundary, or is killed at a random time, and the next one resumes. Lanes are analytic, so that
+thousands of starts take minutes; real lanes are killed by engine point 5 and ppo point 6.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .crash_cases import Case
 
 CRASHES, KILLS = 2_000, 250
-_FIRST = 100_000  # the number of a kind's first case
+_FIRST = 100_000  # number of a kind's first case
 _DIED = 77
 _SEARCH = (
     "samplers.via_optuna",
@@ -39,25 +39,25 @@ _SEARCH = (
 )
 _LOADED = ("pyarrow.parquet", "pandas", *(f"hpo.search.{name}" for name in _SEARCH))
 Break = Callable[["Case", Path, int], int]
-"""Hit a study at most so many times, let it end, and return the hits."""
+"""Disturbs a study at most a given number of times, lets it end, and returns the number."""
 
 
 def crashes(small: bool, work: Path) -> Outcome:
-    """Crash studies of every kind right behind boundaries, each life two or three chunks long."""
+    """Crash studies of every kind right after boundaries, every two or three chunks."""
     return _hit(10 if small else CRASHES, _crash, "crashes at boundaries", work)
 
 
 def kills(small: bool, work: Path) -> Outcome:
-    """Kill studies of every kind at any moment."""
+    """Kill studies of every kind at random times."""
     return _hit(2 if small else KILLS, _kill, "kills", work)
 
 
 def _hit(wanted: int, break_: Break, words: str, work: Path) -> Outcome:
-    """Hit studies of every kind until each kind was hit so often; compare all that were."""
+    """Hit studies until each kind was hit often enough; compare all that were hit."""
     from .crash_cases import KINDS
 
     for name in _LOADED:
-        import_module(name)  # once, not in every life
+        import_module(name)  # once, instead of in every process
     counts: dict[str, tuple[int, int]] = {}
     wrong: list[str] = []
     for kind in KINDS:
@@ -78,7 +78,7 @@ def _hit(wanted: int, break_: Break, words: str, work: Path) -> Outcome:
 def _compare(
     kind: str, number: int, most: int, break_: Break, work: Path
 ) -> tuple[int, list[str]]:
-    """Run one case unbroken and broken; return the hits and what differs."""
+    """Run one case unbroken and broken; return the number of hits and the differences."""
     from hpo.errors import ConfigError
     from hpo.search.run import RunOptions, run
 
@@ -93,7 +93,7 @@ def _compare(
     def unbroken() -> None:
         try:
             run(case.study, one, case.factory, (), settings)
-        except ConfigError:  # a budget that the confirm stage alone uses up: no case
+        except ConfigError:  # not a case: the confirm stage alone uses up the budget
             os._exit(_DIED)
 
     code = _in_child(unbroken)
@@ -107,7 +107,7 @@ def _compare(
 
 
 def differences(one: Path, other: Path) -> list[str]:
-    """Return how two studies differ: tables, decisions, batches, attributes, counters."""
+    """Return the differences of two studies: tables, decisions, batches, attributes, counters."""
     from hpo.store import tables_equal
     from hpo.store.journal import Journal
 
@@ -127,11 +127,11 @@ def _counters(loop_state: str) -> dict[str, Any]:
     return {name: value for name, value in usage.items() if not name.endswith("_seconds")}
 
 
-# ---------------------------------------------------------------------- lives
+# ---------------------------------------------------------------------- processes
 
 
 def _crash(case: Case, folder: Path, most: int) -> int:
-    """Let a study commit at every boundary and die a few chunks later, until it has ended."""
+    """Let a study commit at every boundary and die a few chunks later, until it has finished."""
     from hpo.search.run import RunOptions
     from hpo.search.state.progress import Observer
 
@@ -156,7 +156,7 @@ def _crash(case: Case, folder: Path, most: int) -> int:
 
 
 def _kill(case: Case, folder: Path, most: int) -> int:
-    """Kill a study that commits and publishes at various paces, a few times, then let it end."""
+    """Kill a study that commits and publishes at various rates a few times, then let it finish."""
     from hpo.search.run import RunOptions, run
 
     rng, hits = case.moments, 0
@@ -183,7 +183,7 @@ def _kill(case: Case, folder: Path, most: int) -> int:
 def _to_the_end(
     case: Case, folder: Path, settings: RunOptions, observers: Sequence[Observer] = ()
 ) -> None:
-    """Let a study go on to its end; one that a signal asks to stop is no case of ours."""
+    """Resume a study to its end; studies stopped by signals are tested elsewhere."""
     from hpo.search.run import run
 
     if run(case.study, folder, case.factory, observers, settings).state != "finished":
@@ -191,7 +191,7 @@ def _to_the_end(
 
 
 def _in_child(work: Callable[[], object]) -> int:
-    """Do something in a process of its own, and return its exit code."""
+    """Run a function in a separate process; return the exit code."""
     return os.waitstatus_to_exitcode(os.waitpid(_fork(work), 0)[1])
 
 

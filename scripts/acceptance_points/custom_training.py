@@ -1,4 +1,4 @@
-"""Custom trainings, point 1: rejax's SAC killed at random moments ends with the same tables."""
+"""Custom trainings, point 1: rejax's SAC killed at random times ends with the same tables."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ budget: {trials: 8}
 
 
 def kills(small: bool, work: Path) -> Outcome:
-    """Kill a study of a custom training at any moment: rejax's SAC, small a classifier."""
+    """Kill a study of a custom training at random times: rejax's SAC, or a small classifier."""
     if small:
         shutil.copy(ROOT / "examples" / "digits.py", work)
     return kill_and_compare(_DIGITS if small else _SAC, 1 if small else KILLS, work)

@@ -1,10 +1,10 @@
-"""How often each verdict is wrong where nothing differs: five kinds of returns, 5 to 32 seeds.
+"""The error rate of each verdict without true differences: five kinds of returns, 5 to 32 seeds.
 
-Both sides have the same distribution, or one of them always has the mean of the other (or nearly:
-a thousandth of the other's noise), so every *better* and *worse*, every interval of a difference
-without 0 and, of equal distributions, every probability of improvement without 1/2 is an error; an
-interval of one trial errs where it misses the truth. A second look does what the first advised: it
-adds the seeds that "would decide" and decides again.
+Both sides have the same distribution, or one side is constant at the other's mean (or nearly: with
+a thousandth of its noise). So the following are errors: *better* and *worse*, an interval of a
+difference without 0 and, for equal distributions, a probability of improvement without 1/2. An
+interval for one trial is an error if it misses the truth. A second look follows the advice of the
+first: it adds the seeds that "would decide" and decides again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NEARLY, _NOISE = "one side nearly at its mean", 0.001
 IN_RANGE = "power where the range is known"
 _POWERS = ("power", "power with a condition", IN_RANGE, "power of t")
 _LEVEL, _ERRORS = 0.05, 3.0
-"""A cell fails where its rate is more than three standard errors of 5 % above it."""
+"""A cell fails if its rate is more than three standard errors above 5 %."""
 
 
 def _two_points(rng: np.random.Generator, size: int | tuple[int, int]) -> np.ndarray:
@@ -56,13 +56,13 @@ KINDS: dict[str, Draw] = {
     "floor and ceiling": _both_ends,
 }
 _BEST = {"ceiling": 500.0, "floor and ceiling": 500.0}
-_RANGES = {"ceiling": (0.0, 500.0), "floor and ceiling": (0.0, 500.0)}  # as CartPole's
+_RANGES = {"ceiling": (0.0, 500.0), "floor and ceiling": (0.0, 500.0)}  # like CartPole's
 _SYMMETRIC = ("normal", "bimodal", "floor and ceiling")
-"""Where the mean of few seeds has an interval that holds it; a rare failure is in none of them."""
+"""Cases in which the interval of a few seeds covers the mean; none of them has rare failures."""
 
 
 def error_rates(small: bool, work: Path) -> Outcome:
-    """Simulate pairs of equals; every verdict is wrong in at most 5 %, in each cell."""
+    """Simulate pairs of equals; every verdict must be wrong in at most 5 %, in each cell."""
     draws = _SMALL if small else _DRAWS
     cells = [(kind, seeds, draws) for kind in KINDS for seeds in _SEEDS]
     jobs = [(run, *cell) for cell in cells for run in (one_environment, six_environments, power)]
@@ -95,7 +95,7 @@ def _is_error(key: tuple[str, str, int]) -> bool:
 
 
 def _rest(found: dict[tuple[str, str, int], tuple[float, int]], name: str) -> str:
-    """Return rates that are told and not judged, by kind, one a number of seeds."""
+    """Return rates that are only reported, by kind, one per number of seeds."""
     told = [
         f"{kind} {' '.join(f'{found[name, kind, seeds][0]:.0%}' for seeds in _SEEDS)}"
         for kind in KINDS
@@ -105,7 +105,7 @@ def _rest(found: dict[tuple[str, str, int], tuple[float, int]], name: str) -> st
 
 
 def _spread(jobs: list[tuple[Any, ...]], small: bool) -> Iterable[dict[str, tuple[float, int]]]:
-    """Run the cells, in a process a core that is free to use where there is much to do."""
+    """Run the cells; if there is much to do, in one process per available core."""
     if small:
         return [_cell(job) for job in jobs]
     cores = len(os.sched_getaffinity(0))
@@ -121,7 +121,7 @@ def _cell(job: tuple[Any, ...]) -> dict[str, tuple[float, int]]:
 def one_environment(
     kind: str, seeds: int, draws: int, rng: np.random.Generator
 ) -> dict[str, tuple[float, int]]:
-    """Return error rates of one environment: at one look, two and four; of unlike seeds."""
+    """Return error rates on one environment: at one, two and four looks; with unequal seeds."""
     from hpo.store.comparison import compare
     from hpo.store.verdict import Evidence, conclude
 
@@ -189,9 +189,9 @@ def six_environments(
 def power(
     kind: str, seeds: int, draws: int, rng: np.random.Generator
 ) -> dict[str, tuple[float, int]]:
-    """Return how often a difference of 0.8 deviations is told, beside Student's test at 5 %.
+    """Return how often a difference of 0.8 deviations is detected, next to Student's test at 5 %.
 
-    Where the range is known, the poorer side ends at its lower end.
+    If the range is known, the worse side is at its lower end.
     """
     from scipy.stats import ttest_rel
 

@@ -1,7 +1,7 @@
-"""A failing disk: every fault is one sentence, and what was committed goes on to equal tables.
+"""A failing disk: each fault is one sentence, and committed work resumes to equal tables.
 
-Faults are injected into the system calls of a study by strace, where that is installed, and a
-study is run on small file systems in memory, where mounting them is allowed.
+Faults are injected into the system calls of a study by strace, if it is installed, and a study is
+run on small in-memory file systems, if mounting is allowed.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _run(words: Sequence[str]) -> subprocess.CompletedProcess[str]:
 
 
 def _fault(done: subprocess.CompletedProcess[str]) -> str:
-    """Return what is wrong with how a study ended; nothing if it ended well or in a sentence."""
+    """Return what is wrong with how a study ended; "" if it ended well or with a sentence."""
     text = done.stderr.strip()
     if done.returncode == 0:
         return ""
@@ -99,7 +99,7 @@ def _injected(count: int, work: Path) -> tuple[str, bool]:
 
 
 def _places(folder: Path, log: Path) -> dict[str, list[int]]:
-    """Return which of the calls of each kind in the first thread are about the study's folder."""
+    """Return which calls of each kind in the first thread concern the study's folder."""
     strace = ["strace", "-f", "-y", "-qq", "-o", str(log), "-e", f"trace={','.join(_CALLS)}"]
     done = _run([*strace, *_command("analytic", folder)])
     if done.returncode:

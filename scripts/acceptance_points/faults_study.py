@@ -1,4 +1,4 @@
-"""The studies that `faults` runs in processes of their own."""
+"""The studies that `faults` runs in separate processes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def analytic(folder: Path) -> None:
 
 
 def saving(folder: Path) -> None:
-    """Commit checkpoints of Orbax, curves and evaluations, ten times in all."""
+    """Commit Orbax checkpoints, curves and evaluations, ten times."""
     import numpy as np
 
     from hpo.core.checkpoint import restore_tree, save_tree

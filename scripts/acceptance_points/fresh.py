@@ -1,4 +1,4 @@
-"""Points 1, 9 and 11: from a fresh clone and a fresh environment, as somebody new to it would."""
+"""Points 1, 9 and 11: from a fresh clone and a fresh environment, like a new user."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from .common import ROOT, Outcome, call, hpo_command
 WITHIN_SECONDS = 240.0
 TARGETS = {"first": -300.0, "cartpole": 475.0}
 GPU_SECONDS = 60.0
-VISIT_BUDGET = 3000  # of a busy machine
+VISIT_BUDGET = 3000  # CPU seconds on a busy machine
 BASE = ("jax", "flax", "optax", "gymnax", "jaxtyping", "six")  # gymnax does not declare six
 FOREIGN = ("optuna", "duckdb", "pyarrow", "ConfigSpace", "jraph", "networkx")
 
 
 def winners(small: bool, work: Path) -> Outcome:
-    """Clone, install, run both studies; look at the winners' reports."""
+    """Clone, install, and run both studies; check the winners' reports."""
     clone, python = fresh_clone(work), fresh_python(work)
     started = time.monotonic()
     call([python, "-m", "pip", "install", "-q", "."], clone)
@@ -35,11 +35,11 @@ def winners(small: bool, work: Path) -> Outcome:
         top = call([*hpo_command(python), "top", "--study", name, "--json"], clone)
         entries = json.loads(top.stdout)["leaderboard"]
         best = entries[0]
-        # the first study's interim look may end its test after 8
+        # the first study's interim look may end its test after 8 seeds
         tested = best["confirmed"] and best["seeds"] in (8, 16)
         reached = tested and best["value"] >= target
         reached &= seconds <= WITHIN_SECONDS
-        if name == "first":  # the README's, whose winner beats the default
+        if name == "first":  # the README's study, whose winner beats the default
             said = json.loads(call([*hpo_command(python), "best", name, "--json"], clone).stdout)
             words.append(said["conclusion"]["sentences"][0])
             reached &= said["conclusion"]["verdict"] == "better"
@@ -52,7 +52,7 @@ def winners(small: bool, work: Path) -> Outcome:
 
 
 def gpu_small(small: bool, work: Path) -> Outcome:
-    """Run benchmarks/gpu.py where nothing but its own dependencies is installed."""
+    """Run benchmarks/gpu.py with only its own dependencies installed."""
     clone, python = fresh_clone(work), fresh_python(work)
     call([python, "-m", "pip", "install", "-q", *BASE], work)
     code = "import importlib.util as u, sys; print([n for n in sys.argv[1:] if u.find_spec(n)])"
@@ -70,7 +70,7 @@ def gpu_small(small: bool, work: Path) -> Outcome:
 def gpu_visit(small: bool, work: Path) -> Outcome:
     """Run all parts of scripts/gpu_visit on this CPU, from a clone; there is no shorter form.
 
-    Four minutes of two cores are eight of CPU time, however busy the machine is.
+    The limit is in CPU time, however busy the machine is: four minutes on two cores are eight.
     """
     clone, out = fresh_clone(work), work / "visit"
     words = [sys.executable, clone / "scripts" / "gpu_visit", "--small", "--out", out]
@@ -91,13 +91,13 @@ def _cpu_seconds() -> float:
 
 
 def fresh_clone(work: Path) -> Path:
-    """Clone what is committed."""
+    """Clone the committed state."""
     clone = work / "clone"
     call(["git", "clone", "-q", ROOT, clone], work)
     return clone
 
 
 def fresh_python(work: Path) -> Path:
-    """Make a virtual environment and give its Python."""
+    """Create a virtual environment; return its Python."""
     subprocess.run([sys.executable, "-m", "venv", str(work / "venv")], check=True)
     return work / "venv" / "bin" / "python"

@@ -1,8 +1,8 @@
-"""Reliability point 3: a study is the same whatever order Python keeps its sets in.
+"""Reliability point 3: a study does not depend on the order in which Python iterates over sets.
 
-Texts hash differently in every process unless `PYTHONHASHSEED` says otherwise, so what walks over
-a set decides something else each time. Every method, rule and kind of study runs in processes of
-several hash seeds, and all of them must find the same.
+Strings hash differently in every process unless `PYTHONHASHSEED` is set, so decisions that iterate
+over a set would differ. Every method, rule and kind of study runs in processes with several hash
+seeds, and all of them must give the same results.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CHILD = (
 
 
 def repeats(small: bool, work: Path) -> Outcome:
-    """Run all studies under each hash seed, and compare what they found."""
+    """Run all studies with each hash seed, and compare the results."""
     names = list(names_of_studies())
     seeds = _SEEDS
     if small:
@@ -56,7 +56,7 @@ def names_of_studies() -> list[str]:
 
 
 def digests(seed: int, names: Sequence[str]) -> dict[str, str]:
-    """Run studies in a process of some hash seed; return a hash of all that each found."""
+    """Run studies in a process with a hash seed; return a hash of each one's results."""
     done = subprocess.run(
         [sys.executable, "-c", _CHILD.format(str(ROOT / "scripts")), *names],
         env={**os.environ, "PYTHONHASHSEED": str(seed)},
@@ -70,7 +70,7 @@ def digests(seed: int, names: Sequence[str]) -> dict[str, str]:
 
 
 def tell() -> None:
-    """Be such a process: print the hashes of the studies named on the command line."""
+    """Act as such a process: print the hashes of the studies named on the command line."""
     with tempfile.TemporaryDirectory() as folder:
         print(json.dumps({name: _digest(name, Path(folder) / name) for name in sys.argv[1:]}))
 

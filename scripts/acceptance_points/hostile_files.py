@@ -1,4 +1,4 @@
-"""Point 8: study files written to break a program are refused with words, at once."""
+"""Point 8: study files written to break a program are rejected with a message, at once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .common import ROOT, Outcome, hpo_command, load_file
 
 
 def refusals(small: bool, work: Path) -> Outcome:
-    """Return every file to `hpo check` and to `hpo run`, each in a process of its own."""
+    """Give every file to `hpo check` and to `hpo run`, each in a separate process."""
     hostile = load_file(ROOT / "tests" / "helpers" / "hostile.py")
     files = hostile.hostile_files(work, 200)[:: 50 if small else 1]
     faults = []

@@ -1,6 +1,6 @@
-"""The scripts of other projects as their makers wrote them, and what each of them trains with.
+"""Scripts of other projects as their authors wrote them, and the settings that each trains with.
 
-Every value was read in the script, and in the code that it calls, of the commit named here.
+Every value was read from the script, and from the code that it calls, at the commit given here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ COMMITS = {
 
 @dataclass(frozen=True)
 class Script:
-    """One script, with the study that it must become, or the reason of its refusal."""
+    """One script, with the study that it must become, or the reason for its rejection."""
 
     kind: str
     repository: str
@@ -32,12 +32,12 @@ class Script:
     env: str = ""
     env_steps: int = 0
     trains: dict[str, Any] = field(default_factory=dict[str, Any])
-    refused: str = ""  # a part of the message
-    command: int | None = None  # of a page, its n-th training command
-    commit: str = ""  # of an earlier version; else that of its repository
+    refused: str = ""  # part of the message
+    command: int | None = None  # for a page: the number of its training command
+    commit: str = ""  # of an earlier version; by default that of its repository
     # other keys of the study, by dotted names
     study: dict[str, Any] = field(default_factory=dict[str, Any])
-    beside: tuple[tuple[str, str], ...] = ()  # files that it names: path, sha256
+    beside: tuple[tuple[str, str], ...] = ()  # files that it refers to: path, sha256
 
 
 PPO: dict[str, Any] = {
@@ -90,7 +90,7 @@ PPO: dict[str, Any] = {
     "history": 1,
     "dtype": "float32",
 }
-"""PPO as most implement it; each script says where it differs."""
+"""PPO as in most implementations; each script lists its differences."""
 _TO_ZERO = {"lr_schedule": "linear", "lr_end_fraction": 0.0}
 _RUNNING = {"normalise_observations": True, "observation_clip": 10.0, "normalise_rewards": True,
             "reward_clip": 10.0}  # fmt: skip
@@ -175,7 +175,7 @@ def _lerax(path: str, sha256: str, **rest: Any) -> Script:
     return Script("lerax", "RunnersNum40/lerax", f"examples/{path}.py", sha256, **rest)
 
 
-_GAIN = 0.57735  # equinox: uniform within 1/sqrt(inputs), a variance of 1/(3 inputs)
+_GAIN = 0.57735  # equinox: uniform within 1/sqrt(inputs), so the variance is 1/(3 inputs)
 _LERAX = {
     **PPO,
     **_sized(4, 2048, 10, num_minibatches=32),
@@ -194,7 +194,7 @@ _LERAX_SCRIPTS = (
     _lerax("gym_environment", "1cd4c5b2e43b", **_CARTPOLE, trains={**_LERAX, "num_envs": 1}),
     _lerax("record", "ad64d3bea993", **_CARTPOLE, trains=_LERAX),
     _lerax("curriculum", "3c7ed73e6c8f", refused="a curriculum changes the environment"),
-    # the release 0.0.5, whose script tells no version
+    # release 0.0.5, whose script does not show its version
     _lerax(
         "ppo",
         "ed047588927c",
@@ -243,7 +243,7 @@ _JAXDEM = (
         },
     ),
     Script(*_INTRO, refused="JaxDEM's own environments are not supported"),
-    # of 24 September 2025, known by `tr, _ = tr.train(tr)`
+    # of 24 September 2025, recognised by `tr, _ = tr.train(tr)`
     Script(
         "jaxdem",
         "cdelv/JaxDEM",
@@ -306,9 +306,9 @@ _FRAMES = {
     "activation": "relu",
     "history": 4,
 }
-_UNCLIPPED = {**_FRAMES, "value_clip_eps": None}  # the JAX scripts have clip_vloss and ignore it
+_UNCLIPPED = {**_FRAMES, "value_clip_eps": None}  # the JAX scripts define clip_vloss but ignore it
 _BREAKOUT = {"env": "Breakout-MinAtar", "env_steps": 10_000_000}
-_ELSEWHERE = "--env=Breakout-MinAtar"  # no environment here is Atari's
+_ELSEWHERE = "--env=Breakout-MinAtar"  # none of the environments here is Atari
 _CLEANRL = (
     _clean("ppo", "d8dfbb7ac0b2", env="CartPole-v1", env_steps=500_000, trains=_CLEAN),
     _clean(
@@ -359,7 +359,7 @@ def _zoo(env: str, *given: str, lstm: bool = False, **rest: Any) -> Script:
     )
 
 
-_ZOO = {**PPO, "learning_rate": 3e-4, "vf_coef": 1.0}  # the square of the error is not halved
+_ZOO = {**PPO, "learning_rate": 3e-4, "vf_coef": 1.0}  # the squared error is not halved
 _ZOO_SCRIPTS = (
     _zoo(
         "CartPole-v1",
@@ -410,7 +410,7 @@ _ZOO_SCRIPTS = (
             "log_std_init": 0.0,
         },
     ),
-    # its batch of 256 rows is the whole rollout of 8
+    # its batch of 256 rows is the whole rollout of 8 environments
     _zoo(
         "MountainCarContinuous-v0",
         "--without=use_sde",
@@ -468,7 +468,7 @@ _FLAGS = {
     "policy_gain": 2.0**0.5,
     "value_gain": 2.0**0.5,
 }
-# other networks have heads of their own, with the rectifiers that Equinox takes by default
+# other networks have separate heads, with the ReLU that is Equinox's default
 _RECTIFIED = {**_FLAGS, "activation": "relu"}
 del _RECTIFIED["policy_gain"], _RECTIFIED["value_gain"]
 _TRANSFORMER = {**_RECTIFIED, "network": "transformer"}
@@ -655,7 +655,7 @@ _COMMANDS = (
             "transformer_layers": 2,
             "transformer_critic_mlp_depth": 2,
             "lr_end_fraction": 3.16227766017e-5,
-        },  # of the middle of the rates
+        },  # from the middle of the rates
         study={
             **_NSFNET,
             "env.k": 50,
@@ -664,7 +664,7 @@ _COMMANDS = (
             "search.method": "tpe",
             "early_terminate.type": "asha",
             "early_terminate.eta": 3.0,
-            "early_terminate.min": 2_222_223,  # 60M / 3^3, up
+            "early_terminate.min": 2_222_223,  # 60M / 3^3, rounded up
             "space.gamma.min": 0.99,
             "space.gamma.max": 0.9999,
             "space.gae_lambda.min": 0.99,

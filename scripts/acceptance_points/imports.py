@@ -1,4 +1,4 @@
-"""Importing: sweeps of W&B, and the scripts of other projects, become studies or are refused."""
+"""Importing: W&B sweeps and scripts of other projects become studies or are rejected."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _COMMAND = """python train.py --env_type=rmsa --topology_name=nsfnet_deeprmsa_di
 
 
 def sweeps(small: bool, work: Path) -> Outcome:
-    """Return every sweep to `hpo import`; train an imported sweep and an imported command."""
+    """Import every sweep with `hpo import`; train an imported sweep and an imported command."""
     table = load_file(ROOT / "tests" / "helpers" / "imported_sweeps.py").SWEEPS
     names = list(table)[:: 8 if small else 1]
     faults, imported = [], 0
@@ -66,7 +66,7 @@ def _train_command(work: Path) -> str:
 
 
 def _train(source: list[str], given: list[str], study: Path, trials: int) -> str:
-    """Import and run; give a fault, or nothing."""
+    """Import and run; return a fault, or ""."""
     words = [*hpo_command(), "import", *source, "--to", str(study), "--", *given]
     done = _ended(words, study.parent)
     if done.returncode:
@@ -82,12 +82,13 @@ def _train(source: list[str], given: list[str], study: Path, trials: int) -> str
     return "" if len(rows) == trials else f"{len(rows)} trials, not {trials}"
 
 
-# ------------------------------------------------- scripts of other projects, as they are
+# ------------------------------------------------- scripts of other projects, unchanged
 
 _SOURCES = "HPO_SCRIPTS"
-"""Variable that names a folder with checkouts of the projects.
+"""Environment variable with the path of a folder with checkouts of the projects.
 
-They have the projects' names; those of earlier versions end in the commit, as in `lerax-1a2b3c4`.
+Checkouts have the projects' names; for earlier versions the commit is appended, as in
+`lerax-1a2b3c4`.
 """
 _PARTS_OF_WIDTHS = ("num_layers", "hidden_size")  # compared as hidden_sizes
 
@@ -111,7 +112,7 @@ def scripts(small: bool, work: Path) -> Outcome:
 
 
 def _imported(case: Script, folder: Path) -> tuple[list[str], int]:
-    """Return what is wrong about one script, and how many values were compared."""
+    """Return what is wrong with one script, and how many values were compared."""
     path = _written(case, case.path, case.sha256, folder)
     for beside, sha256 in case.beside:
         _written(case, beside, sha256, folder)
@@ -154,7 +155,7 @@ def _compared(case: Script, path: Path) -> tuple[list[str], int]:
 
 
 def _at(data: Any, keys: list[str]) -> Any:
-    """Return the value at dotted keys; None where there is none."""
+    """Return the value at dotted keys; None if there is none."""
     for key in keys:
         data = data.get(key) if isinstance(data, dict) else None
     return data
@@ -167,7 +168,7 @@ def _same(ours: object, theirs: object) -> bool:
 
 
 def _written(case: Script, path: str, sha256: str, folder: Path) -> Path:
-    """Write a file of a project below `folder`, from a checkout or from GitHub."""
+    """Write a project's file below `folder`, from a checkout or from GitHub."""
     name = case.repository.partition("/")[2]
     commit = case.commit or COMMITS[case.repository]
     if os.environ.get(_SOURCES):

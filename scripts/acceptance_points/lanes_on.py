@@ -1,6 +1,6 @@
-"""Trains lanes on all devices of jax and writes every array: `lanes_on.py OUT CHUNKS LANES K`.
+"""Trains lanes on all of jax's devices and writes every array: `lanes_on.py OUT CHUNKS LANES K`.
 
-A process of its own, because the number of devices is fixed when jax starts.
+It runs in a separate process, because the number of devices is fixed when jax starts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ COLLECTIVE = r"\b(?:all-reduce|all-gather|all-to-all|reduce-scatter|collective-[
 
 
 def main() -> None:
-    """Train, write the arrays, and print what the compiled text says."""
+    """Train, write the arrays, and print facts about the compiled text."""
     out, chunks, lanes, updates = sys.argv[1], *map(int, sys.argv[2:5])
     where = EnvPlan("CartPole-v1")
     params = registry.make(where).default_params

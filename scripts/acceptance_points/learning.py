@@ -1,4 +1,4 @@
-"""Point 7: PPO learns what it should, and its numbers are right."""
+"""Point 7: PPO reaches the expected returns, and its numbers are correct."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WITHOUT_EXTRAS = (
     "tests/core/envs/test_from_jaxmarl.py::test_what_is_missing_is_said_with_what_to_type",
     "tests/core/envs/test_from_brax.py::test_what_is_missing_is_said_with_what_to_type",
 )
-"""What is said where a package is missing: skipped where it is there."""
+"""Tests of the messages about missing packages, skipped if the packages are installed."""
 LEFT_OUT = tuple(f"--deselect={test}" for test in WITHOUT_EXTRAS)
 BASES = {"base_cartpole": (475.0, 200_000), "base_pendulum": (-200.0, 500_000)}
 
@@ -41,14 +41,14 @@ def base(small: bool, work: Path) -> Outcome:
 def train(
     name: str, work: Path, small: bool, overrides: tuple[str, ...] = (), called: str | None = None
 ) -> dict[str, Any]:
-    """Run a base study by the command line; give its final values and all evaluations.
+    """Run a base study on the command line; return its final values and all evaluations.
 
     Args:
-        name: of the file in studies/.
+        name: name of the file in studies/.
         work: a folder for results.
-        small: a few updates only.
-        overrides: `key=value` set over the file.
-        called: its results' name, the file's if None.
+        small: only a few updates.
+        overrides: `key=value` settings applied to the file.
+        called: name of its results; None: the file's name.
     """
     file, folder = ROOT / "studies" / f"{name}.yaml", (called or name).replace("_", "-")
     words = [*hpo_command(), "run", file, "--out", work, "--name", folder, "--json"]
@@ -77,7 +77,7 @@ def train(
 def draw(
     name: str, evaluations: dict[int, dict[int, list[float]]], threshold: float, folder: Path
 ) -> None:
-    """Draw one curve a seed: the mean of greedy episodes over env steps."""
+    """Draw one curve per seed: the mean of greedy episodes over env steps."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,4 +1,4 @@
-"""The live page: in a browser while a study runs, what it costs the study, and a page of 5,000."""
+"""The live page: in a browser during a study, its cost, and a page of 5,000 trials."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _PICTURES = """
 
 
 def live_page(small: bool, work: Path) -> Outcome:
-    """Look at the page of a running study, read it ten times over, and open a large one."""
+    """View the page of a running study, read it with ten readers, and open a large one."""
     shots = work if small else ROOT / "results" / "live_shots"
     shots.mkdir(parents=True, exist_ok=True)
     words: list[str] = []
@@ -81,14 +81,14 @@ class _Server:
         return f"http://127.0.0.1:{self.port}"
 
     def cpu_seconds(self) -> float:
-        """Return the time of the processor that it has taken."""
+        """Return the processor time that it has used."""
         stat = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
 def _served(results: Path, work: Path) -> Iterator[_Server]:
-    """Serve a folder, and see that Ctrl-C ends it well."""
+    """Serve a folder, and check that Ctrl-C ends the server cleanly."""
     words = [*hpo_command(), "serve", str(results), "--port", "0", "--json"]
     child = subprocess.Popen(
         words, cwd=work, stdout=subprocess.PIPE, text=True, preexec_fn=_hear_ctrl_c
@@ -106,7 +106,7 @@ def _served(results: Path, work: Path) -> Iterator[_Server]:
 
 @contextmanager
 def _running(results: Path) -> Iterator[Path]:
-    """Run studies/cartpole.yaml, as long as it is looked at."""
+    """Run studies/cartpole.yaml while the context is open."""
     flags = [word for change in _STUDY for word in ("--set", change)]
     words = [*hpo_command(), "run", str(ROOT / "studies" / "cartpole.yaml"), "--quiet", *flags]
     child = subprocess.Popen([*words, "--out", str(results)], stdout=subprocess.DEVNULL)
@@ -120,7 +120,7 @@ def _running(results: Path) -> Iterator[Path]:
 
 
 def _hear_ctrl_c() -> None:
-    """Switch Ctrl-C on, which a shell switches off for what runs in its background."""
+    """Enable Ctrl-C, which a shell disables for background processes."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
@@ -149,7 +149,7 @@ def _standing(folder: Path) -> tuple[int, float, int]:
 
 
 def _looked_at(server: _Server, work: Path, shots: Path) -> tuple[bool, str]:
-    """Look at the list and at the study in four windows, and wait for a commit to arrive."""
+    """View the list and the study in four windows, and wait for a commit to appear."""
     sideways: list[str] = []
     with Chromium(work) as browser:
         for page, path in {"list": "/", "study": "/study/cartpole"}.items():
@@ -177,7 +177,7 @@ def _looked_at(server: _Server, work: Path, shots: Path) -> tuple[bool, str]:
 
 
 def _drawn(browser: Chromium) -> float:
-    """Wait until every piece is drawn; return the milliseconds since the page was asked for."""
+    """Wait until every piece is drawn; return the milliseconds since the page was requested."""
     until = time.monotonic() + _SECONDS
     while not browser.value(_DRAWN):
         if time.monotonic() > until:
@@ -187,7 +187,7 @@ def _drawn(browser: Chromium) -> float:
 
 
 def _opening(server: _Server, work: Path, shots: Path) -> tuple[float, str]:
-    """Return the seconds that a page takes which nobody has asked for yet, and what it lacks."""
+    """Return the seconds that a page takes on its first request, and what it lacks."""
     with Chromium(work) as browser:
         browser.look(1280, 900, False, False)
         browser.call("Page.navigate", url=f"{server.url}/study/many")
@@ -196,12 +196,12 @@ def _opening(server: _Server, work: Path, shots: Path) -> tuple[float, str]:
         return seconds, str(browser.value(_PICTURES))
 
 
-# ---------------------------------------------------------------------- what it costs
+# ---------------------------------------------------------------------- the cost
 
 
 @dataclass
 class _Readers:
-    """Ten readers that ask as the page's script does while it is seen."""
+    """Ten readers that send requests like the page's script while it is visible."""
 
     port: int
     errors: list[str] = field(default_factory=list)
@@ -253,10 +253,10 @@ class _Readers:
 
 
 def _cost(folder: Path, server: _Server, small: bool) -> tuple[float, float, str]:
-    """Measure the study's speed with readers and without, in turns.
+    """Measure the study's speed with and without readers, in turns.
 
     Returns:
-        The share of its speed that they cost, the server's share of the machine, and words.
+        The share of speed that readers cost, the server's share of the machine, and a text.
     """
     pairs, seconds = (1, 5.0) if small else (_PAIRS, 15.0)
     ratios: list[float] = []
@@ -269,7 +269,7 @@ def _cost(folder: Path, server: _Server, small: bool) -> tuple[float, float, str
                 speeds[read] = _speed(folder, seconds)
                 continue
             with _Readers(server.port) as readers:
-                time.sleep(2.0)  # the first pages are not what open ones cost
+                time.sleep(2.0)  # the first pages cost more than pages that are already open
                 used, began = server.cpu_seconds(), time.monotonic()
                 speeds[read] = _speed(folder, seconds)
                 passed = time.monotonic() - began
@@ -291,7 +291,7 @@ def _cost(folder: Path, server: _Server, small: bool) -> tuple[float, float, str
 
 
 def _speed(folder: Path, seconds: float) -> float:
-    """Return env steps a second between the first commit from now on and the last in time."""
+    """Return env steps per second between the first commit from now on and the last in time."""
     number = _standing(folder)[0]
     until = time.monotonic() + seconds
     seen: list[tuple[int, float, int]] = []
@@ -308,7 +308,7 @@ def _speed(folder: Path, seconds: float) -> float:
 
 
 def _interval(ratios: Sequence[float]) -> tuple[float, float]:
-    """Return the interval of the median by signs, of at least 95 % with 16 pairs; else all."""
+    """Return the median's interval by signs, at least 95 % with 16 pairs; otherwise the range."""
     ordered = sorted(ratios)
     cut = 3 if len(ordered) == _PAIRS else 0
     return ordered[cut], ordered[len(ordered) - 1 - cut]

@@ -1,4 +1,4 @@
-"""PPO point 7: a run that was lengthened equals the run that was long from the start."""
+"""PPO point 7: an extended run equals a run that had the full length from the start."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _KILLS = 4
 
 @dataclass(frozen=True)
 class Case:
-    """One study, trained to some env steps and then to more.
+    """One study, trained for some env steps and then for more.
 
     Attributes:
         text: its file, without name, seeds and evaluation.
-        ways: env steps of one run after the other.
-        over: `schedule_env_steps` on the command line, "" where the command leaves it out.
-        evaluation: the section of that name.
+        ways: env steps of the runs, in order.
+        over: `schedule_env_steps` on the command line; "" if not given there.
+        evaluation: the section `evaluation`.
     """
 
     text: str
@@ -63,7 +63,7 @@ CASES = {
 
 
 def lengthened(small: bool, work: Path) -> Outcome:
-    """Train each case in pieces and in one go; compare tables and policies, bit for bit."""
+    """Train each case in pieces and in one run; compare tables and policies bit for bit."""
     wrong: list[str] = []
     names = list(CASES)[1:2] if small else list(CASES)
     for name in names:
@@ -102,7 +102,7 @@ def _file(case: Case, work: Path) -> Path:
 
 
 def _compare(one: Path, other: Path) -> list[str]:
-    """Return what differs: tables, or arrays of policies."""
+    """Return the differences: in tables, or in arrays of policies."""
     import jax
     import numpy as np
 
@@ -124,7 +124,7 @@ def _compare(one: Path, other: Path) -> list[str]:
 
 
 def _killed(case: Case, work: Path) -> tuple[int, list[str]]:
-    """Kill the second piece at some moments; return the kills that hit, and what differs."""
+    """Kill the second piece at some times; return the number of hits, and the differences."""
     file, rng, hits = _file(case, work), random.Random(7), 0
     call(_command(file, work / "grown", case.ways[0], ""), work)
     words = _command(file, work / "grown", case.ways[-1], "")

@@ -1,4 +1,4 @@
-"""Points of looking back: the report in a browser, and the rules that importance keeps."""
+"""Checks of the analysis: the report in a browser, and the rules that importance must follow."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ _LEAST_LETTERS = 11.0
 
 
 def report(small: bool, work: Path) -> Outcome:
-    """A study's report in Chromium: no console error, no request, readable at 390 pixels."""
+    """View a report in Chromium: no console error, no request, readable at 390 pixels."""
     shots = work if small else ROOT / "results" / "report_shots"
     shots.mkdir(parents=True, exist_ok=True)
     return looked_at(_study(small, work), work, shots)
 
 
 def looked_at(page: Path, work: Path, shots: Path) -> Outcome:
-    """Look at a report in Chromium, on a desktop, a phone, and a dark ground.
+    """View a report in Chromium, on a desktop, a phone, and in dark mode.
 
     Args:
         page: the report.
         work: a folder for the browser.
-        shots: where its pictures go.
+        shots: folder for the screenshots.
     """
     sideways: list[str] = []
     letters: list[float] = []
@@ -93,20 +93,20 @@ def looked_at(page: Path, work: Path, shots: Path) -> Outcome:
 
 
 def _study(small: bool, work: Path) -> Path:
-    """Run a short form of studies/cartpole.yaml by the command, which leaves the report."""
+    """Run a short form of studies/cartpole.yaml on the command line, which writes the report."""
     flags = [word for change in (_SMALL if small else _STUDY) for word in ("--set", change)]
     call([*hpo_command(), "run", ROOT / "studies" / "cartpole.yaml", "--quiet", *flags], work)
     return work / "results" / "cartpole" / "report.html"
 
 
 def _hover(browser: Chromium) -> bool:
-    """Whether a mark under the pointer says what it is, and its trial is lit elsewhere."""
+    """Whether a mark under the pointer shows its text, and its trial is highlighted elsewhere."""
     spot = browser.value(
         'const d = [...document.querySelectorAll("#history circle.dot")]'
         ".find(c => c.getClientRects().length); d.scrollIntoView({block: 'center'});"
         "const b = d.getBoundingClientRect(); [b.x + b.width / 2, b.y + b.height / 2]"
     )
-    time.sleep(1.0)  # scrolling is over only then, and it hides what was said before
+    time.sleep(1.0)  # scrolling must be over, because it hides earlier tooltips
     browser.call("Input.dispatchMouseEvent", type="mouseMoved", x=spot[0], y=spot[1])
     told = browser.value(
         '[!document.getElementById("tip").hidden, document.getElementById("tip").textContent,'
@@ -116,7 +116,7 @@ def _hover(browser: Chromium) -> bool:
 
 
 def _brush(browser: Chromium) -> bool:
-    """Whether dragging chooses a part of the last axis, and arrow keys one of the first."""
+    """Whether dragging selects a part of the last axis, and arrow keys a part of the first."""
     shown = "[...document.querySelectorAll('#parallel .wide .strand:not(.away)')].length"
     every = int(browser.value(shown))
     x, y, high = browser.value(
@@ -173,7 +173,7 @@ def importance(small: bool, work: Path) -> Outcome:
 
 
 def _asha_and_tpe(work: Path, trials: int) -> Path:
-    """Run a study over learning curves of a formula in which one knob decides most."""
+    """Run a study over formula-based learning curves in which one hyperparameter matters most."""
     from helpers.analytic_lanes import AnalyticFactory
     from hpo.search.run import run
     from hpo.studies.load import loads

@@ -1,6 +1,6 @@
-"""Mission: what may never go and takes minutes to see; tests/test_mission.py has the rest.
+"""Mission: features that may never be removed; fast checks are in tests/test_mission.py.
 
-Point 1: hyperparameters as actions. A schedule is tried, and an episode repeats bit for bit.
+Point 1: hyperparameters as actions. A schedule is tested, and an episode repeats bit for bit.
 Point 2: the founding search in one study, by Optuna on lanes and with Ray Tune as driver.
 """
 
@@ -83,7 +83,7 @@ def dynamic(small: bool, work: Path) -> Outcome:
 
 
 def founding_search(small: bool, work: Path) -> Outcome:
-    """Search learning rate, clipping, lambda, entropy, architecture and slots, by each driver."""
+    """Search learning rate, clipping, lambda, entropy, architecture and slots by each driver."""
     drivers = {"Optuna on lanes": "method: tpe, options: {n_startup_trials: 4}"}
     here = importlib.util.find_spec("ray") is not None
     if here:

@@ -1,4 +1,4 @@
-"""Points 1 to 4 and 6 of the optical networks: agreement, blocking, speed, lanes, bad input."""
+"""Points 1 to 4 and 6 on optical networks: agreement, blocking, speed, lanes, bad input."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REJAX_ELSEWHERE = 355_000.0
 """CartPole env steps/s of rejax (16 configurations) on the machine of the figures below."""
 HEURISTIC = {"ksp_ff, 16 environments": 46_500.0, "ksp_ff, 256 environments": 83_000.0}
 PPO = {"rmsa": (16_500.0, 2.0, 18.0), "deeprmsa": (13_600.0, 1.2, 28.0)}
-"""Kind: env steps/s of XLRON 1.1.0 there, how many times that is promised, its compile in s."""
+"""Kind -> (env steps/s of XLRON 1.1.0 there, promised speed-up, its compile time in s)."""
 HEURISTIC_RATIO, COMPILE_RATIO, SHARE_GOAL = 3.0, 3.0, 0.6
 
 PUBLISHED: tuple[tuple[float, str, float, dict[str, Any]], ...] = (
@@ -34,7 +34,7 @@ PUBLISHED: tuple[tuple[float, str, float, dict[str, Any]], ...] = (
     (250.0, "ksp_ff", 0.1325, {"path_order": "distance"}),
     (250.0, "ksp_ff", 0.1214, {"path_order": "hops_distance"}),
 )
-"""Erlang, heuristic, published service blocking over 10 seeds, further keys of `env:`."""
+"""(load in erlang, heuristic, published service blocking over 10 seeds, more keys of `env:`)."""
 PUBLISHED_SEEDS, ALLOWED_ERRORS = 10, 3.0
 
 REFUSED = (
@@ -54,7 +54,7 @@ REFUSED = (
 
 
 def agreement(small: bool, work: Path) -> Outcome:
-    """Compare all environments and heuristics with the slow simulator of the tests."""
+    """Compare all environments and heuristics with the tests' slow simulator."""
     count = REQUESTS[small]
     words = [f"{TESTS}/test_agreement.py"]
     words += ["-k", "rmsa-directed"] if small else []
@@ -92,7 +92,7 @@ def measured(
 ) -> tuple[float, float]:
     """Return our mean blocking, and its difference in joint standard errors.
 
-    The error of the published figure is taken from our spread of seeds.
+    The error of the published number is estimated from the spread of our seeds.
     """
     from hpo.core.envs.optical.heuristic_evaluation import evaluate_heuristic
     from hpo.core.envs.optical.optical_environment import make_from_keys
@@ -104,7 +104,7 @@ def measured(
 
 
 def speed(small: bool, work: Path) -> Outcome:
-    """Read benchmarks/optical.json against the figures of XLRON 1.1.0."""
+    """Compare benchmarks/optical.json with the numbers of XLRON 1.1.0."""
     path = BENCHMARKS / "optical.json"
     if not path.is_file():
         return Outcome(False, "benchmarks/optical.py --json benchmarks/optical.json was not run")
@@ -112,9 +112,9 @@ def speed(small: bool, work: Path) -> Outcome:
 
 
 def judged(found: dict[str, Any]) -> Outcome:
-    """Judge the benchmark's document; rejax's figure of the same run makes machines comparable.
+    """Judge the benchmark's results; rejax's numbers from the same run make machines comparable.
 
-    A machine that trains half as fast is given twice the time to compile; seconds are told too.
+    A machine that trains half as fast gets twice the time to compile; seconds are also reported.
     """
     rows = {row["what"]: row for part in ("heuristics", "ppo") for row in found.get(part, [])}
     rejax = found.get("rejax", {}).get("rejax", {}).get("env_steps_per_wall_second")
@@ -142,7 +142,7 @@ def judged(found: dict[str, Any]) -> Outcome:
 
 
 def lanes(small: bool, work: Path) -> Outcome:
-    """Run 16 configurations of other loads and rates in one program, and some of them alone."""
+    """Run 16 configurations with different loads and rates in one program, and some alone."""
     import numpy as np
 
     from hpo.search.lanes.contract import Refill
@@ -199,7 +199,7 @@ def lanes(small: bool, work: Path) -> Outcome:
 
 
 def refusals(small: bool, work: Path) -> Outcome:
-    """Return what is wrong to the command line: code 2, one line, and what to type instead."""
+    """Pass faulty input to the command line: exit code 2, one line, and what to type instead."""
     (work / "net.yaml").write_text("id: rmsa\nwarmup_requests: 0\n")
     header = "source,destination,bitrate,arrival,holding\n"
     (work / "late.csv").write_text(f"{header}1,2,50,5.0,1.0\n2,3,50,4.0,1.0\n")

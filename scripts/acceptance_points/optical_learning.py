@@ -1,4 +1,4 @@
-"""Point 5 of the optical networks: PPO learns what ksp_ff does, or better, within an hour."""
+"""Point 5 on optical networks: PPO matches or beats ksp_ff within an hour."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ SMALL = ("env_steps=8192", "budget.trials=2", "evaluation.steps=100", "evaluatio
 
 
 def learns(small: bool, work: Path) -> Outcome:
-    """Run both studies, then compare each winner with ksp_ff on requests no study has seen."""
+    """Run both studies, then compare each winner with ksp_ff on requests that no study used."""
     names = STUDIES[:1] if small else STUDIES
     return run_cases(dict.fromkeys(names, one), "optical_learning.json", small, work)
 
 
 def one(name: str, small: bool, work: Path) -> Outcome:
-    """Run one study by the command line and judge its winner."""
+    """Run one study on the command line and judge its winner."""
     file, hpo = ROOT / "studies" / f"{name}.yaml", hpo_command()
     changes = [word for change in SMALL for word in ("--set", change)] if small else []
     started, cpu_before = time.monotonic(), _cpu_of_children()
@@ -62,7 +62,7 @@ def _cpu_of_children() -> float:
 
 
 def shown(params: dict[str, Any]) -> str:
-    """Return the winner's knobs in a few words."""
+    """Return the winner's hyperparameters as a short text."""
     cells = (
         f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
         for name, value in params.items()
@@ -71,7 +71,7 @@ def shown(params: dict[str, Any]) -> str:
 
 
 def draw(name: str, study: Path, winner: int, folder: Path) -> None:
-    """Draw the evaluations of all trials over env steps, beside the baselines."""
+    """Draw the evaluations of all trials over env steps, with the baselines."""
     import matplotlib
     import pyarrow.parquet as pq
 

@@ -1,4 +1,4 @@
-"""Point 8 of the optical networks: how often a load carried at 1 % lies in its interval."""
+"""Point 8 on optical networks: how often the interval for the load at 1 % contains the truth."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ TARGET = 0.01
 RULES = ("ksp_ff", "kca_ff")
 REPEATS = {True: 3, False: 100}
 MANY = {True: 40, False: 400}
-"""Seeds of the figures that the intervals are held against."""
+"""Numbers of seeds behind the values that the intervals are compared with."""
 SEEDS, REQUESTS, WARMUP = 10, 3000, 1500
 MOST = 11
-"""Of 100 intervals that miss one time in 20, more miss four times in 1,000."""
+"""Of 100 intervals that each miss with probability 1/20, more than this miss in 0.4 % of cases."""
 
 
 def intervals(small: bool, work: Path) -> Outcome:
-    """Find the load of two heuristics on NSFNET on other requests each time.
+    """Find the load of two heuristics on NSFNET, each time on different requests.
 
-    What is so is taken from many times as many seeds, whose own error is a sixth of an interval's.
+    The truth is estimated from many times as many seeds; its own error is a sixth of an
+    interval's.
     """
     from hpo.core.envs.optical.optical_environment import make_from_keys
     from hpo.core.envs.optical.supported_load import SupportedLoad, find_load

@@ -1,4 +1,4 @@
-"""Point 7 of the optical networks: a trained gru, and one with a history, by every command."""
+"""Point 7 on optical networks: a trained gru, and a policy with a history, in every command."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ population: {{lanes: 2}}
 
 
 def every_command(small: bool, work: Path) -> Outcome:
-    """Train policies that remember on a list of requests, and evaluate them in every way.
+    """Train policies with memory on a list of requests, and evaluate them in every way.
 
-    A list is the same for every seed and load, so that one figure must come out everywhere.
+    A list is the same for every seed and load, so all commands must give the same number.
     """
     count = REQUESTS[small]
     _write_requests(work / "requests.csv", count)
@@ -47,7 +47,7 @@ def every_command(small: bool, work: Path) -> Outcome:
 
 
 def _figures(work: Path, name: str, count: int, env_steps: str) -> dict[str, float]:
-    """Return what a policy blocks by each way of asking."""
+    """Return the blocking of a policy from each command."""
     folder = name.replace(" ", "_")
     study = STUDY.format(name=folder, network=POLICIES[name], env_steps=env_steps)
     (work / f"{folder}.yaml").write_text(study)

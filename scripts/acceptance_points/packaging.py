@@ -1,4 +1,4 @@
-"""The wheel and the sdist as a user gets them."""
+"""The wheel and the sdist as users get them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from .common import Outcome
 
 
 def wheel(small: bool, work: Path) -> Outcome:
-    """Build from the last commit, check, install, run README's commands, resolve all extras."""
+    """Build the last commit, check, install, run the README's commands, resolve all extras."""
     built = build_and_check(work, work / "dist", fast=small)
     return Outcome(True, built.words())

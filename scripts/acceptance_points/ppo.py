@@ -1,4 +1,4 @@
-"""The whole PPO: its table, its features against slow references, its lanes beside each other."""
+"""All of PPO: its table, its features against slow references, and lanes next to each other."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BITS = ("tests/core/test_population.py", f"tests/core/test_features.py::{SWITCHI
 
 
 def table(small: bool, work: Path) -> Outcome:
-    """Check that all names in docs/reference/ppo-features.md exist, every knob among them."""
+    """Check that all names in docs/reference/ppo-features.md exist, and all knobs are in it."""
     from hpo.knobs import KNOBS
 
     text = PAGE.read_text(encoding="utf-8")
@@ -48,7 +48,7 @@ def defines(path: Path, name: str) -> bool:
 
 
 def references(small: bool, work: Path) -> Outcome:
-    """Run the features against their slow references; bfloat16 learns CartPole like float32."""
+    """Compare features with their slow references; bfloat16 must learn CartPole like float32."""
     if small:
         passed = run_tests(["tests/core/test_advantages.py"])
         return Outcome(passed > 0, f"{passed} tests hold")
@@ -71,6 +71,6 @@ def references(small: bool, work: Path) -> Outcome:
 
 
 def switching(small: bool, work: Path) -> Outcome:
-    """Switch features in one lane: nothing compiles, no other lane changes a bit."""
+    """Switch features in one lane: nothing compiles, and no other lane changes a bit."""
     passed = run_tests(BITS[1:] if small else BITS)
     return Outcome(passed > 0, f"{passed} tests of lanes beside each other hold")

@@ -1,4 +1,4 @@
-"""PPO, point 2: every network, distribution and kind of environment learns, five seeds each."""
+"""PPO, point 2: every network, distribution and kind of environment learns, on five seeds each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SEEDS, SEEDS_NEEDED = 5, 4
 
 
 def learns(small: bool, work: Path) -> Outcome:
-    """Run the cases asked for, all by default; pass if all cases have been seen to hold."""
+    """Run the requested cases, by default all; pass if the last result of every case is good."""
     return run_cases(CASES, "learning.json", small, work)
 
 
@@ -27,15 +27,15 @@ def reaches(
     value: float,
     overrides: tuple[str, ...] = (),
 ) -> Outcome:
-    """See whether four of five seeds of a study end at a value or above it; draw the curves.
+    """Check that four of five seeds of a study end at or above a value; draw the curves.
 
     Args:
-        name: of the case, for files.
-        small: a few updates only; holds if it runs.
+        name: name of the case, for files.
+        small: only a few updates; passes if it runs.
         work: a folder to work in.
-        study: a file of studies/, without its ending.
-        value: the mean of the last evaluation's episodes that a seed must reach.
-        overrides: `key=value` set over the study.
+        study: a file in studies/, without suffix.
+        value: mean return in the last evaluation that a seed must reach.
+        overrides: `key=value` settings applied to the study.
     """
     more = (f"seeds.per_config={SEEDS}", f"population.lanes={SEEDS + 1}", *overrides)
     found = train(study, work, small, more, name)

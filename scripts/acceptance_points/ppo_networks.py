@@ -1,4 +1,4 @@
-"""PPO, point 2, networks: studies that search `network` alone, compared at equal env steps."""
+"""PPO, point 2, networks: studies that search only `network`, compared at equal env steps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Curves = dict[str, dict[int, dict[int, float]]]
 """Network -> replicate -> env steps -> mean of the evaluation."""
 Final = dict[str, list[float]]
 Rivals = dict[str, float]
-"""Heuristic -> its mean on the requests that the policies are evaluated on."""
+"""Heuristic -> its mean on the requests used to evaluate the policies."""
 
 
 def _memory_holds(first: Final, final: Final, rivals: Rivals) -> bool:
@@ -28,7 +28,7 @@ def _breakout_holds(first: Final, final: Final, rivals: Rivals) -> bool:
 
 
 def _links_hold(first: Final, final: Final, rivals: Rivals) -> bool:
-    """Networks over links may have learnt what they can before their first evaluation."""
+    """Judge networks over links, which may learn all they can before their first evaluation."""
     if set(final) != {"mlp", "gnn", "transformer"} or "ff_ksp" not in rivals:
         return False
     better = sum(end < begin for begin, end in zip(first["mlp"], final["mlp"], strict=True))
@@ -48,17 +48,17 @@ def compares(
     small_steps: int = 4096,
     column: str = "episode_return",
 ) -> Outcome:
-    """Train studies/<name>.yaml on its seeds, draw its curves, judge the ends.
+    """Train studies/<name>.yaml on its seeds, draw its curves, judge the final values.
 
     Args:
-        name: of the study.
-        small: cut the run to `small_steps`; holds if it runs.
+        name: name of the study.
+        small: cut the run to `small_steps`; passes if it runs.
         work: a folder to work in.
-        holds: says so of the values of every seed at its first evaluation and at its end, by
-            network, and of those of heuristics.
-        promise: the same in words.
+        holds: decides from the values of all seeds, by network, at the first evaluation and at the
+            end, and those of heuristics.
+        promise: the same as text.
         small_steps: env steps of the short form.
-        column: of the table of evaluations.
+        column: column of the table of evaluations.
     """
     curves = train(name, work, small, small_steps, column)
     first, final = at(curves, min), at(curves, max)
@@ -88,14 +88,14 @@ NETWORK_CASES = {
 
 
 def train(name: str, work: Path, small: bool, small_steps: int, column: str) -> Curves:
-    """Run a study that searches `network` by the command line; give its evaluations.
+    """Run a study that searches `network` on the command line; return its evaluations.
 
     Args:
-        name: of studies/<name>.yaml.
+        name: name of studies/<name>.yaml.
         work: folder for the results.
-        small: cut the run to `small_steps` env steps, with one evaluation at their end.
-        small_steps: likewise.
-        column: of the table of evaluations.
+        small: cut the run to `small_steps` env steps, with one evaluation at the end.
+        small_steps: env steps of the short form.
+        column: column of the table of evaluations.
     """
     words: list[str | Path] = [
         *hpo_command(),
@@ -113,7 +113,7 @@ def train(name: str, work: Path, small: bool, small_steps: int, column: str) -> 
 
 
 def read_curves(study: Path, column: str) -> Curves:
-    """Return the evaluations of a study's folder."""
+    """Return the evaluations in a study's folder."""
     import pyarrow.parquet as pq
 
     trials = pq.read_table(study / "trials.parquet").to_pylist()
@@ -132,7 +132,7 @@ def read_curves(study: Path, column: str) -> Curves:
 
 
 def read_rivals(study: Path) -> Rivals:
-    """Return the heuristics' means on a study's search stream; none but on optical networks."""
+    """Return the heuristics' means on a study's search stream; only on optical networks."""
     import pyarrow.parquet as pq
 
     path = study / "baselines.parquet"
@@ -151,7 +151,7 @@ def at(curves: Curves, when: Callable[[Iterable[int]], int]) -> Final:
 
 
 def told(final: Mapping[str, list[float]]) -> str:
-    """Return mean and range of each, in words."""
+    """Return mean and range of each, as text."""
     return ", ".join(
         f"{name} {sum(values) / len(values):.4g} [{min(values):.4g}, {max(values):.4g}]"
         for name, values in final.items()
@@ -159,7 +159,7 @@ def told(final: Mapping[str, list[float]]) -> str:
 
 
 def draw(name: str, curves: Curves, what: str, folder: Path) -> None:
-    """Draw one thin curve a seed and one thick one of their mean, in a colour each value."""
+    """Draw a thin curve per seed and a thick curve of their mean, in one colour per network."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,4 +1,4 @@
-"""PPO, point 6: studies of every kind are killed and go on as if nothing had happened."""
+"""PPO, point 6: studies of every kind are killed and resume as if undisturbed."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ CASES: dict[str, dict[str, str]] = {
     },
     "host environments": {"env": "gym:CartPole-v1", "population": ", workers: 2"},
 }
-"""What differs between the studies: `env`, more of `fixed`, more of `population`."""
+"""What differs between the studies: `env`, and more keys of `fixed` and `population`."""
 
 
 def resumes(small: bool, work: Path) -> Outcome:
-    """Kill a study of every kind and go on; its tables must be those of an unbroken one."""
+    """Kill a study of every kind and resume it; its tables must equal those of an unbroken one."""
     return run_cases(dict.fromkeys(CASES, _case), "resumes.json", small, work)
 
 

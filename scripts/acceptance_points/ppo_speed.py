@@ -1,4 +1,4 @@
-"""PPO, point 5: what its features cost those who use none, and the speed of heavy networks."""
+"""PPO, point 5: the cost of features for users who do not use them; speed of heavy networks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LEAST, TIMES_XLRON = 0.95, 2.0
 
 
 def speed(small: bool, work: Path) -> Outcome:
-    """Read the JSON files of benchmarks/features.py and networks.py; one that is missing fails."""
+    """Read the JSON files of benchmarks/features.py and networks.py; a missing file fails."""
     passed, words = True, []
     for name, judge in (("features", _features), ("networks", _networks)):
         path = BENCHMARKS / f"{name}.json"

@@ -1,8 +1,8 @@
-"""Reliability: what happens to the processes of a study costs none of its results.
+"""Reliability: events in a study's processes cost none of its results.
 
-A study whose environments are stepped by worker processes gets the signals that batch systems and
-closed terminals send, loses workers, and has an environment that hangs; each time it ends with the
-tables of a study that nothing happened to.
+A study with environments in worker processes gets the signals that batch systems and closed
+terminals send, loses workers, and has an environment that hangs; each time it ends with the tables
+of an undisturbed study.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from .common import Outcome, call, hpo_command
 _PATIENCE = 600.0
 _INTERRUPTED = 130
 _ENDED = (_INTERRUPTED, -signal.SIGTERM, -signal.SIGHUP)
-"""How a study ends that goes on: in good order, or by the signal itself where it came before the
-study had begun, or was back where it was, so that there was nothing to commit."""
+"""Exit codes of an interrupted study: that of an orderly end, or the signal itself if there was
+nothing new to commit."""
 _GAVE_UP = "worker processes in a row ended before they stepped an environment"
 ENVIRONMENT = '''\
 """walk.py: a walk to the right; a file `trouble` beside it says what happens once."""
@@ -95,12 +95,12 @@ SMALL = STUDY.replace("env_steps: 6k", "env_steps: 2k").replace("trials: 16", "t
 
 @dataclass
 class Seen:
-    """One study that something happened to.
+    """One disturbed study.
 
     Attributes:
-        happened: how often it did.
-        stopped: how often the study ended as `interrupted`, to go on.
-        wrong: what should not have been.
+        happened: number of disturbances.
+        stopped: how often the study ended as `interrupted` and was resumed.
+        wrong: faults.
     """
 
     happened: int = 0
@@ -109,12 +109,12 @@ class Seen:
 
 
 class Going:
-    """A study that runs in a session of its own.
+    """A study that runs in a separate session.
 
     Args:
-        words: of its command.
-        folder: to work in.
-        terminal: it has one of its own.
+        words: its command.
+        folder: folder to work in.
+        terminal: whether it has a separate terminal.
     """
 
     def __init__(self, words: list[str], folder: Path, terminal: bool = False):
@@ -134,7 +134,7 @@ class Going:
         self.pid = self._process.pid
 
     def workers(self) -> list[int]:
-        """Return the ids of its workers."""
+        """Return the process ids of its workers."""
         found: list[int] = []
         for name in filter(str.isdigit, os.listdir("/proc")):
             try:
@@ -156,7 +156,7 @@ class Going:
             time.sleep(0.05)
 
     def pause(self, seconds: float) -> bool:
-        """Wait; say whether it still runs."""
+        """Wait; return whether it is still running."""
         end = time.monotonic() + seconds
         while time.monotonic() < end and self.code() is None:
             self._read()
@@ -170,7 +170,7 @@ class Going:
             self.terminal = None
 
     def end(self) -> int:
-        """Wait until it has ended; give its exit code."""
+        """Wait until it has ended; return its exit code."""
         if not self.pause(_PATIENCE):
             self.hang_up()
             return self.code() or 0
@@ -180,12 +180,12 @@ class Going:
     def gave_up(self) -> bool:
         """Return whether it ended because worker after worker was killed as it started.
 
-        It does after three in a row: on a loaded machine they come faster than workers start.
+        It does so after three in a row: on a busy machine, kills come faster than workers start.
         """
         return self.code() == 1 and _GAVE_UP in self._said.read_text(errors="replace")
 
     def code(self) -> int | None:
-        """Return its exit code, None while it runs."""
+        """Return its exit code; None while it is running."""
         if getattr(self, "_code", None) is None:
             if hasattr(self, "_process"):
                 self._code = self._process.poll()
@@ -195,7 +195,7 @@ class Going:
         return self._code
 
     def _read(self) -> None:
-        """Take what it has written, as a terminal does."""
+        """Read its output, like a terminal."""
         if self.terminal is not None:
             try:
                 os.read(self.terminal, 65536)
@@ -204,12 +204,12 @@ class Going:
 
 
 Disturb = Callable[[Going, Path, random.Random, float], int]
-"""Does something to a study that runs, given its folder and seconds to choose from; says how
-often."""
+"""Disturbs a running study, given its folder and a number of seconds to choose from; returns how
+often it did."""
 
 
 def processes(small: bool, work: Path) -> Outcome:
-    """Disturb studies in each way, and compare them with one that was left alone."""
+    """Disturb studies in each way, and compare them with an undisturbed one."""
     (work / "walk.py").write_text(ENVIRONMENT)
     file = work / "small.yaml"
     file.write_text(SMALL if small else STUDY)
@@ -246,7 +246,7 @@ def _words(file: Path, out: Path) -> list[str]:
 def _disturbed(
     file: Path, out: Path, disturb: Disturb, terminal: bool, rng: random.Random, whole: float
 ) -> Seen:
-    """Disturb a study until it ends by itself or has been stopped twice; then let it end."""
+    """Disturb a study until it ends by itself or has been stopped twice; then let it finish."""
     from hpo.store import tables_equal
 
     seen, code, rounds = Seen(), _INTERRUPTED, 0
@@ -257,7 +257,7 @@ def _disturbed(
         seen.happened += disturb(going, out, rng, whole)
         code = going.end()
         if not terminal and going.gave_up():
-            code = _INTERRUPTED  # the same command goes on
+            code = _INTERRUPTED  # the same command resumes it
         seen.stopped += code == _INTERRUPTED
     if code in _ENDED:
         call(_words(file, out), out.parent)
@@ -269,7 +269,7 @@ def _disturbed(
 
 
 def _terminate(going: Going, out: Path, rng: random.Random, whole: float) -> int:
-    """Send SIGTERM to all processes, twice at times, as a batch system does."""
+    """Send SIGTERM to all processes, sometimes twice, like a batch system."""
     if not going.pause(rng.uniform(0.0, whole / 3)):
         return 0
     for _ in range(rng.choice((1, 2))):
@@ -285,7 +285,7 @@ def _hang_up(going: Going, out: Path, rng: random.Random, whole: float) -> int:
 
 
 def _kill_workers(going: Going, out: Path, rng: random.Random, whole: float) -> int:
-    """Kill one of the workers now and then, at times another one right behind it."""
+    """Kill one of the workers at intervals, sometimes a second one right after it."""
     killed = 0
     while going.pause(rng.uniform(0.0, whole / 4)):
         for worker in rng.sample(there := going.workers(), k=min(len(there), rng.choice((1, 2)))):
@@ -298,7 +298,7 @@ def _kill_workers(going: Going, out: Path, rng: random.Random, whole: float) -> 
 
 
 def _hang(going: Going, out: Path, rng: random.Random, whole: float) -> int:
-    """Let one of the environments hang, in whichever step comes first."""
+    """Make one of the environments hang, in whichever step comes first."""
     trouble = out.parent / "trouble"
     if going.pause(rng.uniform(0.0, whole / 3)):
         trouble.touch()

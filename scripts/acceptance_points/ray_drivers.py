@@ -1,4 +1,4 @@
-"""Drivers of studies under Ray, each a process of its own, which are watched and killed."""
+"""Drivers of studies on Ray, each a separate process that is watched and killed."""
 
 from __future__ import annotations
 
@@ -38,25 +38,25 @@ def driving(
     try:
         yield child
     finally:
-        child.kill()  # what Ray has started for it notices, and goes
+        child.kill()  # processes that Ray started for it notice, and exit
         child.wait()
 
 
 def run_to_its_end(file: Path, out: Path) -> None:
-    """Run a study, or go on with it.
+    """Run a study to its end, or resume it.
 
     Raises:
-        RuntimeError: it failed.
+        RuntimeError: the study failed.
     """
     with driving(file, out) as child:
         wait_for(child, out, lambda: False)
 
 
 def wait_for(child: subprocess.Popen[bytes], out: Path, happened: Callable[[], bool]) -> bool:
-    """Wait until something has happened; False if the study has ended before.
+    """Wait until a condition is true; return False if the study ends first.
 
     Raises:
-        RuntimeError: the study failed, or nothing of it is committed any more.
+        RuntimeError: the study failed, or no longer commits anything.
     """
     last, at = commits(out), time.monotonic()
     while not happened():
@@ -74,7 +74,7 @@ def wait_for(child: subprocess.Popen[bytes], out: Path, happened: Callable[[], b
 
 
 def log_of(out: Path) -> Path:
-    """Return the file that takes what the drivers of a study say."""
+    """Return the file for the output of a study's drivers."""
     return out.with_name(f"{out.name}.log")
 
 
@@ -92,12 +92,12 @@ def commits(out: Path) -> int:
     try:
         with Journal(out) as journal:
             return journal.head().number
-    except StoreError:  # it is being made
+    except StoreError:  # being created
         return 0
 
 
 def processes_below(ancestor: int, name: str = "") -> list[int]:
-    """Return the processes that descend from one and whose command line begins with a name."""
+    """Return the descendants of a process whose command line starts with a name."""
     parents: dict[int, int] = {}
     names: dict[int, str] = {}
     for folder in Path("/proc").glob("[0-9]*"):

@@ -1,4 +1,4 @@
-"""Several nodes of a Ray cluster on this machine, as `ray start` makes them, of which one dies."""
+"""Several nodes of a Ray cluster on this machine, made by `ray start`, one of which dies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .ray_drivers import processes_below
 __all__ = ["HOST", "Cluster", "Node", "cluster"]
 
 HOST = "ray::ShareHost"
-"""What processes that host shares of lanes are called."""
+"""The name of processes that host shares of lanes."""
 _START_SECONDS = 300.0
 _POLL_SECONDS = 0.5
 _STORE_BYTES = 128 * 2**20
@@ -27,11 +27,11 @@ _STARTED = "Ray runtime started"
 
 
 class Node:
-    """One node: a daemon of Ray's with its workers.
+    """One node: a Ray daemon with its workers.
 
     Args:
-        words: for `ray start`.
-        log: takes what it says.
+        words: arguments for `ray start`.
+        log: file for its output.
         env: environment variables.
     """
 
@@ -55,7 +55,7 @@ class Node:
         """Wait until it has joined its cluster.
 
         Raises:
-            RuntimeError: it does not.
+            RuntimeError: it does not join.
         """
         deadline = time.monotonic() + _START_SECONDS
         while _STARTED not in self._log.read_text():
@@ -65,7 +65,7 @@ class Node:
             time.sleep(_POLL_SECONDS)
 
     def die(self) -> None:
-        """End all of it at once, as a power cut does."""
+        """End all its processes at once, like a power failure."""
         for process in [self._process.pid, *processes_below(self._process.pid)]:
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
@@ -74,12 +74,12 @@ class Node:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Nodes that know each other.
+    """Nodes that form a cluster.
 
     Attributes:
-        address: of the first.
-        nodes: the others.
-        env: environment variables that let a driver in.
+        address: address of the first node.
+        nodes: the other nodes.
+        env: environment variables that let a driver connect.
     """
 
     address: str
@@ -89,15 +89,15 @@ class Cluster:
 
 @contextmanager
 def cluster(work: Path, nodes: int, cpus: int) -> Iterator[Cluster]:
-    """Yield a cluster whose first node offers no CPU and lives as long as the cluster.
+    """Yield a cluster whose first node offers no CPU and runs as long as the cluster.
 
     Args:
-        work: a folder for what nodes say.
-        nodes: with CPUs.
-        cpus: of each.
+        work: a folder for the nodes' output.
+        nodes: number of nodes with CPUs.
+        cpus: CPUs of each.
 
     Raises:
-        RuntimeError: it does not begin.
+        RuntimeError: it does not start.
     """
     port = _free_port()
     env = {
@@ -114,7 +114,8 @@ def cluster(work: Path, nodes: int, cpus: int) -> Iterator[Cluster]:
     address = f"{_own_address()}:{port}"
     with ExitStack() as running:
         found: list[Node] = []
-        for number in range(1 + nodes):  # one after the other: names of their files may collide
+        # one after the other, because names of their files may collide
+        for number in range(1 + nodes):
             own = [f"--address={address}", f"--node-ip-address=127.0.0.{number + 1}"]
             words = [*own, f"--num-cpus={cpus}"] if number else head
             found.append(Node([*words, *common], work / f"node-{number}.log", env))
@@ -130,7 +131,7 @@ def _free_port() -> int:
 
 
 def _own_address() -> str:
-    """Return the address that Ray takes for this machine's."""
+    """Return the address that Ray uses for this machine."""
     from ray.util import get_node_ip_address  # pyright: ignore[reportMissingImports]
 
     return get_node_ip_address()

@@ -1,4 +1,4 @@
-"""Search point 4: lanes on the workers of a Ray cluster, killed too, and Ray Tune over lanes."""
+"""Search point 4: lanes on the workers of a Ray cluster, also with kills; Ray Tune over lanes."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def workers(small: bool, work: Path) -> Outcome:
 
 
 def _tune(scheduler: str, lanes: int, trials: int, work: Path) -> tuple[str, str]:
-    """Let Ray Tune run a study; give what was seen, and what is wrong with it."""
+    """Let Ray Tune run a study; return the observations, and what is wrong with it."""
     from hpo.search.analysis.replay import replay
     from hpo.store.journal import Journal
     from hpo.store.study_folder import StudyFolder
@@ -120,7 +120,7 @@ def _file(work: Path, name: str, text: str) -> Path:
 
 
 def _four_lanes(text: str, work: Path) -> list[str]:
-    """Run fewer lanes than fill the blocks of two workers; give what differs from one process."""
+    """Run fewer lanes than the blocks of two workers; return differences from a single process."""
     from hpo.store import tables_equal
 
     few = text.replace("lanes: 16", "lanes: 4").replace("trials: 16", "trials: 8")
@@ -129,11 +129,11 @@ def _four_lanes(text: str, work: Path) -> list[str]:
     return tables_equal(work / "four-alone", work / "four-over-two")
 
 
-# ---------------------------------------------------------------------- what dies
+# ---------------------------------------------------------------------- deaths
 
 
 def _kill_workers(file: Path, out: Path, kills: int) -> int:
-    """Kill a worker after a few commits, again and again; give the kills."""
+    """Kill a worker after a few commits, repeatedly; return the number of kills."""
     killed, at = 0, 2
     with driving(file, out) as child:
         while killed < kills and wait_for(child, out, lambda number=at: commits(out) >= number):
@@ -146,10 +146,10 @@ def _kill_workers(file: Path, out: Path, kills: int) -> int:
 
 
 def _kill_driver(file: Path, out: Path, kills: int) -> int:
-    """Kill the driver in the middle and run the same command again; give the kills."""
+    """Kill the driver midway and run the same command again; return the number of kills."""
     for killed in range(kills):
         before = commits(out)
-        with driving(file, out) as child:  # leaving this kills it
+        with driving(file, out) as child:  # leaving the context kills it
             if not wait_for(child, out, lambda number=before + 2: commits(out) >= number):
                 return killed
     run_to_its_end(file, out)
@@ -157,9 +157,9 @@ def _kill_driver(file: Path, out: Path, kills: int) -> int:
 
 
 def _lose_node(text: str, out: Path) -> str:
-    """Run a study on two nodes of which one goes away; give what is wrong with that.
+    """Run a study on two nodes, one of which is lost; return what is wrong.
 
-    Every node has room for both workers.
+    Each node has room for both workers.
     """
     with cluster(out.parent, nodes=2, cpus=2) as there:
         executor = f"executor: {{type: ray, workers: 2, cpus: 1, address: '{there.address}'}}\n"
@@ -177,5 +177,5 @@ def _lose_node(text: str, out: Path) -> str:
 
 
 def _replaced(out: Path) -> int:
-    """Count the workers that took over the lanes of one that died."""
+    """Count the workers that took over the lanes of a worker that died."""
     return log_of(out).read_text().count("takes its lanes")

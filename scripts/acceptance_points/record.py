@@ -1,4 +1,4 @@
-"""docs/reference/acceptance.md: one row a point, rewritten whenever the point is checked."""
+"""docs/reference/acceptance.md: one row per point, rewritten whenever the point is checked."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ rewrites nothing. A `+` after the commit means that files had changed since that
 
 @dataclass(frozen=True)
 class Row:
-    """What was seen of one point."""
+    """The observations for one point."""
 
     area: str
     number: int
@@ -33,7 +33,7 @@ class Row:
     seconds: float
 
     def text(self, date: str, commit: str) -> str:
-        """Return the line of the table."""
+        """Return the row of the table."""
         word = "PASS" if self.passed else "**FAIL**"
         numbers = self.numbers.replace("|", "/").replace("\n", " ")
         cells = (self.area, self.number, self.promise, word, numbers, f"{self.seconds:.0f}")
@@ -41,7 +41,7 @@ class Row:
 
 
 def record(row: Row) -> None:
-    """Write a row in the place of the one before."""
+    """Write a row in place of the previous one."""
     text = PAGE.read_text(encoding="utf-8") if PAGE.exists() else _HEAD
     PAGE.write_text(
         updated(text, row, datetime.date.today().isoformat(), _commit()), encoding="utf-8"
@@ -49,7 +49,7 @@ def record(row: Row) -> None:
 
 
 def updated(page: str, row: Row, date: str, commit: str) -> str:
-    """Return the page with that row, rows in the order of area and number."""
+    """Return the page with this row; rows are ordered by area and number."""
     lines = page.splitlines()
     keys = {i: key for i, line in enumerate(lines) if (key := _key(line)) is not None}
     rows = {key: lines[i] for i, key in keys.items()}

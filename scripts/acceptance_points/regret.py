@@ -1,8 +1,8 @@
-"""Search point 2: proposals through our loop are as good as those of the sampler's own library.
+"""Search point 2: proposals through our loop are as good as from the sampler's own library.
 
-Both sides have the same number of trials in flight. Ours are lanes that all take as long; on the
-other side as many trials are asked, and told together when they are done. Proposals drawn ahead
-would be in flight too, so none are. Each sampler is a case of its own, see `cases`.
+Both sides have the same number of trials in flight. Our lanes all take equally long; on the other
+side equally many trials are asked for, and reported together when they are done. Proposals drawn
+ahead would also be in flight, so none are. Each sampler is a separate case, see `cases`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Params = dict[str, Any]
 
 
 def regret(small: bool, work: Path) -> Outcome:
-    """Run the cases asked for, all by default: one a sampler."""
+    """Run the requested cases, by default all, one per sampler."""
     cases = {name: CASES[name] for name in ("tpe", "cmaes")} if small else CASES
     found = run_cases(cases, "regret.json", small, work)
     default = height(space().default())
@@ -53,9 +53,9 @@ def _case(seeds: int, trials: int) -> Case:
 def ratio_interval(
     ours: Sequence[float], theirs: Sequence[float], resamples: int = 10_000
 ) -> tuple[float, float, float]:
-    """Return the ratio of mean regrets, and where 95 % of it lies above and below.
+    """Return the ratio of mean regrets, with its lower and upper 95 % bounds.
 
-    By a bootstrap over pairs of seeds: one-sided bounds, each with an error of 5 %.
+    The bounds are one-sided, each with an error of 5 %, from a bootstrap over pairs of seeds.
     """
     rng, count = random.Random(0), len(ours)
     drawn = []
@@ -75,7 +75,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def space() -> Any:
-    """Return five knobs: real ones, logarithmic ones, a whole number."""
+    """Return five hyperparameters: real, logarithmic and integer ones."""
     from hpo.spaces import Parameter, Space, make_distribution
 
     def parameter(name: str, default: Any, **fields: Any) -> Any:
@@ -97,9 +97,9 @@ _WIDTH = {"learning_rate": 3.0, "gamma": 1.5, "gae_lambda": 0.7, "ent_coef": 0.7
 
 
 def height(params: Params) -> float:
-    """Return how far a configuration is from the best: 0 for the best, about 1 far away.
+    """Return a configuration's distance from the best: 0 for the best, about 1 far away.
 
-    A curved valley (learning rate against epochs) with ripples, as such landscapes are.
+    The landscape is a typical one: a curved valley (learning rate against epochs) with ripples.
     """
     shares = {
         parameter.name: parameter.distribution.axis.share(
@@ -112,7 +112,7 @@ def height(params: Params) -> float:
     shifted = {**_BEST, "learning_rate": _BEST["learning_rate"] - 0.15 * (epochs - 0.5)}
     away = {name: shares[name] - shifted[name] for name in _BEST}
     bowl = sum(_WIDTH[name] * gap**2 for name, gap in away.items()) + 0.5 * (epochs - 0.5) ** 2
-    bowl -= 0.5 * (1 / 18) ** 2  # the nearest whole number of epochs
+    bowl -= 0.5 * (1 / 18) ** 2  # the nearest integer number of epochs
     ripple = sum(1.0 - math.cos(6.0 * math.pi * gap) for gap in away.values())
     return max(0.0, bowl + 0.02 * ripple)
 
@@ -121,7 +121,7 @@ def height(params: Params) -> float:
 
 
 def through_loop(method: str, seed: int, trials: int) -> float:
-    """Return the least height that a study finds."""
+    """Return the smallest height that a study finds."""
     from hpo.search.run import RunOptions, run
     from hpo.studies.spec import Budget, EnvSpec, Metric, PopulationSpec, SearchSpec, Study
 

@@ -1,7 +1,7 @@
-"""Damaged journals and failing disks: what was committed comes back equal, or is refused in words.
+"""Damaged journals and failing disks: committed work is read back unchanged, or is rejected.
 
-Studies run over analytic lanes, which take milliseconds where training takes minutes; their files
-are written and read by the same code.
+Studies run over analytic lanes, which take milliseconds instead of minutes of training; their
+files are written and read by the same code.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _PAGE = 4096
 
 
 class Cut(BaseException):
-    """Ends a study as a kill does: nothing is committed, published or said."""
+    """Ends a study like a kill: nothing is committed, published or printed."""
 
 
 def damaged_journals(small: bool, work: Path) -> Outcome:
-    """Damage the journal of a study that is half done, read it and go on with it."""
+    """Damage the journal of a half-finished study, read it and resume it."""
     make = _studies()
     make(work / "whole")
     make(work / "half", chunks=60)
@@ -49,7 +49,7 @@ def damaged_journals(small: bool, work: Path) -> Outcome:
 
 
 def seen(folder: Path) -> str:
-    """Read everything that a journal holds."""
+    """Read everything that a journal contains."""
     from hpo.store import Journal, list_studies, read_leaderboard
     from hpo.store.codec import evaluation_cells
     from hpo.store.study_folder import StudyFolder
@@ -66,7 +66,7 @@ def seen(folder: Path) -> str:
 
 
 def damage(path: Path, rng: random.Random) -> str:
-    """Damage a file somewhere, and return how."""
+    """Damage a file at a random place, and return how."""
     content = bytearray(path.read_bytes())
     kind = rng.choice(
         ("bit", "bits", "page", "sector", "noise", "copied page", "cut", "pages cut")
@@ -98,7 +98,7 @@ def _outcome(act: Callable[[], object]) -> str:
         return "equal" if act() else "DIFFERENT"
     except HpoError as error:
         return "refused" if str(error).count("\n") == 0 and len(str(error)) < 600 else "LONG"
-    except Exception as error:  # what the check is about
+    except Exception as error:  # the errors under test
         return f"{type(error).__name__}: {error}"[:200]
 
 
@@ -120,7 +120,7 @@ def differences(one: Path, other: Path) -> list[str]:
 
 
 def _studies() -> Callable[..., None]:
-    """Return what runs the study in a folder: to its end, or cut after so many chunks."""
+    """Return functions that run the study in a folder: to its end, or cut after some chunks."""
     from hpo.search.run import run
     from hpo.search.state.progress import Observer
     from hpo.studies.spec import Confirm, EarlyTerminate

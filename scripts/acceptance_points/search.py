@@ -1,4 +1,4 @@
-"""Points of the search: population based training on lanes, and several devices."""
+"""Checks of the search: population based training on lanes, and several devices."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def population_based(small: bool, work: Path) -> Outcome:
 
 
 def devices(small: bool, work: Path) -> Outcome:
-    """Four devices give the bits of two, one device nearly so, and nobody waits for anybody."""
+    """Four devices give the bits of two, one device nearly so, and none waits for another."""
     import numpy as np
 
     chunks, lanes = (1, 16) if small else (4, 64)
@@ -68,7 +68,7 @@ def devices(small: bool, work: Path) -> Outcome:
 
 
 def _distance(ours: Any, theirs: Any) -> float:
-    """Return the largest relative difference; what is not finite must be the same."""
+    """Return the largest relative difference; non-finite values must be equal."""
     import numpy as np
 
     if not np.array_equal(np.isfinite(ours), np.isfinite(theirs)):

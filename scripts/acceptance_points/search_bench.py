@@ -1,4 +1,4 @@
-"""Search point 10: methods compared over recorded runs, by one command, within half an hour."""
+"""Search point 10: methods compared on recorded runs, by one command, within half an hour."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MINUTES, _METHODS, _TABLES, _SEARCHES, _JOBS = 30, 6, 3, 60, 2
 
 
 def bench(small: bool, work: Path) -> Outcome:
-    """Six methods, 60 searches each, three environments; a custom sampler among them."""
+    """Compare six methods in 60 searches each on three environments; one is a custom sampler."""
     to = work / "methods.json"
     words = [
         *hpo_command(),

@@ -1,4 +1,4 @@
-"""Search points 1 and 8: every method with every rule; 5,000 trials in one driver."""
+"""Search points 1 and 8: every method with every rule; 5,000 trials with one driver."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from .common import ROOT, Outcome
 
 _RULES = (*(rule.name for rule in RULES.values() if not rule.evolves), None)
 _TRIALS, _SEEDS, _STEPS = 24, 2, 16_000
-_BOUND = 600_000  # env steps; in full the trials would take 768,000
+_BOUND = 600_000  # env steps; without this limit the trials would take 768,000
 _SMALL = (("tpe", "hyperband", 1), ("nsga2", "plateau", 2), ("cmaes", "asha", 1),
           ("sobol", "median", 2))  # fmt: skip
 
 
 def everything(small: bool, work: Path) -> Outcome:
-    """Run a small study to its end for every method and rule, then the contracts and Sobol."""
+    """Run a small study for every method and rule, then the contract tests and Sobol."""
     whole = [
         (method, rule, objectives)
         for method, rule, objectives in itertools.product(METHODS, _RULES, (1, 2))
@@ -62,7 +62,7 @@ def everything(small: bool, work: Path) -> Outcome:
 
 @dataclasses.dataclass(frozen=True)
 class _Seen:
-    """What is wrong with a study, or nothing; whether its env steps ended it; whom it stopped."""
+    """Faults of a study, if any; whether its env steps ended it; the trials that it stopped."""
 
     fault: str
     used_up: bool
@@ -70,7 +70,7 @@ class _Seen:
 
 
 def _run_small(method: str, rule: str | None, objectives: int, folder: Path) -> _Seen:
-    """Run a study that is bounded in trials and in env steps, whichever it reaches first."""
+    """Run a study limited in trials and in env steps, whichever it reaches first."""
     from helpers.analytic_lanes import AnalyticFactory
     from hpo.search.run import RunOptions, run
     from hpo.store.journal import Journal
@@ -122,7 +122,7 @@ def _budget_fault(results: Any, used_up: bool) -> str:
 
 
 def _stopping_fault(decisions: Sequence[Any], rule: str | None, objectives: int) -> str:
-    """Return what is wrong with a study's decisions, held against the words of the rule."""
+    """Return what is wrong with a study's decisions, compared with the rule's description."""
     if rule is None:
         return "there are decisions" if decisions else ""
     if rule == "asha":
@@ -139,7 +139,7 @@ def _stopping_fault(decisions: Sequence[Any], rule: str | None, objectives: int)
 
 
 def _front_fault(results: Any) -> str:
-    """Return what is wrong with the front of a study of two objectives, both maximised."""
+    """Return what is wrong with the front of a study with two maximised objectives."""
     rows = {e.trial: e.objectives for e in results.leaderboard if str(e.state) == "finished"}
     best = {
         trial
@@ -189,7 +189,7 @@ def _sobol_difference() -> float:
     )
     proposer = Proposer(study, make_sampler(study))
     seen: list[PriorTrial] = []
-    for batch, size in enumerate((10, 30, 25)):  # batches, as a study draws them
+    for batch, size in enumerate((10, 30, 25)):  # batches, drawn as by a study
         first = len(seen)
         found = proposer.propose(batch, range(first, first + size), seen).found
         seen += [PriorTrial(p.trial, p.params, p.attributes) for p in found]
@@ -211,7 +211,7 @@ def _sobol_difference() -> float:
 
 
 def _contracts() -> tuple[int, str]:
-    """Run the contract tests; give how many held, and what failed."""
+    """Run the contract tests; return how many passed, and what failed."""
     files = ["tests/search/samplers/test_sampler.py", "tests/search/rules/test_pruner.py"]
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rs", *files]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -241,7 +241,7 @@ print(json.dumps({"idle": idle, "peak": peak, "trials": len(results.leaderboard)
 
 
 def scale(small: bool, work: Path) -> Outcome:
-    """Run a study of 5,000 trials on a fake core; measure memory and the leaderboard query."""
+    """Run a study with 5,000 trials on a fake core; measure memory and the leaderboard query."""
     from hpo.store.query import query
 
     trials = 300 if small else _MANY
@@ -270,7 +270,7 @@ def scale(small: bool, work: Path) -> Outcome:
 
 
 def resident_megabytes() -> float:
-    """Return the memory that this process has now."""
+    """Return the current memory of this process."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     import resource
 
@@ -278,7 +278,7 @@ def resident_megabytes() -> float:
 
 
 def large_study(trials: int) -> tuple[Any, Any]:
-    """Return a study of many short trials by TPE and ASHA, and lanes that cost nothing."""
+    """Return a study with many short trials by TPE and ASHA, on lanes that cost nothing."""
     from helpers.analytic_lanes import AnalyticFactory
     from hpo.studies.spec import Budget, EarlyTerminate, EnvSpec, SearchSpec, Seeds, Study
 

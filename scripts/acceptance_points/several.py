@@ -1,6 +1,6 @@
-"""Results point 3: a study over five environments, killed three times, and its lanes busy.
+"""Results point 3: a study over five environments, killed three times, keeps its lanes busy.
 
-The small form uses analytic lanes and two environments, and kills a separate process.
+The short form uses analytic lanes and two environments, and kills a separate process.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ analytic(Path(sys.argv[1]), Path(sys.argv[2]), 0.0)
 
 
 def study_text(small: bool) -> str:
-    """Return the study: five environments and 64 trials, or two and some."""
+    """Return the study: five environments and 64 trials, or two environments and fewer trials."""
     names, env_steps, first, trials, lanes = ENVIRONMENTS, 98_304, 16_384, 64, 16
     if small:
         names, env_steps, first, trials, lanes = ENVIRONMENTS[:2], 16_000, 4_000, 12, 4
@@ -54,7 +54,7 @@ def study_text(small: bool) -> str:
 
 
 def killed(small: bool, work: Path) -> Outcome:
-    """Kill the study behind commits; tables, lanes that are busy, and the report must hold."""
+    """Kill the study after commits; check its tables, busy lanes and report."""
     from hpo.store import tables_equal
     from hpo.store.study_folder import StudyFolder
     from hpo.views.report.report import write_report
@@ -66,7 +66,7 @@ def killed(small: bool, work: Path) -> Outcome:
     whole = time.monotonic() - started
     left, kills, studies, differences = (1 if small else KILLS), 0, 0, list[str]()
     rng, unbroken = random.Random(3), StudyFolder(work / "unbroken" / "small")
-    while left:  # a study may end before it is hit; then another one begins
+    while left:  # a study may end before it is hit; then a new one starts
         out = work / f"broken-{studies}"
         words = _words(small, file, out)
         hits = break_one(
@@ -95,7 +95,7 @@ def killed(small: bool, work: Path) -> Outcome:
 
 
 def _words(small: bool, file: Path, out: Path) -> list[str]:
-    """Run the study as people do, or in short over analytic lanes, with a commit a boundary."""
+    """Run the study as users do, or in the short form over analytic lanes that commit often."""
     if small:
         return [sys.executable, "-c", _ANALYTIC, str(file), str(out), str(ROOT / "scripts")]
     return [*hpo_command(), "run", str(file), "--out", str(out), "--quiet"]
@@ -109,7 +109,7 @@ def _run(small: bool, file: Path, out: Path) -> None:
 
 
 def analytic(file: Path, out: Path, commit_seconds: float = 30.0) -> None:
-    """Run the study over analytic lanes to its end; with 0 each boundary commits."""
+    """Run the study over analytic lanes to its end; with 0, commit at each boundary."""
     from helpers.analytic_lanes import AnalyticFactory
     from hpo.search.lanes.multi_environment import SeveralFactory
     from hpo.search.run import RunOptions, run
@@ -132,7 +132,7 @@ def _usage(folder: Path) -> tuple[float, float, int]:
     """Return the share of busy lane-chunks while work remained, env steps, and trials.
 
     Raises:
-        RuntimeError: no work was ever left, so there is no share.
+        RuntimeError: no work ever remained, so there is no share.
     """
     usage, trials = _state(folder)
     if not usage["lane_chunks"]:
@@ -150,7 +150,7 @@ def _busy_lanes(folder: Path, environments: int) -> float:
 
 
 def _counters(one: Path, other: Path) -> list[str]:
-    """Return the counters in which two studies differ, those of time left out."""
+    """Return the counters in which two studies differ, except times."""
     ours, theirs = _state(one)[0], _state(other)[0]
     return [
         f"{name} {ours[name]} {theirs[name]}"

@@ -1,4 +1,4 @@
-"""Point 10: how long somebody waits for help, and for the first metrics of a study."""
+"""Point 10: the time until help is printed, and until a study's first metrics."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 from .common import ROOT, Outcome, call, hpo_command
 
 HELP_SECONDS, COLD_SECONDS, WARM_SECONDS = 0.3, 20.0, 8.0
-_STATUS = "| lanes "  # is in the line that is printed at the first chunk
+_STATUS = "| lanes "  # appears in the line printed at the first chunk
 
 
 def first_words(small: bool, work: Path) -> Outcome:
-    """Time `hpo --help`, and `hpo run` until its first status line, cache cold and warm."""
+    """Time `hpo --help`, and `hpo run` until its first status line, with cold and warm cache."""
     call([*hpo_command(), "--help"], work)
     helps = []
     for _ in range(5):

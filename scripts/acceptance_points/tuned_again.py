@@ -1,4 +1,4 @@
-"""Point 1 of the results: tuned configurations, trained again from a fresh clone."""
+"""Results point 1: tuned configurations, retrained from a fresh clone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SMALL = ("--recorded", "2", "--seeds", "5")
 
 
 def verified(small: bool, work: Path) -> Outcome:
-    """Clone, install, and let `hpo tuned verify` train records on old seeds and on fresh ones."""
+    """Clone, install, and retrain records by `hpo tuned verify`, on recorded and new seeds."""
     clone, python = fresh_clone(work), fresh_python(work)
     call([python, "-m", "pip", "install", "-q", "."], clone)
     passed, words = True, list[str]()

@@ -1,4 +1,4 @@
-"""Points 2 and 4: compiles and occupancy, over one whole run of studies/cartpole.yaml."""
+"""Points 2 and 4: compiles and occupancy, over a whole run of studies/cartpole.yaml."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _COMPILED = "/jax/core/compile/backend_compile_duration"
 
 @dataclass(frozen=True)
 class Seen:
-    """One whole study.
+    """The counts of one whole study.
 
     Attributes:
-        training_compiles: of the training program.
-        compiles: of everything, by jax's name.
-        occupancy: as the study counts it.
-        lane_chunks: while work remained.
-        chunks: of the whole study.
-        rows: of its curves, one a busy lane and chunk.
-        trials: how many.
-        confirmed: how many of them were confirmed.
+        training_compiles: compiles of the training program.
+        compiles: all compiles, by jax's name.
+        occupancy: as counted by the study.
+        lane_chunks: number while work remained.
+        chunks: number in the whole study.
+        rows: number of curve rows, one per busy lane and chunk.
+        trials: number of trials.
+        confirmed: number of confirmed trials.
     """
 
     training_compiles: int
@@ -53,7 +53,7 @@ def compiles(small: bool, work: Path) -> Outcome:
 
 
 def occupancy(small: bool, work: Path) -> Outcome:
-    """Look at the share of busy lane-chunks while work remained; the curves must bear it out."""
+    """Check the share of busy lane-chunks while work remained, also against the curves."""
     seen = whole_study(small)
     numbers = f"{seen.occupancy:.1%} of {seen.lane_chunks:,} lane-chunks while work remained; "
     numbers += f"with all ends {seen.rows / seen.chunks:.1f} busy lanes a chunk"
@@ -62,7 +62,7 @@ def occupancy(small: bool, work: Path) -> Outcome:
 
 
 def study_of(small: bool) -> Study:
-    """Return the CartPole study, or one like it that is done in seconds."""
+    """Return the CartPole study, or a similar one that takes seconds."""
     from hpo.studies.load import load
 
     study = load(ROOT / "studies" / "cartpole.yaml")
@@ -81,13 +81,13 @@ def study_of(small: bool) -> Study:
 
 @functools.lru_cache
 def whole_study(small: bool) -> Seen:
-    """Run the study once for all points that look at it."""
+    """Run the study once for all points that use it."""
     with tempfile.TemporaryDirectory() as folder:
         return watch(study_of(small), Path(folder) / "study")
 
 
 def watch(study: Study, folder: Path) -> Seen:
-    """Run a study in this process, every compile counted."""
+    """Run a study in this process and count every compile."""
     from hpo.search.lanes.local import LocalFactory
     from hpo.search.run import run
 
@@ -108,7 +108,7 @@ def watch(study: Study, folder: Path) -> Seen:
 
 
 class _Compiles:
-    """Counts compiles: by jax's events, and of the training program where it is made."""
+    """Counts compiles: by jax's events, and for the training program where it is created."""
 
     def __init__(self):
         self.training, self.by_name = 0, Counter[str]()

@@ -1,6 +1,7 @@
-"""Finished studies of any size, written by the store's own writers without training anything.
+"""Finished studies of any size, written by the store's own code without any training.
 
-Curves, evaluations and values are formulas of the trial's number, so that two of them are equal.
+Curves, evaluations and values are formulas of the trial's number, so equal sizes give equal
+studies.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ _METRICS = ("loss/policy", "loss/value", "entropy", "approx_kl", "clip_fraction"
 
 @dataclass(frozen=True)
 class Size:
-    """How large a study is.
+    """The size of a study.
 
     Attributes:
-        trials: how many; every fourth ran to its end, the others were stopped at a rung.
-        seeds: replicates of each.
-        rows: curve rows of each replicate, of those stopped too.
-        evaluations: points at which each replicate was evaluated.
+        trials: number; every fourth ran to its end, the others were stopped at a rung.
+        seeds: replicates per trial.
+        rows: curve rows per replicate, also for stopped trials.
+        evaluations: number of evaluations per replicate.
     """
 
     trials: int
@@ -43,7 +44,7 @@ class Size:
 
 
 def write_study(folder: Path, size: Size) -> Path:
-    """Write a finished study of that size, and return its folder."""
+    """Write a finished study of this size, and return its folder."""
     from hpo.search.checks import study_meta
     from hpo.search.state.loop_state import LoopState, Phase
     from hpo.search.state.usage import Usage
@@ -105,7 +106,7 @@ def _study(name: str, size: Size) -> Any:
 
 
 def _blocks(size: Size) -> Iterator[tuple[range, range]]:
-    """Yield (trials, rows) in turns: trials side by side as lanes, their rows in order."""
+    """Yield (trials, rows) in turn: trials side by side as lanes, with their rows in order."""
     lanes = 64
     at_once = max(1, _AT_ONCE // (lanes * size.seeds))
     for begin in range(0, size.trials, lanes):
@@ -134,7 +135,7 @@ def _curves(size: Size, trials: range, rows: range) -> dict[str, Any]:
 
 
 def _skill(trial: Any) -> Any:
-    """Return how good a trial is, 0 to 1; all differ."""
+    """Return how good a trial is, 0 to 1; all values differ."""
     return (np.asarray(trial) * 0.618034 + 0.3) % 1.0
 
 

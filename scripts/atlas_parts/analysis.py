@@ -1,4 +1,4 @@
-"""All that the atlas says of one environment, and the sentences that follow from it by rule."""
+"""All results of the atlas for one environment, and the sentences that rules derive from them."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ OFTEN, MOST_LOST = 0.9, 0.1
 
 @dataclass(frozen=True)
 class Analysis:
-    """One environment.
+    """The results for one environment.
 
     Attributes:
         atlas: its data.
-        decided: which knobs decided, a point of the run each.
-        shifts: how a knob's share differs between a quarter of the run and its end.
-        ranked: what 1, 2, ... seeds find.
-        early: what each point says of the end.
-        pairs: interactions; None where configurations are too few for them.
-        searched: what rules of early stopping find; empty where the atlas cannot be searched.
+        decided: the hyperparameters that matter at each point of the run.
+        shifts: how a hyperparameter's share differs between a quarter of the run and its end.
+        ranked: results of rankings by 1, 2, ... seeds.
+        early: how well each point predicts the end.
+        pairs: interactions; None if there are too few configurations.
+        searched: results of early stopping rules; empty if the atlas cannot be searched.
     """
 
     atlas: Atlas
@@ -45,13 +45,13 @@ class Analysis:
 
     @property
     def whole(self) -> bool:
-        """Whether these are all configurations and seeds; only then something is concluded."""
+        """Whether these are all configurations and seeds, which conclusions require."""
         count, seeds, _ = self.atlas.values.shape
         return count >= CONFIGURATIONS and seeds >= SEEDS
 
     @property
     def sentences(self) -> list[str]:
-        """What follows by rule; nothing from less than the whole."""
+        """Conclusions by rule; none from incomplete data."""
         if not self.whole:
             return []
         rest = [self.on_rules] if self.searched else []
@@ -59,7 +59,7 @@ class Analysis:
 
     @property
     def on_knobs(self) -> str:
-        """Which knobs decided at the end, and which did so early or late."""
+        """Which hyperparameters matter at the end, and which ones early or late."""
         last, moved = self.decided[-1], {one.name: one.verdict for one in self.shifts}
         names = [f"`{name}`" for name in last.names]
         none = "No knob is shown to explain more than chance at the end"
@@ -76,7 +76,7 @@ class Analysis:
 
     @property
     def on_seeds(self) -> str:
-        """From how many seeds on the better of two is found nine times in ten."""
+        """The number of seeds from which the better of two is found nine times in ten."""
         enough = [one.seeds for one in self.ranked if one.pair.low >= OFTEN]
         judges, episodes = self.ranked[0].judges, self.atlas.episodes
         of = f" (of {counted(episodes, 'episode')} each)" if episodes else ""
@@ -100,7 +100,7 @@ class Analysis:
 
     @property
     def on_time(self) -> str:
-        """From when on choosing loses at most a tenth of what choosing at the end gains."""
+        """When choosing starts to lose at most a tenth of the gain of choosing at the end."""
         if math.isnan(self.early[-1].lost.value):
             return "Choosing at the end gains nothing over a configuration drawn at random."
         good = [one.lost.high <= MOST_LOST for one in self.early]
@@ -116,7 +116,7 @@ class Analysis:
 
     @property
     def on_pairs(self) -> str:
-        """How many interactions are real."""
+        """The number of interactions that are real."""
         if self.pairs is None:
             return "Too few configurations for interactions."
         real = [one for one in self.pairs.pairs if one.real]
@@ -131,7 +131,7 @@ class Analysis:
     def on_rules(self) -> str:
         """Which rules are shown to find better or worse configurations than the usual one.
 
-        By the largest budget, and by every other one where something is shown.
+        For the largest budget, and every other budget with a significant result.
         """
         budgets = sorted({one.budget for one in self.searched})
         parts = [[one for one in self.searched if one.budget == budget] for budget in budgets]
@@ -191,7 +191,7 @@ class Analysis:
 
 
 def analyse(atlas: Atlas) -> Analysis:
-    """Return all that the atlas says of one environment.
+    """Return all results of the atlas for one environment.
 
     Raises:
         ConfigError: fewer than 10 configurations or 2 seeds.
@@ -202,7 +202,7 @@ def analyse(atlas: Atlas) -> Analysis:
     means = atlas.filled.mean(axis=1)
     try:
         pairs = interactions(atlas.columns, means[:, -1].tolist())
-    except ConfigError:  # too few configurations, which the page says
+    except ConfigError:  # too few configurations, which the page states
         pairs = None
     return Analysis(
         atlas,
@@ -216,7 +216,7 @@ def analyse(atlas: Atlas) -> Analysis:
 
 
 def said_of_rules(found: Sequence[Found | Overall]) -> str:
-    """Say which of them, all of one budget, are shown to find better or worse configurations."""
+    """Name the rules, all of one budget, shown to find better or worse configurations."""
     shown = dict[str, list[str]](better=[], worse=[])
     for one in found:
         if one.verdict:
@@ -236,5 +236,5 @@ def said_of_rules(found: Sequence[Found | Overall]) -> str:
 
 
 def listed(words: Sequence[str]) -> str:
-    """Return words as people list them: a, b and c."""
+    """Join words into a list: a, b and c."""
     return " and ".join(part for part in (", ".join(words[:-1]), *words[-1:]) if part)

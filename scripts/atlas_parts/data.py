@@ -25,20 +25,20 @@ DRAWN = ("random", "sobol")
 
 @dataclass(frozen=True)
 class Atlas:
-    """One environment: c configurations drawn at random, s seeds, p points of a run.
+    """One environment: c randomly drawn configurations, s seeds, p points of a run.
 
     Attributes:
-        name: of the environment.
-        metric, goal: what the values are, and whether larger is better.
-        points: env steps of the evaluations, rising, [p].
-        values: greedy evaluations, larger is better whatever the goal, NaN where a seed had
-            diverged, [c, s, p].
-        columns: where every configuration lies on the axis of every knob.
+        name: name of the environment.
+        metric, goal: the metric of the values, and its direction.
+        points: env steps of the evaluations, ascending, [p].
+        values: greedy evaluations, larger is better whatever the goal, NaN if a seed had diverged,
+            [c, s, p].
+        columns: the position of every configuration on every hyperparameter's axis.
         about: commit, cost and study file.
-        default_values: those of the default configuration, [s, p]; all NaN where it did not run.
+        default_values: those of the default configuration, [s, p]; all NaN if it did not run.
         digest: sha256 of the three tables together.
-        episodes: of each evaluation, whose mean a value is; of continuous operation networks; 0
-            where it is not known.
+        episodes: number per evaluation, of which a value is the mean; in continuous operation,
+            number of networks; 0 if unknown.
     """
 
     name: str
@@ -54,12 +54,12 @@ class Atlas:
 
     @cached_property
     def filled(self) -> np.ndarray:
-        """The values with the worst one of each point where a seed had diverged, [c, s, p]."""
+        """The values, with the worst value at a point for seeds that had diverged, [c, s, p]."""
         return np.where(np.isfinite(self.values), self.values, self._worst)
 
     @cached_property
     def filled_default(self) -> np.ndarray:
-        """The same of the default configuration, [s, p]."""
+        """The same for the default configuration, [s, p]."""
         return np.where(np.isfinite(self.default_values), self.default_values, self._worst)
 
     @cached_property
@@ -71,7 +71,7 @@ class Atlas:
 
     @property
     def default(self) -> float:
-        """What the default configuration reaches, in the metric's own sign; NaN if not known."""
+        """The final value of the default configuration, with the metric's sign; NaN if unknown."""
         if not np.isfinite(self.default_values).any():
             return float("nan")
         return self.sign * float(self.filled_default[:, -1].mean())
@@ -83,7 +83,7 @@ class Atlas:
 
     @property
     def sign(self) -> float:
-        """What a value is multiplied with to have the metric's own sign."""
+        """The factor that gives a value the metric's own sign."""
         return 1.0 if self.goal == "maximize" else -1.0
 
     @property
@@ -93,7 +93,7 @@ class Atlas:
 
     @property
     def place(self) -> str:
-        """The unit of values in words."""
+        """The unit of values as text."""
         return self.metric.removeprefix("eval/").replace("_", " ")
 
 
@@ -109,8 +109,8 @@ def read_atlas(folder: Path) -> Atlas:
     """Read the reduced tables of one environment.
 
     Raises:
-        StoreError: a table is missing, is no table of the atlas, or configurations have not all
-            as many seeds.
+        StoreError: a table is missing, is not a table of the atlas, or the numbers of seeds per
+            configuration differ.
     """
     for name in TABLES:
         if not (folder / f"{name}.parquet").is_file():

@@ -1,17 +1,17 @@
 """How early can a curve be judged?
 
-At a fraction of the run, configurations are judged by the mean of half of the seeds there, and
-held against the mean of the other half at the end:
+At a fraction of the run, configurations are judged by the mean over half of the seeds at that
+point, and compared with the mean over the other half at the end:
 
-*rank correlation*: Spearman's, over all configurations. At the end of the run it is below 1 by
-what seeds alone do.
+*rank correlation*: Spearman's, over all configurations. At the end of the run it is below 1 only
+because of the seeds.
 
-*kept*: of the other half's top tenth at the end, the share that is in the top third there, as
-asha with eta 3 would keep at its first rung.
+*kept*: the share of the other half's top tenth at the end that is in the top third at this point,
+as asha with eta 3 would keep at its first rung.
 
-*gain lost*: the best of 64 configurations drawn at random is chosen there, and once at the end, by
-the same seeds. With G the other half's final value of the choice, less the mean of the 64, both
-averaged over many draws, it is 1 - G(there) / G(end).
+*gain lost*: the best of 64 randomly drawn configurations is chosen at this point, and also at the
+end, by the same seeds. Let G be the other half's final value of the choice minus the mean of the
+64, both averaged over many draws; then it is 1 - G(this point) / G(end).
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _SPLITS, _SPLITS_A_RESAMPLE, _DRAWS, _RESAMPLES = 20, 4, 400, 200
 
 @dataclass(frozen=True)
 class Judged:
-    """What a fraction of the run says about its end.
+    """How well a fraction of the run predicts its end.
 
     Attributes:
-        fraction: of the run.
+        fraction: share of the run.
         correlation, kept, lost: see above.
     """
 
@@ -45,12 +45,12 @@ class Judged:
 def judged_early(
     values: np.ndarray, fractions: np.ndarray, resamples: int = _RESAMPLES
 ) -> list[Judged]:
-    """Return what every point of the run says.
+    """Return the results for every point of the run.
 
     Args:
         values: larger is better, [c, s, p], all finite; s at least 2.
-        fractions: of the run, rising to 1, [p].
-        resamples: of the intervals.
+        fractions: shares of the run, ascending to 1, [p].
+        resamples: number for the intervals.
     """
     count, points = len(values), len(fractions)
     whole = statistics(values, _SPLITS, 5 * _DRAWS, generator(5))
@@ -69,7 +69,7 @@ def judged_early(
 def statistics(
     values: np.ndarray, splits: int, drawn: int, draws: np.random.Generator
 ) -> np.ndarray:
-    """Return correlation, kept and gain lost at every point, one after the other, [3 p]."""
+    """Return correlation, kept and gain lost at every point, concatenated, [3 p]."""
     count, seeds, points = values.shape
     correlation, kept = np.zeros(points), np.zeros(points)
     gains, at_end = np.zeros(points), 0.0
@@ -91,12 +91,12 @@ def statistics(
         gains += gain.mean(axis=0)
         at_end += float(gain[:, -1].mean())
     lost = 1.0 - gains / at_end if at_end > 0 else np.full(points, np.nan)
-    lost[-1] *= 0.0  # exactly: it is the same choice
+    lost[-1] *= 0.0  # exactly, because it is the same choice
     return np.concatenate([correlation / splits, kept / splits, lost])
 
 
 def _spearman(there: np.ndarray, final: np.ndarray) -> np.ndarray:
-    """Return the rank correlation of every column with the final values; 0 of a constant one."""
+    """Return each column's rank correlation with the final values; 0 for a constant column."""
     one, other = rankdata(there, axis=0), rankdata(final)
     one, other = one - one.mean(axis=0), other - other.mean()
     below = np.sqrt((one**2).sum(axis=0) * (other**2).sum())

@@ -1,15 +1,16 @@
 """Which interactions are real?
 
-What every pair of knobs explains of the final values once all knobs alone have explained theirs
-(polynomials of degree 4, choices by their means): by the products of the pair's parabolas. Values
-are normal scores of their ranks: whether effects add up depends on the scale, and an interaction
-on this one may be none on another. Held against the same of residuals whose signs are drawn anew
-and which are fitted again: every configuration keeps the size of its own, because how much seeds
-and evaluations differ depends on knobs, too (the wild bootstrap of Wu 1986, signs after Liu 1988;
-dealt out among configurations, they would call such noise an interaction). With the p-value that
-independent normal residuals would give each pair, a pair is real if its own is below the smallest
-one of all pairs in 95 % of the draws (min-P, Westfall and Young 1993), so that where no
-interaction exists one is named in 5 % of such analyses, however many pairs there are.
+For every pair of hyperparameters, this computes the share of the final values' variance that the
+products of the pair's parabolas explain, after all single hyperparameters have explained theirs
+(polynomials of degree 4; choices by their means). Values are normal scores of their ranks: whether
+effects are additive depends on the scale, and an interaction on this scale may not exist on
+another. The shares are compared with those of residuals with random signs, fitted again. Every
+configuration keeps the size of its own residual, because the noise of seeds and evaluations also
+depends on hyperparameters (the wild bootstrap of Wu 1986, signs after Liu 1988); a permutation
+among configurations would take such noise for an interaction. Each pair gets the p-value that
+independent normal residuals would give; the pair is real if its own p-value is below the smallest
+one of all pairs in 95 % of the draws (min-P, Westfall and Young 1993). So without any interaction,
+one is named in 5 % of such analyses, for any number of pairs.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ _DEALS, _RESAMPLES = 999, 500
 
 @dataclass(frozen=True)
 class Interaction:
-    """What two knobs explain together beyond what they do alone.
+    """The effect of two hyperparameters together, beyond their separate effects.
 
     Attributes:
-        names: of the knobs.
-        share: of the variance, beyond chance, with its interval by bootstrap over
+        names: names of the two.
+        share: share of the variance, above chance, with its interval by bootstrap over
             configurations.
-        floor: to be above; the same unit.
-        real: it is.
+        floor: significance threshold, in the same unit.
+        real: whether the share is above it.
     """
 
     names: tuple[str, str]
@@ -56,9 +57,9 @@ class Interactions:
     """All pairs, the largest first.
 
     Attributes:
-        alone: the share of the variance that knobs explain each for itself, beyond what
-            as many columns of noise would.
-        pairs: what is left.
+        alone: the share of the variance that single hyperparameters explain, above what as many
+            columns of noise would.
+        pairs: the share of each pair of the rest.
     """
 
     alone: float
@@ -68,16 +69,16 @@ class Interactions:
 def interactions(
     columns: Sequence[ImportanceColumn], values: Sequence[float], seed: int = 8
 ) -> Interactions:
-    """Return what pairs of knobs explain.
+    """Return the shares that pairs of hyperparameters explain.
 
     Args:
-        columns: one a knob.
-        values: one finite value a configuration.
-        seed: of the draws of signs and of the resamples.
+        columns: one per hyperparameter.
+        values: one finite value per configuration.
+        seed: seed for the random signs and the resamples.
 
     Raises:
-        ConfigError: as many columns of main effects as half of the configurations, or more, which
-            would leave residuals that say nothing.
+        ConfigError: the main effects have at least half as many columns as there are
+            configurations, so that residuals would not be informative.
     """
     count = len(values)
     scores = ndtri((midranks(values) + (count + 1) / 2) / (count + 1))
@@ -114,13 +115,13 @@ def least_chance(
     known: int,
     draws: np.random.Generator,
 ) -> float:
-    """Return the p-value that the smallest of all pairs is below in 5 % of the draws of signs.
+    """Return the 5 % quantile of the smallest p-value of all pairs, over random signs.
 
     Args:
-        forms: of the pairs.
+        forms: shapes of the pairs.
         left: residuals of the main effects, [n].
         before: columns of the main effects, [n, q].
-        known: their rank, with the constant.
+        known: their rank, including the constant.
         draws: the source of the signs.
     """
     signs = 2.0 * draws.integers(0, 2, (_DEALS, len(left))) - 1.0
@@ -132,13 +133,13 @@ def least_chance(
 
 
 def _chance(form: Regressors, known: int) -> Any:
-    """Return how the share is distributed that a shape explains of normal residuals."""
+    """Return the distribution of the share that a shape explains of normal residuals."""
     width = form.basis.shape[1]
     return beta(width / 2, (len(form.rows) - known - width) / 2)
 
 
 def _residual(before: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return what a constant and `before` [n, q] leave of values [n], or of columns of them."""
+    """Return the part of values [n], or of columns, not explained by a constant and `before`."""
     known = np.hstack([np.ones((len(values), 1)), before])
     return values - known @ np.linalg.lstsq(known, values, rcond=None)[0]
 
@@ -151,7 +152,7 @@ def _pair(
     known: int,
     least: float,
 ) -> Interaction:
-    """Return a pair's share of the whole, less what chance gives on average."""
+    """Return a pair's share of the whole, minus the mean by chance."""
     left, weights = data
     chance, seen = _chance(form, known), float(explained(form, left[None])[0])
     mean, floor = float(chance.mean()), float(chance.isf(least))
@@ -159,7 +160,8 @@ def _pair(
     def beyond(share: Any) -> Any:
         return (share - mean) / (1.0 - mean)
 
-    # Less chance twice: a resample holds some configurations twice, which explains as much again.
+    # Chance is subtracted twice: a resample contains duplicates, which explain that much once
+    # more.
     again = beyond(beyond(resampled_shape(form, left, weights)))
     low, high = np.clip(np.quantile(again, [0.025, 0.975]) * remaining, 0.0, 1.0)
     share = max(0.0, beyond(seen)) * remaining

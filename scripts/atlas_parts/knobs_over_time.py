@@ -1,10 +1,11 @@
-"""How much does each knob matter, and when?
+"""How much does each hyperparameter matter, and when?
 
-At every point of the run, which knobs decide the mean over all seeds there, by the test of
-`hpo importance`: what a knob explains of the ranks beyond chance, and the floor that chance passes
-in 4 % of deals with any knob. And whether a knob's share differs between a quarter of the run and
-its end: the difference of what it explains alone, from the same resamples of the configurations at
-both, by intervals that hold for all knobs at once.
+For every point of the run, this finds the hyperparameters that matter for the mean over all seeds
+at that point, by the test of `hpo importance`: the share of the ranks that a hyperparameter
+explains above chance, and the threshold that any of them exceeds by chance in 4 % of permutations.
+It also finds whether a hyperparameter's share differs between a quarter of the run and its end:
+the difference of the shares that it explains alone, from the same resamples of the configurations
+at both points, by simultaneous intervals for all hyperparameters.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ _RESAMPLES = 1_000
 
 @dataclass(frozen=True)
 class Shift:
-    """What a knob explains at the end less what it explains early.
+    """The share that a hyperparameter explains at the end minus the share that it explains early.
 
     Attributes:
-        name: of the knob.
-        later: the difference, shares of the variance of ranks.
-        early, end: what it explains at both, beyond chance.
+        name: name of the hyperparameter.
+        later: the difference, as a share of the variance of ranks.
+        early, end: the two shares, above chance.
     """
 
     name: str
@@ -40,18 +41,18 @@ class Shift:
 
     @property
     def verdict(self) -> str:
-        """`late`, `early`, or empty where the interval holds 0."""
+        """`late`, `early`, or "" if the interval contains 0."""
         if self.later.low > 0.0:
             return "late"
         return "early" if self.later.high < 0.0 else ""
 
 
 def decided_over_time(columns: Sequence[ImportanceColumn], values: np.ndarray) -> list[Decided]:
-    """Return which knobs decided at every point.
+    """Return the hyperparameters that matter at every point.
 
     Args:
-        columns: one a knob.
-        values: of the configurations, larger is better, [c, p].
+        columns: one per hyperparameter.
+        values: values of the configurations, larger is better, [c, p].
     """
     return [decide(columns, at.tolist()) for at in values.T]
 
@@ -67,13 +68,13 @@ def shifts(
     fractions: np.ndarray,
     resamples: int = _RESAMPLES,
 ) -> list[Shift]:
-    """Return how the share of every knob differs between early and the end.
+    """Return how every hyperparameter's share differs between early and the end.
 
     Args:
-        columns: one a knob.
+        columns: one per hyperparameter.
         values: larger is better, [c, p].
-        fractions: of the run, [p].
-        resamples: of the intervals.
+        fractions: shares of the run, [p].
+        resamples: number for the intervals.
     """
     count = len(values)
     weights = generator(7).multinomial(count, np.full(count, 1 / count), resamples)
@@ -83,10 +84,10 @@ def shifts(
     for column in columns:
         form = shape(column, np.zeros((count, 0)))
         width = form.basis.shape[1]
-        if not width:  # one value alone
+        if not width:  # only one value
             found.append(Shift(column.name, Estimate(0.0, 0.0, 0.0), 0.0, 0.0))
             continue
-        chance = width / (len(form.rows) - 1)  # what as many columns explain of noise on average
+        chance = width / (len(form.rows) - 1)  # mean share of noise that as many columns explain
         first, last = (
             (resampled_shape(form, ranks, weights) - chance) / (1.0 - chance)
             for ranks in (early, end)

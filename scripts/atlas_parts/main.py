@@ -1,13 +1,13 @@
-"""`scripts/atlas`: run the studies of the atlas, reduce them, and write the page about them.
+"""`scripts/atlas`: runs the studies of the atlas, reduces them, and writes the page about them.
 
     scripts/atlas                     all environments, one after the other; resumes
-    scripts/atlas Acrobot-v1          one
-    scripts/atlas --held-out          tables of other environments
-    scripts/atlas --docs              the page and its pictures from the tables that are there
-    scripts/atlas Acrobot-v1 --small  that it runs: minutes, its own folder, no page of docs/
+    scripts/atlas Acrobot-v1          a single one
+    scripts/atlas --held-out          tables of different environments
+    scripts/atlas --docs              the page and its pictures from existing tables
+    scripts/atlas Acrobot-v1 --small  test that it runs: minutes, a separate folder, no page
 
-What is not the whole (`--small`, `--configs`, `--seeds`, `--env-steps`) is written below
-OUT/atlas-small and never into results/atlas or docs/.
+Results of incomplete runs (`--small`, `--configs`, `--seeds`, `--env-steps`) are written below
+OUT/atlas-small, never to results/atlas or docs/.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ PAGE = ROOT / "docs" / "reference" / "atlas.md"
 SMALL = {"configs": 16, "seeds": 3, "env_steps": 20_480}
 NEIGHBOUR = "      - Search methods: reference/search-methods.md\n"
 MOST_BYTES = 25 * 2**20
-"""Of all tables together."""
+"""The maximum size of all tables together."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Return the exit code: 2 for a mistake, 130 where a study was interrupted."""
+    """Return the exit code: 2 for a mistake, 130 if a study was interrupted."""
     args = _parser().parse_args(words)
     try:
         from hpo.errors import HpoError
@@ -138,7 +138,7 @@ def _changes(parts: Mapping[str, int]) -> list[str]:
 
 
 def _begin(path: Path) -> None:
-    """Note that a life of a study begins; where the one before was killed, its cost is unknown."""
+    """Record that a process of a study starts; after a kill, the cost is unknown."""
     from hpo.files import atomic_files
 
     known = json.loads(path.read_text()) if path.is_file() else {"cpu_seconds": 0.0}
@@ -150,9 +150,9 @@ def _begin(path: Path) -> None:
 
 
 def _made(path: Path, seconds: float, finished: bool) -> dict[str, Any]:
-    """Return commit, versions and CPU-seconds of a study over all lives of it.
+    """Return commit, versions and CPU-seconds of a study over all its processes.
 
-    These are None where a process was killed. Once it has finished nothing is added.
+    The CPU-seconds are None if a process was killed. Once it has finished, nothing is added.
     """
     from hpo.files import atomic_files
 
@@ -178,7 +178,7 @@ def _about() -> dict[str, Any]:
 
 
 def write_page(tables: Path, path: Path) -> str:
-    """Write the page, its pictures and its numbers, and return where they are.
+    """Write the page, its pictures and its numbers; return their paths.
 
     Raises:
         ValueError: no environment has tables.
@@ -212,10 +212,10 @@ def write_page(tables: Path, path: Path) -> str:
 
 
 def in_navigation(text: str) -> str:
-    """Return the text of mkdocs.yml with the page in it.
+    """Return the text of mkdocs.yml with the page added.
 
     Raises:
-        ValueError: the entry before it is missing.
+        ValueError: the preceding entry is missing.
     """
     if "reference/atlas.md" in text:
         return text
@@ -226,7 +226,7 @@ def in_navigation(text: str) -> str:
 
 
 def _make_importable() -> None:
-    """Put the checkout on the path as `hpo`, for this process and its children."""
+    """Make the checkout importable as `hpo`, for this process and its children."""
     link = tempfile.mkdtemp(prefix="hpo-link-")
     (Path(link) / "hpo").symlink_to(ROOT, target_is_directory=True)
     sys.path.insert(0, link)

@@ -1,4 +1,4 @@
-"""docs/reference/atlas.md: prose that people wrote, and between marks what the tables say."""
+"""docs/reference/atlas.md: written text, with generated tables between marks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_PAIRS = 8
 
 
 def page(text: str, found: Sequence[Analysis]) -> str:
-    """Return a page whose marked parts say what the analyses found.
+    """Return a page with the analyses' results in its marked parts.
 
     Raises:
         ValueError: a mark is missing.
@@ -43,13 +43,13 @@ def template_digest() -> str:
 
 
 def digests(text: str) -> dict[str, str]:
-    """Return the digests a page was made from: of each environment's tables, and `text`."""
+    """Return the digests from which a page was made: each environment's tables, and `text`."""
     found = re.search(r"^<!-- made from (.*) -->$", text, re.M)
     return json.loads(found[1]) if found else {}
 
 
 def data(found: Sequence[Analysis]) -> str:
-    """Return what the page rests on, first of all whether that is the whole."""
+    """Return the basis of the page, starting with whether the data are complete."""
     tables = {one.atlas.name: one.atlas.digest for one in found}
     made = json.dumps({**tables, "text": template_digest()}, sort_keys=True)
     rows = [
@@ -93,9 +93,9 @@ def data(found: Sequence[Analysis]) -> str:
 
 
 def _spread(found: Analysis) -> tuple[str, str]:
-    """Return the median and the best of the mean final values, in the metric's own sign.
+    """Return the median and the best of the mean final values, with the metric's own sign.
 
-    The best is by half of the seeds, its value by the other half.
+    The best is chosen by half of the seeds, and its value is from the other half.
     """
     atlas = found.atlas
     finals = atlas.filled[:, :, -1]
@@ -108,7 +108,7 @@ def _spread(found: Analysis) -> tuple[str, str]:
 
 
 def _cost(found: Analysis) -> tuple[str, str]:
-    """Return CPU-hours and training env steps a CPU-second, the default's run among them."""
+    """Return CPU-hours, and training env steps per CPU-second, including the default's run."""
     seconds = _seconds(found)
     if seconds is None:
         return "unknown", "unknown"
@@ -123,7 +123,7 @@ def _seconds(found: Analysis) -> float | None:
 
 
 def _together(found: Sequence[Analysis]) -> list[str]:
-    """Return what all environments cost, where that is known and there are several."""
+    """Return the cost of all environments, if it is known and there are several."""
     costs = [_seconds(one) for one in found]
     if len(found) < 2 or None in costs:
         return []
@@ -132,7 +132,7 @@ def _together(found: Sequence[Analysis]) -> list[str]:
 
 
 def knobs(found: Sequence[Analysis]) -> str:
-    """Return a table a knob and environment, those that decided at the end first."""
+    """Return a table by hyperparameter and environment; those that matter at the end are first."""
     rows = list[tuple[str, ...]]()
     for one in found:
         moved = {shift.name: shift for shift in one.shifts}
@@ -157,7 +157,7 @@ def knobs(found: Sequence[Analysis]) -> str:
 
 
 def seeds(found: Sequence[Analysis]) -> str:
-    """Return a table a number of seeds and environment."""
+    """Return a table by number of seeds and environment."""
     rows = [
         (f"`{one.atlas.name}`", f"{row.seeds}", f"{row.judges}", _share(row.pair), _share(row.top))
         for one in found
@@ -190,7 +190,7 @@ def early(found: Sequence[Analysis]) -> str:
 
 
 def pairs(found: Sequence[Analysis]) -> str:
-    """Return a table of the interactions that are real, and the largest that is not."""
+    """Return a table of the real interactions, and the largest one that is not real."""
     rows, few = list[tuple[str, ...]](), list[str]()
     for one in found:
         if one.pairs is None:
@@ -226,7 +226,7 @@ def pairs(found: Sequence[Analysis]) -> str:
 
 
 def rules(found: Sequence[Analysis]) -> str:
-    """Return a table a rule, number of seeds and environment: what it finds for each budget."""
+    """Return a table by rule, number of seeds and environment, with results for each budget."""
     rows, few = list[tuple[str, ...]](), list[str]()
     budgets = sorted({row.budget for one in found for row in one.searched})
     for one in found:
@@ -258,14 +258,14 @@ def _gain(row: Found) -> str:
 
 
 def searched_overall(found: Sequence[Analysis]) -> list[Overall]:
-    """Return what rules find over all whole environments; empty of fewer than two."""
+    """Return the results of rules over all complete environments; empty for fewer than two."""
     whole = [one.searched for one in found if one.whole and one.searched]
     shapes = {one.atlas.values.shape[:2] for one in found if one.whole and one.searched}
     return overall(whole) if len(whole) > 1 and len(shapes) == 1 else []
 
 
 def rules_overall(found: Sequence[Analysis]) -> str:
-    """Return a table a rule and number of seeds over all whole environments, and what it says."""
+    """Return a table by rule and number of seeds over all complete environments, and verdicts."""
     every = searched_overall(found)
     if not every:
         return "Fewer than two whole environments were searched."
@@ -287,7 +287,7 @@ def rules_overall(found: Sequence[Analysis]) -> str:
 
 
 def query(found: Sequence[Analysis]) -> str:
-    """Return a query that works on the first environment."""
+    """Return a query that works for the first environment."""
     one = found[0]
     order = "DESC" if one.atlas.goal == "maximize" else "ASC"
     return (
@@ -301,7 +301,7 @@ def query(found: Sequence[Analysis]) -> str:
 
 
 def _share(one: Estimate) -> str:
-    # z: what rounds to nothing has no sign
+    # z: a number that rounds to zero has no sign
     return f"{one.value:z.1%} [{one.low:z.1%}, {one.high:z.1%}]"
 
 

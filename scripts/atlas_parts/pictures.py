@@ -1,4 +1,4 @@
-"""The pictures of the atlas, in the look of the reports: a panel an environment."""
+"""The pictures of the atlas, in the style of the reports: one panel per environment."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PERCENT = tuple((tick / 5, f"{tick / 5:.0%}") for tick in range(6))
 
 
 def draw(found: Sequence[Analysis], figures: Path) -> list[Path]:
-    """Draw all pictures into a folder and return their paths."""
+    """Draw all pictures to a folder and return their paths."""
     figures.mkdir(parents=True, exist_ok=True)
     made = []
     for name, (title, panel, keys) in zip(NAMES, _PANELS, strict=True):
@@ -40,7 +40,7 @@ def draw(found: Sequence[Analysis], figures: Path) -> list[Path]:
 
 
 def knobs_panel(found: Analysis) -> XY:
-    """Draw what the most important knobs explain over the run; dots where it decided."""
+    """Draw the shares of the most important hyperparameters over the run; dots if significant."""
     points = found.atlas.points
     most = {
         knob.name: max(_share(decided, knob.name).share for decided in found.decided)
@@ -70,7 +70,7 @@ def _share(decided: Decided, name: str) -> KnobShare:
 
 
 def seeds_panel(found: Analysis) -> XY:
-    """Draw what 1, 2, ... seeds find."""
+    """Draw the results of ranking by 1, 2, ... seeds."""
     at = [float(one.seeds) for one in found.ranked]
     marks = [
         *_estimates(at, [one.pair for one in found.ranked], "c0"),
@@ -86,7 +86,7 @@ def seeds_panel(found: Analysis) -> XY:
 
 
 def early_panel(found: Analysis) -> XY:
-    """Draw what every point says of the end."""
+    """Draw how well every point predicts the end."""
     at = [one.fraction for one in found.early]
     marks = [
         *_estimates(at, [one.correlation for one in found.early], "c0"),

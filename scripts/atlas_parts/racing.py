@@ -1,12 +1,12 @@
-"""A search whose seeds race, over recorded runs: which trial wins when its env steps are spent.
+"""A search with racing over recorded runs: which trial wins when its env steps are used up.
 
-What `hpo.search.engine.finish_trials` decides, lane by lane, without a rule that stops
-runs: a trial starts with some seeds, and one that is not clearly worse than the best of those that
-had them all gets more. Its seeds wait for lanes before those of later trials.
+This follows `hpo.search.engine.finish_trials`, lane by lane, without a rule that stops runs: a
+trial starts with some seeds, and gets more unless it is clearly worse than the best of those with
+all seeds. Its seeds wait for lanes before those of later trials.
 
-It differs from the engine in two places. The engine gives the rest of a budget, less than a chunk
-of all lanes, to the first lanes, whose runs may finish with it. And it starts only trials that can
-finish.
+It differs from the engine in two points. The engine gives the rest of a budget, which is less than
+a chunk of all lanes, to the first lanes, whose runs may finish with it. And it starts only trials
+that can finish.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ __all__ = ["Runs", "winner_of_race"]
 
 @dataclass(frozen=True)
 class Runs:
-    """Trials in the order in which they are asked for.
+    """Trials in the order in which they are requested.
 
     Attributes:
         losses: at the end of each seed's run, [trials, seeds].
         ends: env steps after which a seed leaves its lane, [trials, seeds].
-        whole: whether that is the end of its run; else it diverged, [trials, seeds].
+        whole: whether that is the end of its run, rather than divergence, [trials, seeds].
     """
 
     losses: np.ndarray
@@ -40,17 +40,17 @@ class Runs:
 
 
 def winner_of_race(runs: Runs, seeds: Seeds, lanes: int, budget: float) -> int | None:
-    """Return the trial that wins; None where none came to its end.
+    """Return the trial that wins; None if none finished.
 
     Args:
-        runs: of as many seeds as a trial may have at most.
-        seeds: with the race; none of them may diverge.
-        lanes: that run side by side.
-        budget: env steps of training, at whose end trials have the seeds that ended.
+        runs: with as many seeds as a trial may have.
+        seeds: the seed settings, with racing; no seed may diverge.
+        lanes: number that run side by side.
+        budget: training env steps; when they are used up, trials have the seeds that ended.
     """
     race = _Race(runs.losses, seeds)
-    waiting: list[tuple[int, int]] = []  # trial and seed, both heaps
-    running: list[tuple[float, int, int]] = []  # when it ends, trial, seed
+    waiting: list[tuple[int, int]] = []  # trial and seed; both lists are heaps
+    running: list[tuple[float, int, int]] = []  # time at which it ends, trial, seed
     begun, ended, lost = dict[int, int](), dict[int, int](), set[int]()
     asked, clock, spent = 0, 0.0, 0.0
     while True:
@@ -100,7 +100,7 @@ def winner_of_race(runs: Runs, seeds: Seeds, lanes: int, budget: float) -> int |
 
 
 class _Race:
-    """What trials are worth, and whether they get more seeds."""
+    """The values of trials, and whether they get more seeds."""
 
     def __init__(self, losses: np.ndarray, seeds: Seeds):
         if seeds.racing is None:
@@ -108,11 +108,11 @@ class _Race:
         self._losses, self._most = losses, seeds.per_config
         self._stages = stages(seeds.first, seeds.per_config)
         self._risk = (1.0 - seeds.racing.confidence) / max(1, len(self._stages) - 1)
-        self._best: tuple[float, int] | None = None  # of those with all seeds
+        self._best: tuple[float, int] | None = None  # of the trials with all seeds
         self._settled: list[tuple[float, int]] = []
 
     def wanted(self, trial: int, ended: int) -> int:
-        """Return how many seeds a trial is to have in all, after those that ended."""
+        """Return the total number of seeds a trial should have, given those that ended."""
         if ended == self._most:
             return ended
         if self._best is not None:
@@ -122,7 +122,7 @@ class _Race:
         return next(size for size in self._stages if size > ended)
 
     def settle(self, trial: int, ended: int) -> None:
-        """End a trial with its value: on fewer seeds, the best one's and their difference."""
+        """End a trial with its value: on fewer seeds, the best one's plus their difference."""
         loss = float(self._losses[trial, :ended].mean())
         if ended < self._most and self._best is not None:
             best = self._losses[self._best[1]]
@@ -133,5 +133,5 @@ class _Race:
 
     @property
     def winner(self) -> int | None:
-        """The best of those that have ended, the first of equals."""
+        """The best of the trials that have ended, the first one among equals."""
         return min(self._settled)[1] if self._settled else None

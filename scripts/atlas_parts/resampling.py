@@ -1,8 +1,8 @@
-"""Halves of the seeds, and 95 % intervals by drawing the configurations anew.
+"""Halves of the seeds, and 95 % intervals from resampled configurations.
 
-What chooses and what judges never share a seed: seeds are split at random, again and again, into
-some that choose and some that judge. The interval of every number is over configurations, drawn
-with replacement; the seeds are those that ran.
+Selection and judging never share a seed: seeds are repeatedly split at random into some that
+select and some that judge. The intervals of all numbers are over configurations, drawn with
+replacement; the seeds are those that ran.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ class Estimate:
 
 
 def generator(seed: int = 0) -> np.random.Generator:
-    """Return the source of every draw; the same tables always get the same page."""
+    """Return the source of all draws, so that equal tables give equal pages."""
     return np.random.Generator(np.random.PCG64(seed))
 
 
 def judges_of(seeds: int) -> int:
-    """Return how many of so many seeds judge: half of them, rounded down."""
+    """Return how many of this many seeds judge: half of them, rounded down."""
     return seeds // 2
 
 
 def halves(
     draws: np.random.Generator, seeds: int, count: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield seeds that may choose, in the order in which they are added, and seeds that judge."""
+    """Yield seeds that may select, in the order in which they are added, and seeds that judge."""
     judges = judges_of(seeds)
     for _ in range(count):
         order = draws.permutation(seeds)
@@ -55,14 +55,14 @@ def estimates(
     resamples: int,
     draws: np.random.Generator,
 ) -> list[Estimate]:
-    """Return numbers with their percentile intervals by bootstrap over configurations.
+    """Return numbers with their percentile intervals, by bootstrap over configurations.
 
     Args:
         whole: the numbers, [k].
-        statistic: rows of configurations and a source of draws -> the same numbers of these.
+        statistic: (rows of configurations, source of draws) -> the same numbers for these rows.
         configurations: c.
-        resamples: drawn with replacement.
-        draws: the source.
+        resamples: number of resamples, drawn with replacement.
+        draws: the source of draws.
     """
     again = [
         statistic(draws.integers(0, configurations, configurations), draws)
@@ -72,12 +72,12 @@ def estimates(
 
 
 def around(whole: np.ndarray, again: np.ndarray, tests: int = 1) -> list[Estimate]:
-    """Return the numbers [k] with the percentiles of their resamples [b, k].
+    """Return the numbers [k] with percentiles of their resamples [b, k].
 
     Args:
-        whole: numbers of the configurations as they are.
-        again: the same of every resample.
-        tests: intervals that are to hold all at once (Bonferroni).
+        whole: numbers for the actual configurations.
+        again: the same for every resample.
+        tests: number of intervals that should hold simultaneously (Bonferroni).
     """
     tail = (1.0 - LEVEL) / 2 / tests
     low, high = np.nanquantile(again, [tail, 1.0 - tail], axis=0)

@@ -1,18 +1,18 @@
-"""Which rule of early stopping, on how many seeds, finds the best for so many env steps?
+"""Which early stopping rule, on how many seeds, finds the best configuration for its env steps?
 
-A search asks for the default configuration and then for configurations of the atlas in a random
-order, trains them with a rule until its env steps are used up, and chooses by the seeds that it
-trained. Its rule is the real one; what it sees are the curves of the atlas (`winners_of` and
-`winner_of_race`, which tests hold against the engine). The choice is worth what the other half of
-the seeds show at the end of its run. Where no trial came to its end it is the default.
+A search requests the default configuration and then configurations of the atlas in a random order,
+trains them with a rule until its env steps are used up, and chooses by the seeds that it trained.
+Its rule is the real one, applied to the curves of the atlas (`winners_of` and `winner_of_race`,
+which tests compare with the engine). The value of the choice is that on the other half of the
+seeds at the end of its run. If no trial finished, the default is chosen.
 
-*Less the usual*: the mean difference to the rule and the seeds that `hpo init --plain` wrote,
-over searches that see the same configurations in the same order on the same seeds.
+*Less the usual*: the mean difference from the rule and the seeds that `hpo init --plain` wrote,
+over searches with the same configurations in the same order on the same seeds.
 
-Intervals are over configurations. Every mean of searches is of a random half of them. Halves of a
-sample differ from each other as samples of its size do (half-sampling, McCarthy 1969); they differ
-by the searches that were made on them as well, so that intervals are, if anything, too wide. Those
-of differences hold all at once (Bonferroni over settings and budgets).
+Intervals are over configurations. Every mean over searches uses a random half of them. Halves of a
+sample differ from each other like samples of its size (half-sampling, McCarthy 1969); they also
+differ by the searches made on them, so intervals are, if anything, too wide. Intervals of
+differences hold simultaneously (Bonferroni over settings and budgets).
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ from .sketched import Curve, winners_of
 
 LANES = 12
 BUDGETS = (24, 48)
-"""In full runs of one seed; whole rounds of all lanes, also where nobody is stopped. With 60,
-`asha eta=4` on one seed had asked for all of a half in one of eight searches of Pendulum."""
+"""In full runs of one seed: whole rounds of all lanes, even if no trial is stopped. With 60,
+`asha eta=4` on one seed used all of a half in one of eight searches on Pendulum."""
 USUAL = ("asha eta=4", 3)
-"""The rule and the seeds that `hpo init --plain` wrote."""
+"""The rule and the number of seeds in the studies of `hpo init --plain` at the time."""
 _HALVES, _SEARCHES = 20, 90
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A rule and seeds.
+    """A rule with a number of seeds.
 
     Attributes:
-        rule: its words.
-        seeds: of a trial, at most where they race.
-        type: of `early_terminate`, "" without.
-        eta: its own.
+        rule: the rule as text.
+        seeds: number per trial, at most if they race.
+        type: value of `early_terminate.type`, "" without a rule.
+        eta: the rule's eta.
         first: the first rung, as a share of the run.
-        start: seeds that a race begins with; 0: they do not race.
+        start: seeds with which a race starts; 0: no race.
     """
 
     rule: str
@@ -95,16 +95,17 @@ SETTINGS = tuple(_settings())
 
 @dataclass(frozen=True)
 class Found:
-    """What one setting finds for one budget.
+    """The result of one setting for one budget.
 
     Attributes:
-        rule, seeds: of the setting.
+        rule, seeds: those of the setting.
         budget: in full runs of one seed.
-        value: of the choice on seeds that chose nothing, larger is better.
-        less: that less what the usual one finds, all intervals at once; None of itself.
-        beats: the share of configurations, of the half that was searched, that are worse than
-            the choice on these seeds; equal ones count one half.
-        more: that less what the usual one's beats; None of itself.
+        value: value of the choice on seeds that did not select it, larger is better.
+        less: the value minus that of the usual setting, by simultaneous intervals; None for the
+        usual one.
+        beats: the share of configurations, in the half that was searched, that are worse than the
+            choice on these seeds; equal ones count half.
+        more: the share minus that of the usual setting; None for the usual one.
     """
 
     rule: str
@@ -117,20 +118,21 @@ class Found:
 
     @property
     def verdict(self) -> str:
-        """`better` or `worse` where the interval of the difference leaves out 0, else ""."""
+        """`better` or `worse` if the interval of the difference excludes 0, else ""."""
         return _verdict(self.less)
 
 
 @dataclass(frozen=True)
 class Overall:
-    """What one setting finds for one budget, over environments.
+    """The result of one setting for one budget, over environments.
 
     Attributes:
-        rule, seeds: of the setting.
+        rule, seeds: those of the setting.
         budget: in full runs of one seed.
-        beats: the share of configurations that are worse than the choice, the mean of all
+        beats: the share of configurations that are worse than the choice, as a mean over
             environments.
-        more: that less what the usual one's beats, all intervals at once; None of itself.
+        more: the share minus that of the usual setting, by simultaneous intervals; None for the
+        usual one.
     """
 
     rule: str
@@ -141,7 +143,7 @@ class Overall:
 
     @property
     def verdict(self) -> str:
-        """`better` or `worse` where the interval of the difference leaves out 0, else ""."""
+        """`better` or `worse` if the interval of the difference excludes 0, else ""."""
         return _verdict(self.more)
 
     def as_json(self) -> dict[str, Any]:
@@ -162,23 +164,23 @@ class Halves:
     """Means over searches, each on a random half of the configurations.
 
     Attributes:
-        means: one a half.
+        means: one per half.
     """
 
     means: np.ndarray
 
     @classmethod
     def of(cls, values: np.ndarray) -> Halves:
-        """Return those of values [halves, searches]."""
+        """Return the means of values [halves, searches]."""
         return cls(values.mean(axis=1))
 
     @property
     def mean(self) -> float:
-        """Of all."""
+        """The mean of all halves."""
         return float(self.means.mean())
 
     def estimate(self, tests: int = 1) -> Estimate:
-        """Return the mean with its interval over configurations; `tests` that hold at once."""
+        """Return the mean with its interval over configurations; `tests` hold simultaneously."""
         count = len(self.means)
         deviation = np.sqrt(self.means.var(ddof=1) * (1.0 + 1.0 / count))
         reach = student.ppf(1.0 - (1.0 - LEVEL) / 2 / tests, count - 1) * deviation
@@ -197,13 +199,13 @@ def rules(
     budgets: Sequence[int] = BUDGETS,
     samples: tuple[int, int] = (_HALVES, _SEARCHES),
 ) -> list[Found]:
-    """Return what every setting finds for every budget.
+    """Return the result of every setting for every budget.
 
     Args:
-        atlas: that can be searched (`can_be_searched`).
-        settings: the usual one is among them.
+        atlas: one that can be searched (`can_be_searched`).
+        settings: must include the usual one.
         budgets: in full runs of one seed.
-        samples: halves of the configurations, and searches on each.
+        samples: number of halves of the configurations, and of searches on each.
     """
     drawn = [_searches(atlas, settings, budgets, samples[1], half) for half in range(samples[0])]
     worth, beats = np.moveaxis(np.stack(drawn), -1, 0)
@@ -223,16 +225,16 @@ def rules(
 
 
 def overall(environments: Sequence[Sequence[Found]]) -> list[Overall]:
-    """Return the same over environments, every one of which counts alike.
+    """Return the results over environments, each with the same weight.
 
-    Intervals are over configurations of these environments, not over other environments.
+    Intervals are over the configurations of these environments, not over other environments.
 
     Args:
-        environments: what `rules` found in each, for the same settings and budgets, on the same
-            halves: of as many configurations and seeds.
+        environments: the results of `rules` on each, for the same settings and budgets, on the
+            same halves: with equally many configurations and seeds.
 
     Raises:
-        ValueError: the settings are not the same.
+        ValueError: the settings differ.
     """
     rows = list(zip(*environments, strict=True))
     others = sum(first.more is not None for first, *_ in rows)
@@ -255,7 +257,7 @@ def _mean(environments: Sequence[Halves]) -> Halves:
 def _searches(
     atlas: Atlas, settings: Sequence[Setting], budgets: Sequence[int], searches: int, half: int
 ) -> np.ndarray:
-    """Return what the choices of some searches on one half are worth.
+    """Return the values of the choices of some searches on one half.
 
     Returns:
         The value, and the share of the half that is worse: [searches, settings, budgets, 2].
@@ -271,7 +273,7 @@ def _searches(
         default = -float(atlas.filled_default[judging, -1].mean())
         everyone = np.sort(atlas.filled[rows][:, judging, -1].mean(axis=1))
         for at, study in enumerate(studies):
-            # Brackets of hyperband are drawn by the seed of the study: other ones each time.
+            # The seed of the study determines Hyperband's brackets, so it differs each time.
             drawn = replace(study, seed=searches * half + search)
             spent = [budget * length for budget in budgets]
             if study.seeds.racing is None:
@@ -286,7 +288,7 @@ def _searches(
 
 
 def _share_below(values: np.ndarray, ordered: np.ndarray) -> np.ndarray:
-    """Return the share of rising numbers that lies below each value, equal ones one half."""
+    """Return the share of ascending numbers below each value; equal ones count half."""
     below, upto = (np.searchsorted(ordered, values, side) for side in ("left", "right"))
     return (below + upto) / 2 / len(ordered)
 
@@ -299,7 +301,7 @@ def _raced(
     judging: np.ndarray,
     budgets: Sequence[float],
 ) -> list[float | None]:
-    """Return the loss on the judging seeds of the trial that wins a race, for each budget."""
+    """Return, for each budget, the loss on the judging seeds of the trial that wins a race."""
     mine = choosing[: study.seeds.per_config]
     losses, trained = _in_order(atlas, order)
     points = trained[:, mine].sum(axis=2)  # before a seed diverged
@@ -313,13 +315,13 @@ def _raced(
 def _curves(
     atlas: Atlas, study: Study, order: np.ndarray, choosing: np.ndarray, judging: np.ndarray
 ) -> list[Curve]:
-    """Return the default and then configurations in an order, as a rule sees them."""
+    """Return the default and then configurations in an order, in the form used by a rule."""
     places = [int(np.flatnonzero(atlas.points == rung)[0]) for rung in rung_steps(study)]
     mine = choosing[: study.seeds.per_config]
     first = mine[: study.seeds.first]
     losses, trained = _in_order(atlas, order)
     points = trained[:, first].all(axis=1).sum(axis=1)  # before a seed diverged
-    after = np.append(atlas.points, 0)[points]  # when it had: the next point
+    after = np.append(atlas.points, 0)[points]  # the point after that
     judged = losses[:, judging].mean(axis=1)
     columns = (
         losses[:, first][:, :, places].mean(axis=1),
@@ -344,7 +346,7 @@ def _in_order(atlas: Atlas, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the default and then configurations in an order, [1 + configurations, s, p].
 
     Returns:
-        Losses, the worst one of each point where a seed had diverged; and where none had.
+        Losses, with the worst loss at a point for a diverged seed; and whether none had diverged.
     """
     values = np.concatenate([atlas.default_values[None], atlas.values[order]])
     filled = np.concatenate([atlas.filled_default[None], atlas.filled[order]])
@@ -352,7 +354,7 @@ def _in_order(atlas: Atlas, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def can_be_searched(atlas: Atlas, settings: Sequence[Setting] = SETTINGS) -> bool:
-    """Return whether the default ran, and as many seeds may choose as the settings train."""
+    """Return whether the default ran, and there are as many seeds to select as settings train."""
     seeds = atlas.values.shape[1]
     enough = seeds - judges_of(seeds) >= max(setting.seeds for setting in settings)
     return enough and bool(np.isfinite(atlas.default_values).any())

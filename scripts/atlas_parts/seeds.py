@@ -1,13 +1,13 @@
 """How many seeds does it take to rank configurations?
 
-With n seeds that choose and as many others that judge as there are in half of them:
+With n seeds that select, and half of all seeds as judges:
 
-*better of two*: over all pairs of configurations, how often the one with the higher mean of the n
-seeds has the higher mean of the judges; a tie of either counts one half. Where choosing is right
-more often than not, and errors of both sides are independent, that is at most the chance that the
-truly better one is found, since judges err, too.
+*better of two*: over all pairs of configurations, how often the one with the higher mean over the
+n seeds also has the higher mean over the judges; a tie on either side counts half. If selection is
+right more often than not, and errors on both sides are independent, this is at most the
+probability of finding the truly better one, because judges err, too.
 
-*top tenth*: of the tenth of the configurations with the highest means of the n seeds, the share
+*top tenth*: of the tenth of the configurations with the highest means over the n seeds, the share
 that is among the judges' top tenth; ties are broken at random.
 """
 
@@ -25,11 +25,11 @@ _SPLITS, _SPLITS_A_RESAMPLE, _RESAMPLES = 40, 6, 200
 
 @dataclass(frozen=True)
 class Ranked:
-    """What n seeds find.
+    """The result of ranking by n seeds.
 
     Attributes:
-        seeds: n, those that choose.
-        judges: seeds that judge.
+        seeds: n, the number that select.
+        judges: the number that judge.
         pair: better of two.
         top: top tenth.
     """
@@ -41,11 +41,11 @@ class Ranked:
 
 
 def ranking(finals: np.ndarray, resamples: int = _RESAMPLES) -> list[Ranked]:
-    """Return what 1, 2, ... seeds find, up to those that do not judge.
+    """Return the results of 1, 2, ... seeds, up to all that do not judge.
 
     Args:
         finals: larger is better, [c, s], all finite; s at least 2.
-        resamples: of the intervals.
+        resamples: number for the intervals.
     """
     count, seeds = finals.shape
     most = seeds - judges_of(seeds)
@@ -83,12 +83,12 @@ def _pairs(finals: np.ndarray, most: int, resamples: int) -> list[Estimate]:
 
 
 def _signs(means: np.ndarray) -> np.ndarray:
-    """Return 1 where the first of a pair is better, -1 where the second is, 0 if tied."""
+    """Return 1 if the first of a pair is better, -1 if the second is, 0 if tied."""
     return np.sign(means[:, None] - means[None, :]).astype(np.float32)
 
 
 def top_shares(finals: np.ndarray, splits: int, draws: np.random.Generator) -> np.ndarray:
-    """Return the share of the top tenth that 1, 2, ... seeds find, over random splits."""
+    """Return the share of the top tenth found by 1, 2, ... seeds, over random splits."""
     count, seeds = finals.shape
     size, most = max(1, round(TOP * count)), seeds - judges_of(seeds)
     hits = np.zeros(most)
@@ -102,5 +102,5 @@ def top_shares(finals: np.ndarray, splits: int, draws: np.random.Generator) -> n
 
 
 def _top(means: np.ndarray, size: int, draws: np.random.Generator) -> np.ndarray:
-    """Return the rows of the largest means, ties in a random order."""
+    """Return the rows of the largest means, with ties in random order."""
     return np.lexsort((draws.random(len(means)), -means))[:size]

@@ -1,4 +1,4 @@
-"""The regressors of an interaction, and what a shape explains in resamples of the trials."""
+"""The regressors of an interaction, and the share that a shape explains in resamples."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hpo.store.importance import (
 def product_shape(
     one: ImportanceColumn, other: ImportanceColumn, before: np.ndarray
 ) -> Regressors:
-    """Return the regressors of an interaction without the part in `before` [n, q]."""
+    """Return the regressors of an interaction, without the part explained by `before` [n, q]."""
     pairs = list(zip(one.places, other.places, strict=True))
     rows = np.array([row for row, pair in enumerate(pairs) if None not in pair], np.intp)
     if len(rows) < FEWEST_TRIALS:
@@ -35,7 +35,7 @@ def product_shape(
 def resampled_shape(form: Regressors, values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Return the share of rank variance [n] that a shape explains in each resample.
 
-    `weights` [b, n]: how often a resample has a trial.
+    `weights` [b, n] is how often each trial is in a resample.
     """
     own, held = values[form.rows], weights[:, form.rows]
     ones = np.ones((len(form.rows), 1))

@@ -1,8 +1,8 @@
-"""A search by a rule over recorded curves, sketched: which trial wins for so many env steps.
+"""A simplified search by a rule over recorded curves: which trial wins for so many env steps.
 
-One program, trials enter lanes in order, all seeds of a trial side by side. The rule is the real
-one. Trials start until the env steps are used up; the engine starts only trials that can
-finish. `tests/test_atlas_sketch.py` switches that off and compares the winners.
+There is one program, trials enter lanes in order, and all seeds of a trial run side by side. The
+rule is the real one. Trials start until the env steps are used up, whereas the engine starts only
+trials that can finish. `tests/test_atlas_sketch.py` switches that off and compares the winners.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from hpo.studies.spec import Study
 
 @dataclass(frozen=True)
 class Curve:
-    """One trial as a rule sees it."""
+    """One trial in the form used by a rule."""
 
     losses: tuple[float, ...]  # at each rung
-    compared: float  # loss at the end over its seeds, by which trials are compared
+    compared: float  # loss at the end over its seeds, used to compare trials
     final: float  # loss at the end over all recorded seeds
     # the same at each rung, for rules that end a trial with its value there
     at: tuple[float, ...] = ()
-    # rungs that it passes before it diverges or fails; None: it does not
+    # number of rungs that it passes before it diverges or fails; None: it does neither
     lost_at: int | None = None
-    # its env steps by then; None: those of the next rung, or of its end
+    # its env steps at that time; None: those of the next rung, or of its end
     lost_after: int | None = None
 
     def passes(self, rung: int) -> bool:
-        """Return whether it comes to a rung (after the last: its end) before it is lost."""
+        """Return whether it reaches a rung (after the last: its end) before it is lost."""
         return self.lost_at is None or rung < self.lost_at
 
 
@@ -43,24 +43,24 @@ def winners_of(
     lanes: int,
     budgets: Sequence[float],
 ) -> list[float | None]:
-    """Return the loss over all recorded seeds of a sketched search's winner, for each budget."""
+    """Return the loss over all recorded seeds of a simplified search's winner, per budget."""
     if study.seeds.racing is not None:
         raise ValueError("seeds that race are not sketched; see `racing`")
     slots = max(1, lanes // study.seeds.first)
     finished = _search(study, trials, rungs, length, slots, max(budgets))
     found = list[float | None]()
     for budget in budgets:
-        # A search with less to spend does the same until it ends.
+        # A search with a smaller budget is the same until its end.
         best = min((one for one in finished if one.spent <= budget), default=None)
         found.append(None if best is None else best.final)
     return found
 
 
 class _Finished(NamedTuple):
-    loss: float  # that it is compared by
+    loss: float  # used to compare trials
     trial: int
     final: float  # loss over all recorded seeds
-    spent: int  # env steps of the search by then
+    spent: int  # env steps of the search at that time
 
 
 def _search(
@@ -73,7 +73,7 @@ def _search(
 ) -> list[_Finished]:
     pruner, early = make_pruner(study), study.early_terminate
     ahead = iter(range(len(trials)))
-    # What happens next: (env steps since the beginning, rung, trial); the end is behind all rungs.
+    # The next events: (env steps since the start, rung, trial); the end counts as a further rung.
     coming: list[tuple[int, int, int]] = []
     judged: dict[int, list[TrialAtRung]] = {}
     audited: set[int] = set()
@@ -81,7 +81,7 @@ def _search(
     clock, spent = 0, 0
 
     def run(now: int, rung: int, number: int) -> None:
-        """Let a trial that has passed some rungs run to the next, its end, or where it is lost."""
+        """Run a trial that has passed some rungs to the next one, its end, or its loss."""
         since = rungs[rung - 1] if rung else 0
         until = rungs[rung] if rung < len(rungs) else length
         lost = trials[number].lost_after

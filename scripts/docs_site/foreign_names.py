@@ -10,13 +10,13 @@ from hpo.foreign_names.tables import SYSTEMS
 
 
 def names_elsewhere() -> str:
-    """Return the versions, and the tables of all systems; variants say what differs."""
+    """Return the versions, and the tables of all systems; variants list only differences."""
     sections = (_section(one) for one in (*SYSTEMS.values(), COMMON))
     return "\n\n".join([_versions(), *sections]) + "\n"
 
 
 def _versions() -> str:
-    """Return the versions that can be chosen, with the names that choose them."""
+    """Return the versions that can be selected, with the names that select them."""
     lines = [
         "## Versions",
         "",

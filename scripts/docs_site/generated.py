@@ -1,7 +1,7 @@
-"""The parts of docs/ that come from tables: text between marks, page by page.
+"""The generated parts of docs/: text between marks, page by page.
 
-A page holds what people wrote, and between `<!-- generated -->` (or another name) and
-`<!-- end -->` what this module makes of the tables that the program itself reads.
+A page contains written text, and between `<!-- generated -->` (or a different name) and `<!-- end
+-->` the output of this module, made from the tables that the program itself reads.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ PLANS = {
     "24 trials, selection": "up to 24 trials, the best 3 on 3 selection seeds with the default",
     "48 trials, selection": "the same up to 48 trials",
 }
-"""Plans of `scripts/portfolio judge` on the page, in words."""
+"""Plan of `scripts/portfolio judge` -> its description on the page."""
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 END = "<!-- end -->"
 
 
 def generated() -> dict[tuple[str, str], str]:
-    """Return (page, mark) -> the text behind the mark."""
+    """Return (page, mark) -> the text after the mark."""
     pages = {
         ("reference/study-file.md", "generated"): reference(),
         ("reference/knobs.md", "generated"): knobs(),
@@ -69,7 +69,7 @@ def generated() -> dict[tuple[str, str], str]:
 
 
 def updated(docs: Path = DOCS) -> dict[Path, str]:
-    """Return the whole text that each page should have."""
+    """Return the complete text that each page should have."""
     texts: dict[Path, str] = {}
     for (page, mark), text in generated().items():
         path = docs / page
@@ -79,12 +79,12 @@ def updated(docs: Path = DOCS) -> dict[Path, str]:
 
 
 def stale(docs: Path = DOCS) -> list[Path]:
-    """Return the pages that do not hold what the tables say."""
+    """Return the pages that do not match the tables."""
     return [path for path, text in updated(docs).items() if path.read_text("utf-8") != text]
 
 
 def write(docs: Path = DOCS) -> None:
-    """Bring every page up to date."""
+    """Update every page."""
     for path, text in updated(docs).items():
         path.write_text(text, encoding="utf-8")
 
@@ -103,7 +103,7 @@ def _with(page: str, mark: str, text: str) -> str:
 
 
 def portfolio() -> str:
-    """Return the plans that `scripts/portfolio judge` compared, from its JSON."""
+    """Return the plans compared by `scripts/portfolio judge`, from its JSON."""
     found = json.loads(PORTFOLIO.read_text(encoding="utf-8"))
     tables = found["tables"]
     scored = [name for name in tables if name not in found["ceilings"]]
@@ -118,7 +118,7 @@ def portfolio() -> str:
 
 
 def tuned() -> str:
-    """Return what each tuned configuration got beside the default and what is published."""
+    """Return each tuned configuration's results next to the default's and published ones."""
     records = [read_record(path) for path in record_files([shipped()]).values()]
     rows = [row for record in records for row in _tuned(record)]
     if not rows:
@@ -170,7 +170,7 @@ def _verdict(verdict: str) -> str:
 
 
 def _searched(record: TunedRecord) -> str:
-    """Return the env steps of the study that found a configuration, and in runs of its length."""
+    """Return the env steps of the study that found a configuration, also in runs of its length."""
     taken = record.origin.env_steps
     return f"{steps(taken)}, {taken / record.env_steps:,.0f} runs"
 
@@ -190,7 +190,7 @@ def _knob(knob: Knob) -> tuple[str, ...]:
 
 
 def environments() -> str:
-    """Return the environments, a section for each library."""
+    """Return the environments, with one section per library."""
     parts = []
     for source in dict.fromkeys(env.source for env in ENVIRONMENTS.values()):
         rows = [_environment(env) for env in ENVIRONMENTS.values() if env.source == source]
@@ -206,7 +206,7 @@ def _environment(env: EnvEntry) -> tuple[str, ...]:
 
 
 def topologies() -> str:
-    """Return the optical networks that have names, with their nodes and pairs of fibres."""
+    """Return the named optical networks, with their nodes and pairs of fibres."""
     known = [make_topology(name, directed=False) for name in topology_names()]
     sizes = [
         f"`{name}` ({one.num_nodes}, {one.num_links})"

@@ -1,6 +1,7 @@
-"""Hooks of the docs site: links that leave docs/ work there as they do in the repository.
+"""Hooks of the docs site, so that links to files outside docs/ work as in the repository.
 
-A file outside docs/ that a page links to (the changelog, a study) joins the site under `outside/`.
+A file outside docs/ that a page links to (the changelog, a study) is added to the site under
+`outside/`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ CODE = re.compile(r"^```.*?^```$|`[^`\n]+`", re.S | re.M)
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the files outside docs/ that pages link to, and those that these link to."""
+    """Add the files outside docs/ that pages link to, and those that these files link to."""
     waiting = [file.src_uri for file in files if file.is_documentation_page()]
     while waiting:
         page = waiting.pop()
@@ -40,7 +41,7 @@ def _added(config: Any, uri: str, path: Path) -> File:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Point links of a page at where their targets are in the site."""
+    """Change the links of a page to the locations of their targets in the site."""
     uri = page.file.src_uri
     if not uri.endswith(".md"):
         return markdown
@@ -53,7 +54,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def outside_of(uri: str) -> list[str]:
-    """Return the files outside docs/ that a page links to, as paths of the repository."""
+    """Return the files outside docs/ that a page links to, as paths in the repository."""
     found: list[str] = []
 
     def seen(target: str) -> str:
@@ -67,7 +68,7 @@ def outside_of(uri: str) -> list[str]:
 
 
 def _linked(text: str, change: Callable[[str], str]) -> str:
-    """Change the relative targets of links that do not stand in code."""
+    """Change the relative targets of links, except links in code."""
     pieces, end = [], 0
     for code in CODE.finditer(text):
         pieces += [LINK.sub(_one(change), text[end : code.start()]), code[0]]

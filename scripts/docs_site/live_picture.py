@@ -1,6 +1,7 @@
-"""`docs/figures/live_page.png` and `live_page_phone.png`: a study's page of `hpo serve`.
+"""Writes `docs/figures/live_page.png` and `live_page_phone.png`: a study's page of `hpo serve`.
 
-From scripts/, in headless Chromium: `python -m docs_site.live_picture RESULTS STUDY [FOLDER]`.
+Run from scripts/, with headless Chromium: `python -m docs_site.live_picture RESULTS STUDY
+[FOLDER]`.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ SIZES = {
     "live_page": (1280, 1120, "#history"),
     "live_page_phone": (390, 844, "#parallel"),
 }
-"""Picture -> width and height of the window, what it is scrolled to."""
+"""Picture -> (window width, window height, element to scroll to)."""
 _SECONDS = 60.0
 _DRAWN = "['history', 'curves', 'parallel'].every((n) => document.querySelector(`#${n} svg`))"
 
 
 def main(results: Path, study: str, folder: Path) -> None:
-    """Serve the folder, and take both pictures."""
+    """Serve the folder, and take both screenshots."""
     words = [*hpo_command(), "serve", str(results), "--port", "0", "--json"]
     with (
         subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server,

@@ -1,6 +1,6 @@
-"""`scripts/docs`: generated parts up to date, the notebook executed, the site built strictly.
+"""`scripts/docs`: updates generated parts, executes the notebook, and builds the site strictly.
 
-Needs `pip install '.[docs]'`. The site is written into `site/`.
+It needs `pip install '.[docs]'`. The site is written to `site/`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NOTEBOOK = ROOT / "docs" / "tutorial.ipynb"
 
 
 def main() -> int:
-    """Build, or bring up to date what is generated."""
+    """Build the site, or update the generated parts."""
     parser = argparse.ArgumentParser(prog="scripts/docs", description=__doc__)
     parser.add_argument("--write", action="store_true", help="rewrite the generated parts")
     parser.add_argument("--notebook", action="store_true", help="keep the notebook's new outputs")
@@ -46,7 +46,7 @@ def main() -> int:
 
 
 def _make_importable(link: str) -> None:
-    """Put the checkout on the path as `hpo`, for this process and its children."""
+    """Make the checkout importable as `hpo`, for this process and its children."""
     (Path(link) / "hpo").symlink_to(ROOT, target_is_directory=True)
     sys.path.insert(0, link)
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (link, os.environ.get("PYTHONPATH"))))

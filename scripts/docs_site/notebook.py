@@ -13,11 +13,11 @@ SECONDS = 600
 
 
 def execute(path: Path, keep: bool = False) -> None:
-    """Run all cells; an error of one is raised, with its traceback.
+    """Run all cells; an error in a cell is raised, with its traceback.
 
     Args:
-        path: of the notebook.
-        keep: write its outputs back, without what differs from run to run.
+        path: path of the notebook.
+        keep: whether to write the outputs back, except those that vary between runs.
     """
     notebook = nbformat.read(path, as_version=4)
     with tempfile.TemporaryDirectory(prefix="hpo-notebook-") as folder:

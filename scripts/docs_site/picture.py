@@ -1,6 +1,6 @@
-"""`docs/figures/first_screen.png`, the picture of the README: the benchmark, and a study's curves.
+"""Writes `docs/figures/first_screen.png`, the README's picture: a benchmark, a study's curves.
 
-From scripts/, after `hpo run studies/first.yaml`: `python -m docs_site.picture FOLDER`.
+Run from scripts/, after `hpo run studies/first.yaml`: `python -m docs_site.picture FOLDER`.
 """
 
 from __future__ import annotations

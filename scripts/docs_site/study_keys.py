@@ -1,4 +1,4 @@
-"""The tables of docs/ about the study file: its keys, search methods, rules and metrics."""
+"""The tables of docs/ about study files: keys, search methods, rules and metrics."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def methods() -> str:
 
 
 def rules() -> str:
-    """Return the table of rules of `early_terminate`."""
+    """Return the table of `early_terminate` rules."""
     rows = ["| rule | what it does | rungs | keys |", "|---|---|---|---|"]
     for row in RULES.values():
         deed = "ends trials with their value" if row.finishes else "stops trials"

@@ -1,4 +1,4 @@
-"""What the parts of a visit share: where the checkout is, and the file that each part writes."""
+"""Shared by the parts of a visit: the location of the checkout, and each part's output file."""
 
 from __future__ import annotations
 
@@ -17,43 +17,43 @@ PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "gymnax")
 
 @dataclass
 class Report:
-    """The JSON file of one part, written anew whenever there is more to say.
+    """The JSON file of one part, rewritten whenever there are new results.
 
     Attributes:
-        path: of the file.
-        document: what it holds; `failures` says what is wrong, `done` that nothing is missing.
+        path: path of the file.
+        document: its contents; `failures` lists faults, and `done` is true once it is complete.
     """
 
     path: Path
     document: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Begin with nothing wrong and nothing done."""
+        """Start without faults and incomplete."""
         self.document = {"done": False, "summary": "", "failures": [], **self.document}
 
     def fail(self, words: str) -> None:
-        """Note what is wrong; the part goes on."""
+        """Record a fault; the part continues."""
         self.document["failures"].append(words)
 
     def finish(self, summary: str) -> None:
-        """Note that nothing is missing, and what it comes to in one line."""
+        """Mark the document as complete, with a summary of one line."""
         self.document.update(done=True, summary=summary)
         self.write()
 
     def write(self) -> None:
-        """Write the file in one go: whoever cuts the visit finds the old one or the new."""
+        """Write the file atomically: if the visit is interrupted, it is the old or the new one."""
         write_json(self.path, self.document)
 
 
 def write_json(path: Path, document: Any) -> None:
-    """Replace a JSON file in one go."""
+    """Replace a JSON file atomically."""
     partial = path.with_name(f".{path.name}")
     partial.write_text(json.dumps(document, indent=1) + "\n")
     partial.replace(path)
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of what computes."""
+    """Return the versions of Python and of the numerical packages."""
     found = {"python": platform.python_version(), "machine": platform.machine()}
     for name in PACKAGES:
         try:
@@ -64,7 +64,7 @@ def versions() -> dict[str, str]:
 
 
 def cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores that this process may use."""
     return (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )

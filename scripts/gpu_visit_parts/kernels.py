@@ -1,7 +1,7 @@
-"""Which kernels an env step and a gradient step are made of, by a trace of one chunk.
+"""The kernels of an env step and of a gradient step, from a trace of one chunk.
 
-jax's own reader of traces is used (`jax.profiler.ProfileData`), no TensorFlow. CUDA graphs are off
-in this part: within them a kernel does not say which instruction it is of.
+It uses jax's own reader of traces (`jax.profiler.ProfileData`), without TensorFlow. CUDA graphs
+are off in this part, because kernels inside them do not show their instruction.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from .common import BENCHMARKS, Report, cores
 TOP = 20
 FLAGS = "--xla_gpu_enable_command_buffer="
 STEPS = ("env step", "gradient step")
-_HOLDERS = ("while", "conditional", "call")  # a CPU's events of them hold those of what they run
+# on a CPU, these events contain those of the code that they run
+_HOLDERS = ("while", "conditional", "call")
 
 
 def run(report: Report, devices: tuple[Any, ...], small: bool) -> None:
-    """Trace one chunk of each program; a table of kernels for each kind of step."""
+    """Trace one chunk of each program; return a table of kernels for each kind of step."""
     devices = devices[: 2 if small else 1]
     programs = {name: _program(case, devices) for name, case in _cases(small).items()}
     report.document["programs"] = rows = {}
@@ -69,7 +70,7 @@ def _program(case: Any, devices: tuple[Any, ...]) -> Any:
 
 
 def _traced(program: Any) -> dict[str, tuple[int, float]]:
-    """Run a chunk under the profiler; {instruction: (times, microseconds in all)}."""
+    """Run a chunk under the profiler; return {instruction: (count, total microseconds)}."""
     import gpu
     import jax
 
@@ -87,9 +88,9 @@ def _traced(program: Any) -> dict[str, tuple[int, float]]:
 
 
 def _events(data: Any) -> Iterator[tuple[str, float]]:
-    """Give (instruction, microseconds) of all kernels of the training program.
+    """Yield (instruction, microseconds) for all kernels of the training program.
 
-    A GPU has a line for each stream, and others that repeat their events by module or by name.
+    A GPU has one line per stream, and further lines that repeat the events by module or by name.
     """
     planes = list(data.planes)
     on_gpu = [plane for plane in planes if plane.name.startswith("/device:GPU")]
@@ -150,7 +151,7 @@ def _tables(
 
 
 def _modelled(name: str, role: str) -> dict[str, Any] | None:
-    """Return what the model says of an iteration on an H100, launches included."""
+    """Return the model's prediction for an iteration on an H100, including launches."""
     rows = json.loads((BENCHMARKS / "gpu_compiled.json").read_text())
     row = rows.get(f"{name}/h100/after", {"loops": {}})["loops"].get(role)
     return row and {key: row[key] for key in ("launches", "microseconds", "mega_bytes")}

@@ -1,8 +1,9 @@
-"""The bits of one lane: alone, among all others, at another place, and in a smaller program.
+"""The bits of one lane: alone, among others, in a different lane, and in a smaller program.
 
-docs/concepts.md says that a curve depends on its configuration and seed alone. Within one program
-that must hold on a GPU as it stands; between two programs with the same tile it must hold with
-`deterministic`, and without is only reported: kernels are then chosen by timing them.
+According to docs/concepts.md, a curve depends only on its configuration and seed. Within one
+program this must hold on a GPU without further settings. Between two programs with the same tile
+it must hold with `deterministic`; without, the result is only reported, because kernels are then
+selected by timing.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ LEARNING_RATES = (1e-4, 3e-4, 1e-3)
 
 
 class Widths(NamedTuple):
-    """Lanes of the large program, its tile, and the narrower tile that a small one has, too."""
+    """Lanes of the large program, its tile, and the narrower tile that a small one also has."""
 
     lanes: int
     tile: int
@@ -28,7 +29,7 @@ class Widths(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What became of one replicate: the hash of all its bits, and its parameters."""
+    """The outcome of one replicate: the hash of all its bits, and its parameters."""
 
     bits: str
     params: Any
@@ -92,13 +93,13 @@ def _program(devices: tuple[Any, ...], small: bool, lanes: int, tile: int) -> An
 def _seen(
     program: Any, placed: Mapping[int, int], chosen: Any, reverse: bool = False
 ) -> dict[int, Seen]:
-    """Run {lane: replicate} and give what became of the chosen replicates.
+    """Run {lane: replicate} and return the outcomes of the chosen replicates.
 
     Args:
-        program: that runs them.
+        program: the program that runs them.
         placed: busy lanes; all others are idle.
         chosen: replicates.
-        reverse: whether lanes are counted from the last.
+        reverse: whether lanes are counted from the last one.
     """
     import jax
     import numpy as np

@@ -1,13 +1,13 @@
-"""`scripts/gpu_visit --out DIR --wheels DIR`: all that a few minutes of a GPU can answer.
+"""`scripts/gpu_visit --out DIR --wheels DIR`: all measurements for a few minutes on a GPU.
 
-    scripts/gpu_visit --collect wheels/                 # before: where there is a network
+    scripts/gpu_visit --collect wheels/                 # before, with a network
     scripts/gpu_visit --wheels wheels/ --out visit/     # on the GPU: nine minutes, no network
-    scripts/gpu_visit --small --out visit/              # that it runs: a CPU, four minutes
-    scripts/gpu_visit --reference FILE                  # the numbers that it compares with
+    scripts/gpu_visit --small --out visit/              # test on a CPU: four minutes
+    scripts/gpu_visit --reference FILE                  # the numbers to compare with
 
-It needs Python 3.12, jax with CUDA, flax, optax, numpy, scipy, pandas, pyarrow and networkx;
-nothing is installed: wheels are unpacked into a temporary folder. `benchmarks/GPU.md` says what
-each part answers. Exit status: 0, 1 if a part that decides fails, 2 if it cannot begin.
+It needs Python 3.12, jax with CUDA, flax, optax, numpy, scipy, pandas, pyarrow and networkx.
+Nothing is installed: wheels are unpacked to a temporary folder. `benchmarks/GPU.md` describes what
+each part measures. Exit status: 0, 1 if a deciding part fails, 2 if the visit cannot start.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ PARTS = (
     Part("lanes_deterministic", 80, decides=True),
     Part("speed_concurrent", 80, env={"XLA_FLAGS": CONCURRENT}),
 )
-"""The most valuable first."""
+"""The parts of a visit, the most valuable first."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Do what was asked for."""
+    """Run what was requested."""
     args = _parser().parse_args(words)
     try:
         if args.collect:
@@ -80,12 +80,12 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-# ---------------------------------------------------------------------- the process that asks
+# ---------------------------------------------------------------------- the main process
 
 
 def _visit(args: argparse.Namespace) -> int:
     started = time.monotonic()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a part is ended, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a running part is also ended
     out = (args.out or Path("gpu-visit")).resolve()
     out.mkdir(parents=True, exist_ok=True)
     budget = args.budget or (SMALL_BUDGET if args.small else BUDGET)
@@ -107,7 +107,7 @@ def _visit(args: argparse.Namespace) -> int:
             work,
             about,
         )
-        # A CPU may be slow or busy: there only the budget is a limit.
+        # A CPU may be slow or busy, so only the budget is a limit there.
         limit = {"seconds": budget} if args.small else {}
         visit.run([replace(part, **limit) for part in PARTS if part.name in args.only])
     finally:
@@ -122,7 +122,7 @@ def _visit(args: argparse.Namespace) -> int:
 
 
 def _prepare(work: Path, args: argparse.Namespace) -> list[str]:
-    """Put this checkout, and wheels that are missing, on the path of the parts."""
+    """Put this checkout, and missing wheels, on the import path of the parts."""
     link, site = work / "link", work / "site"
     link.mkdir()
     (link / "hpo").symlink_to(ROOT, target_is_directory=True)
@@ -136,19 +136,20 @@ def _prepare(work: Path, args: argparse.Namespace) -> list[str]:
         os.environ.get("PYTHONPATH", ""),
     ]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(work / "compiled")  # what a part compiled, too
+    # also programs compiled by other parts
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(work / "compiled")
     os.environ["XDG_CACHE_HOME"] = str(work / "cache")
     os.environ["TMPDIR"] = str(work)
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     os.environ["PYTHONUNBUFFERED"] = "1"
     if args.small:
         os.environ["JAX_PLATFORMS"] = "cpu"
-        os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"  # half the time to compile
+        os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"  # halves the compile time
     return brought
 
 
 def _gpu() -> str:
-    """Return what the driver says of the GPU; nothing where there is none."""
+    """Return the driver's description of the GPU; nothing if there is none."""
     words = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
     try:
         return subprocess.run(words, capture_output=True, text=True, timeout=20).stdout.strip()
@@ -161,7 +162,7 @@ def _command() -> list[str]:
 
 
 def _in_process(words: Sequence[str]) -> int:
-    """Run a part in a process that finds this checkout."""
+    """Run a part in a process that can import this checkout."""
     with tempfile.TemporaryDirectory(prefix="gpu-visit-") as folder:
         (Path(folder) / "hpo").symlink_to(ROOT, target_is_directory=True)
         paths = [folder, str(BENCHMARKS), os.environ.get("PYTHONPATH", "")]
@@ -169,7 +170,7 @@ def _in_process(words: Sequence[str]) -> int:
         return subprocess.run([*_command(), *words], env=env).returncode
 
 
-# ---------------------------------------------------------------------- the process of a part
+# ---------------------------------------------------------------------- the process of one part
 
 
 def _part(name: str, path: Path, small: bool) -> int:
@@ -177,7 +178,7 @@ def _part(name: str, path: Path, small: bool) -> int:
         programs.write_reference(path, _devices("cpu"))
         return 0
     report = Report(path, {"part": name, "small": small})
-    if name == "study":  # whose command needs the GPU's memory
+    if name == "study":  # its command needs the GPU's memory
         study.run(report, small)
         return 0
     deterministic = name == "lanes_deterministic"

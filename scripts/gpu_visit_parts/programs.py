@@ -1,7 +1,7 @@
-"""Eight updates of six programs, against the numbers of a CPU that are carried along.
+"""Eight updates of six programs, compared with recorded numbers from a CPU.
 
-The file of reference holds, for each program, its losses after every update, and of its
-parameters after the first and the last update the norm of every array and a few of its values.
+For each program, the reference file contains its losses after every update, and for its parameters
+after the first and the last update the norm of every array and a few of its values.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ FIRST, LAST = 1e-3, 1e-2
 """The largest distance after the first update, in all lanes, and up to the last, in all but one.
 
 Two versions of jax, and code compiled with and without optimisations, were 2e-5 and 1e-4 apart.
-A lane may leave: its policy samples actions, and one that is sampled at the edge of two turns to
-the other by the last digit of a float32. Everything after it then differs.
+One lane may deviate: if a sampled action is at the boundary between two, the last digit of a
+float32 can change it, and all later values differ.
 """
 MAY_LEAVE = 1
-_LEAST_SCALE = 0.01  # of losses that are zero but for rounding, and of arrays that are still small
+# for losses that are zero except for rounding, and for arrays that are still small
+_LEAST_SCALE = 0.01
 _PPO = {"num_envs": 4, "rollout_length": 32, "update_epochs": 2, "num_minibatches": 2,
         "learning_rate": 3e-4, "lr_schedule": "constant"}  # fmt: skip
 _SMALL_TRANSFORMER = {"network": "transformer", "rollout_length": 8,
@@ -37,7 +38,7 @@ _SMALL_TRANSFORMER = {"network": "transformer", "rollout_length": 8,
 
 
 def cases() -> dict[str, Any]:
-    """Return the six programs by name: small ones, each by another network or kind of action."""
+    """Return the six small programs by name, each with a different network or kind of action."""
     from gpu_cases import Case
 
     small = {**_PPO, "hidden_sizes": (32, 32)}
@@ -52,7 +53,7 @@ def cases() -> dict[str, Any]:
 
 
 class Compared(NamedTuple):
-    """How far a number is from the reference's, in units of what it is measured by."""
+    """The distance of a number from the reference, relative to its scale."""
 
     what: str
     update: int
@@ -60,11 +61,11 @@ class Compared(NamedTuple):
     distance: float
 
 
-# ---------------------------------------------------------------------- what a program gives
+# ---------------------------------------------------------------------- numbers of a program
 
 
 def make(case: Any, devices: tuple[Any, ...]) -> Any:
-    """Return the program of a case, on one GPU or two devices of a host."""
+    """Return the program of a case, on one GPU or on two devices of a host."""
     from gpu_cases import plan_of
 
     from hpo.core.program import EvaluationPlan, Program
@@ -77,7 +78,7 @@ def make(case: Any, devices: tuple[Any, ...]) -> Any:
 
 
 def numbers_of(program: Any) -> dict[str, Any]:
-    """Run the updates and return the losses and parameters, as the file of reference has them."""
+    """Run the updates; return the losses and parameters in the form of the reference file."""
     import gpu
     import jax
     import numpy as np
@@ -124,11 +125,11 @@ def _rounded(row: Any) -> list[float]:
 def distances(seen: Mapping[str, Any], reference: Mapping[str, Any]) -> Iterator[Compared]:
     """Compare all numbers of one program.
 
-    Losses are measured by themselves, values by the root mean square of their array; neither by
-    less than 0.01. What is not a number is infinitely far.
+    Losses are relative to themselves, values to the root mean square of their array; both scales
+    are at least 0.01. A non-finite number has infinite distance.
 
     Raises:
-        ValueError: the program has other arrays than the one of reference.
+        ValueError: the program's arrays are not those of the reference.
     """
     for name, rows in reference["losses"].items():
         for update, (ours, theirs) in enumerate(zip(seen["losses"][name], rows, strict=True)):
@@ -155,7 +156,7 @@ def _distance(one: float, other: float, scale: float) -> float:
 
 
 def judged(seen: Mapping[str, Any], reference: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how far a program is from its reference, and what is too far, in words."""
+    """Return a program's distance from its reference, and a text on what is too far."""
     found = list(distances(seen, reference))
     first = [one for one in found if one.update == 1]
     lanes = {one.lane for one in found}
@@ -192,7 +193,7 @@ def _words(one: Compared, most: float) -> str:
 
 
 def measure_all(devices: tuple[Any, ...]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Compile all programs side by side, and give the numbers of each as it is ready."""
+    """Compile all programs side by side; yield each one's numbers when it is ready."""
     made = {name: make(case, devices) for name, case in cases().items()}
     with ThreadPoolExecutor(cores()) as pool:
         compiled = {name: pool.submit(program.compile) for name, program in made.items()}
@@ -202,7 +203,7 @@ def measure_all(devices: tuple[Any, ...]) -> Iterator[tuple[str, dict[str, Any]]
 
 
 def run(report: Report, devices: tuple[Any, ...]) -> None:
-    """Compare every program with the file of reference."""
+    """Compare every program with the reference file."""
     reference = json.loads(FILE.read_text())
     report.document["reference"] = reference["made_with"]
     report.document["tolerance"] = {"first_update": FIRST, "last_update": LAST}
@@ -221,7 +222,7 @@ def run(report: Report, devices: tuple[Any, ...]) -> None:
 
 
 def write_reference(path: Path, devices: tuple[Any, ...]) -> None:
-    """Make the file of reference on a CPU."""
+    """Write the reference file on a CPU."""
     made = dict(measure_all(devices))
     document = {"made_with": versions(), "updates": UPDATES, "lanes": LANES, "programs": made}
     path.write_text(json.dumps(document, separators=(",", ":")) + "\n")

@@ -1,7 +1,7 @@
-"""How fast whole PPO updates are, and what memory they take, beside the model of GPU.md.
+"""The speed of complete PPO updates and their memory, next to the predictions in GPU.md.
 
-Programs are compiled side by side, in two waves, and then timed one after the other, those that
-need least memory first, so that the peak of the device is that of the one timed last.
+Programs are compiled side by side, in two waves, and then timed one after the other in order of
+memory, so that the device's peak memory is that of the program timed last.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 from .common import BENCHMARKS, Report, cores
 
-SECONDS = 3.0  # that each program is timed for
-FULL_UPDATES = 4  # of a chunk
-FIRST_WAVE = 3  # programs that are timed before the others are compiled, should time run out
+SECONDS = 3.0  # time per program
+FULL_UPDATES = 4  # per chunk
+FIRST_WAVE = 3  # programs timed before the others are compiled, in case time runs out
 
 
 class Timed(NamedTuple):
-    """One program: its name in the table, its case, and the model's name of it, if it has one."""
+    """One program: its name in the table, its case, and its name in the model, if it has one."""
 
     name: str
     case: Any
@@ -28,7 +28,7 @@ class Timed(NamedTuple):
 
 
 def run(report: Report, devices: tuple[Any, ...], small: bool, concurrent: bool) -> None:
-    """Time the programs; the table has a row for each."""
+    """Time the programs; the table has one row per program."""
     devices = devices[: 2 if devices[0].platform == "cpu" else 1]
     report.document["rows"] = []
     wanted = _timed(small, concurrent)
@@ -38,7 +38,7 @@ def run(report: Report, devices: tuple[Any, ...], small: bool, concurrent: bool)
 
 
 def _wave(report: Report, wave: list[Timed], devices: tuple[Any, ...], small: bool) -> None:
-    """Compile some programs, then time them: nothing else uses the GPU meanwhile."""
+    """Compile some programs, then time them while nothing else uses the GPU."""
     programs = [_program(timed.case, devices, small) for timed in wave]
     with ThreadPoolExecutor(cores()) as pool:
         compiled = [pool.submit(_compile_seconds, program) for program in programs]
@@ -56,7 +56,7 @@ def _wave(report: Report, wave: list[Timed], devices: tuple[Any, ...], small: bo
 
 
 def _timed(small: bool, concurrent: bool) -> list[Timed]:
-    """Return the programs: a ladder of lanes, other precisions, packed and flat observations."""
+    """Return the programs: several numbers of lanes, precisions, packed and flat observations."""
     from gpu_cases import CASES, TF32
 
     cartpole, rmsa = CASES["cartpole"], CASES["rmsa_packed"]
@@ -111,7 +111,7 @@ def _compile_seconds(program: Any) -> float:
 def _row(timed: Timed, program: Any, compiled: float, kind: str, small: bool) -> dict[str, Any]:
     import gpu
 
-    before = gpu.memory_mb(program)  # tuning kernels of others may have taken more than this one
+    before = gpu.memory_mb(program)  # tuning kernels of other programs may have used more
     seen = gpu.measure(program, 0.3 if small else SECONDS)
     needed = program._advance.memory_analysis()
     taken = (needed.argument_size_in_bytes + needed.temp_size_in_bytes) / 2**20
@@ -133,7 +133,7 @@ def _row(timed: Timed, program: Any, compiled: float, kind: str, small: bool) ->
 
 
 def _modelled(name: str, kind: str) -> float | None:
-    """Return what the model says of an H100 (an H200 has its arithmetic, and more memory)."""
+    """Return the model's prediction for an H100 (an H200 has equal arithmetic and more memory)."""
     if not name or not any(word in kind for word in ("H100", "H200")):
         return None
     rows = json.loads((BENCHMARKS / "gpu_compiled.json").read_text())

@@ -1,6 +1,6 @@
-"""`hpo run` of one study end to end, twice: undisturbed, and killed once and resumed.
+"""One study from start to end by `hpo run`, twice: undisturbed, and killed once and resumed.
 
-This process never starts jax: a GPU's memory belongs to the command that it runs.
+This process never starts jax, because the command that it runs needs the GPU's memory.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _FULL = {
 
 
 def study_text(small: bool) -> str:
-    """Return the study: 512 lanes; the small one has 16."""
+    """Return the study, with 512 lanes; the small one has 16."""
     return _STUDY.format(**(_SMALL if small else _FULL))
 
 
@@ -48,7 +48,7 @@ def run(report: Report, small: bool) -> None:
     """Run the study in both ways and compare the tables."""
     from hpo.store import tables_equal
 
-    work = Path(tempfile.mkdtemp(prefix="study-"))  # in the visit's own folder, which it removes
+    work = Path(tempfile.mkdtemp(prefix="study-"))  # in the visit's folder, which it deletes
     file = work / "visit.yaml"
     file.write_text(study_text(small))
     whole, broken = work / "whole", work / "broken"
@@ -79,10 +79,10 @@ def _command(file: Path, out: Path) -> list[str]:
 
 
 def _run(file: Path, out: Path, work: Path) -> float:
-    """Run the study to its end and return the seconds it took.
+    """Run the study to its end and return the seconds that it took.
 
     Raises:
-        RuntimeError: it failed; the end of what it said is in the message.
+        RuntimeError: it failed; the message contains the end of its output.
     """
     started = time.monotonic()
     done = subprocess.run(_command(file, out), cwd=work, capture_output=True, text=True)
@@ -93,7 +93,7 @@ def _run(file: Path, out: Path, work: Path) -> float:
 
 
 def _killed(file: Path, out: Path, work: Path) -> float | None:
-    """Start the study, kill it once it has committed lanes twice; None: it ended before."""
+    """Start the study, and kill it once it has committed lanes twice; None if it ended first."""
     started = time.monotonic()
     process = subprocess.Popen(
         _command(file, out), cwd=work, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -108,7 +108,7 @@ def _killed(file: Path, out: Path, work: Path) -> float | None:
 
 
 def _commits(folder: Path) -> int:
-    """Return the number of the last commit that has lanes; 0 if there is none."""
+    """Return the number of the last commit with lanes; 0 if there is none."""
     from hpo.store.journal import Journal
 
     if not Journal.exists(folder):
@@ -122,7 +122,7 @@ def _commits(folder: Path) -> int:
 
 
 def _rows(folder: Path) -> dict[str, int]:
-    """Return how many trials the study had, and their env steps."""
+    """Return the number of trials in the study, and their env steps."""
     import pyarrow.parquet as pq
 
     trials = pq.read_table(folder / "trials.parquet")

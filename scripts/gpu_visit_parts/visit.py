@@ -1,7 +1,7 @@
-"""The order of a visit: parts, each a process with a limit of its own, and what became of them.
+"""The course of a visit: parts, each a process with a time limit, and their results.
 
-A part writes its JSON file as it goes, and `visit.json` is written anew after each of them, so
-that a visit which is cut anywhere has left what it knew.
+A part writes its JSON file as it proceeds, and `visit.json` is rewritten after each part, so an
+interrupted visit leaves all results so far.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import Any
 from .common import write_json
 
 PASS, FAIL, CUT = "PASS", "FAIL", "CUT"
-LEAST_SECONDS = 20.0  # that a part needs to say anything
-RESERVE_SECONDS = 4.0  # of the budget, to end in good order
+LEAST_SECONDS = 20.0  # least time in which a part can give results
+RESERVE_SECONDS = 4.0  # part of the budget reserved for a clean end
 _SHOWN = 110
 
 
@@ -30,10 +30,10 @@ class Part:
     """One part of a visit.
 
     Attributes:
-        name: of it and of its file.
-        seconds: that it may take.
-        decides: whether the visit fails with it; else it only measures.
-        env: variables of its process.
+        name: name of the part and of its file.
+        seconds: its time limit.
+        decides: whether the visit fails if it does; otherwise it only measures.
+        env: environment variables of its process.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a part."""
+    """The result of a part."""
 
     name: str
     status: str
@@ -57,11 +57,11 @@ class Visit:
     """Runs parts one after the other within a budget.
 
     Attributes:
-        out: folder of the files.
-        budget: seconds of the whole visit.
-        command: takes a part and the path of its file, gives the words that run it.
-        work: folder of logs, which is not kept.
-        about: what `visit.json` says besides.
+        out: folder for the files.
+        budget: seconds for the whole visit.
+        command: returns the words that run a part, given the part and the path of its file.
+        work: folder for logs, which is not kept.
+        about: further contents of `visit.json`.
     """
 
     out: Path
@@ -72,7 +72,7 @@ class Visit:
     results: list[Result] = field(default_factory=list)
 
     def run(self, parts: Sequence[Part]) -> None:
-        """Run the parts in their order; a part for which no time is left is cut."""
+        """Run the parts in order; a part without enough time left is skipped."""
         end = time.monotonic() + self.budget - RESERVE_SECONDS
         for part in parts:
             left = end - time.monotonic()
@@ -112,12 +112,12 @@ class Visit:
         return Result(part.name, status, round(time.monotonic() - started, 1), words)
 
     def failed(self, parts: Sequence[Part]) -> bool:
-        """Return whether a part that decides has failed."""
+        """Return whether a deciding part has failed."""
         deciding = {part.name for part in parts if part.decides}
         return any(r.status == FAIL and r.name in deciding for r in self.results)
 
     def table(self) -> str:
-        """Return a line for each part, and what each comes to."""
+        """Return one line per part, with its summary."""
         lines = []
         for result in self.results:
             words = " ".join(result.words.split())
@@ -130,12 +130,12 @@ class Visit:
 
 
 def judged(path: Path, code: int | None, log: str) -> tuple[str, str]:
-    """Return what became of a part: by its file, how its process ended, and what that said.
+    """Return the result of a part, from its file, its exit status and its output.
 
     Args:
-        path: of its file, which may be missing or without an end.
+        path: path of its file, which may be missing or incomplete.
         code: exit status; None: it was ended because its time was up.
-        log: what it printed.
+        log: its output.
     """
     document = json.loads(path.read_text()) if path.is_file() else {}
     last = next((line for line in reversed(log.splitlines()) if line.strip()), "it said nothing")
@@ -149,7 +149,7 @@ def judged(path: Path, code: int | None, log: str) -> tuple[str, str]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill a part's process group, what it started included; and await the part itself."""
-    with contextlib.suppress(ProcessLookupError):  # all of it has ended
+    """Kill a part's process group, including its children, and wait for the part itself."""
+    with contextlib.suppress(ProcessLookupError):  # all of them have ended
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

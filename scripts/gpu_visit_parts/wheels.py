@@ -1,4 +1,4 @@
-"""Packages that the machine of a visit lacks: collected with a network, unpacked without one."""
+"""Packages missing on the visited machine: collected with a network, unpacked without one."""
 
 from __future__ import annotations
 
@@ -21,24 +21,25 @@ MOST_BYTES = 45_000_000
 LIST = "wheels.json"
 PYTHON = "3.12"
 THERE = ("jax>=0.11,<0.12", "flax", "optax", "numpy", "scipy", "pandas", "pyarrow", "networkx")
-"""What such a machine has, with all that these need."""
+"""Packages that such a machine has, with all their dependencies."""
 _PICTURES = ("contourpy", "cycler", "fonttools", "kiwisolver", "matplotlib", "pillow", "seaborn")
-"""What gymnax draws with, 25 MB; see `stand_in`."""
+"""Packages (25 MB) that gymnax uses for drawing; see `stand_in`."""
 _DRAWN_WITH = ("__init__", "pyplot", "animation", "colors")
 _PLATFORMS = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_17", "manylinux2014", "manylinux1")
 
 
 class WheelError(Exception):
-    """The folder of wheels is not as it should be; the message says what to do."""
+    """The folder of wheels is invalid; the message says what to do."""
 
 
 def collect(folder: Path) -> list[dict[str, Any]]:
-    """Download what `hpo` needs and such a machine lacks, and write the list of it.
+    """Download the packages that `hpo` needs and such a machine lacks, and write their list.
 
     Raises:
         WheelError: pip failed, or the wheels are too large.
     """
-    if sys.version_info[:2] != tuple(map(int, PYTHON.split("."))):  # pip resolves for its own
+    # pip resolves for its own version
+    if sys.version_info[:2] != tuple(map(int, PYTHON.split("."))):
         raise WheelError(f"this is Python {platform.python_version()}; collect with {PYTHON}")
     if folder.is_dir() and any(folder.iterdir()):
         raise WheelError(f"{folder} is not empty; name a new folder")
@@ -52,10 +53,10 @@ def collect(folder: Path) -> list[dict[str, Any]]:
 
 
 def write_list(folder: Path) -> list[dict[str, Any]]:
-    """Write the names, sizes and hashes of a folder's wheels.
+    """Write the names, sizes and hashes of the wheels in a folder.
 
     Raises:
-        WheelError: they are too large together.
+        WheelError: their total size is too large.
     """
     rows = [
         {
@@ -77,10 +78,10 @@ def write_list(folder: Path) -> list[dict[str, Any]]:
 
 
 def install(folder: Path, target: Path) -> list[str]:
-    """Unpack those wheels into a folder whose packages are missing here; return their names.
+    """Unpack the wheels whose packages are missing here to a folder; return their names.
 
     Raises:
-        WheelError: a wheel is not the one of the list, or pip failed.
+        WheelError: a wheel does not match the list, or pip failed.
     """
     if not (folder / LIST).is_file():
         raise WheelError(f"{folder} has no {LIST}; make it with --collect {folder}")
@@ -98,7 +99,7 @@ def install(folder: Path, target: Path) -> list[str]:
 
 
 def stand_in(folder: Path) -> None:
-    """Make an empty matplotlib there if there is none: gymnax imports it, to draw what runs."""
+    """Create an empty matplotlib if there is none, because gymnax imports it for drawing."""
     if _is_there("matplotlib"):
         return
     package = folder / "matplotlib"
@@ -121,7 +122,7 @@ def _target() -> list[str]:
 
 
 def _resolved(requirements: Sequence[str]) -> dict[str, str]:
-    """Return the version of every package that these come to, by its normalised name."""
+    """Return the version of every package that these requirements need, by normalised name."""
     with tempfile.TemporaryDirectory() as nowhere:
         report = Path(nowhere) / "report.json"
         _pip(

@@ -1,11 +1,11 @@
-"""Shapes of code that formatting cannot fold: tokens, decisions, nesting, positional parameters.
+"""Shapes of code that formatting cannot hide: tokens, decisions, nesting, positional parameters.
 
-`shapes_of` counts them for one file. `known.json` lists what was there when the count began; a
-test lets each number only fall. `scripts/house --write` writes the list again.
+`shapes_of` counts them in one file. `known.json` lists the counts from when counting started; a
+test lets each number only decrease. `scripts/house --write` rewrites the list.
 
-Complexity is one more than the decisions of a function, those in expressions included: a
-conditional expression, each loop and condition of a comprehension, each `and` and `or`. Tools that
-see statements alone miss them.
+Complexity is one more than the number of decisions in a function, including those in expressions:
+a conditional expression, each loop and condition of a comprehension, each `and` and `or`. Tools
+that count only statements miss them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from types import UnionType
 
 KNOWN = Path(__file__).with_name("known.json")
 COMPLEX, POSITIONAL = 15, 5
-"""The most of a function that is not listed."""
+"""The limits for functions that are not listed."""
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _BRANCHES = (
@@ -42,10 +42,10 @@ _LAYOUT = {
 class Shapes:
     """The shapes of one file."""
 
-    tokens: int  # of code: neither comments nor docstrings
-    complex: Mapping[str, int]  # functions over COMPLEX, by name
+    tokens: int  # in code, without comments and docstrings
+    complex: Mapping[str, int]  # functions above COMPLEX, by name
     positional: Mapping[str, int]  # functions with more than POSITIONAL positional parameters
-    conditionals: int  # conditional expressions
+    conditionals: int  # number of conditional expressions
     nested_conditionals: int
     nested_comprehensions: int
 
@@ -72,7 +72,7 @@ def shapes_of(text: str) -> Shapes:
 
 
 def complexity(function: Function) -> int:
-    """Return one more than the decisions of a function, nested functions included."""
+    """Return one more than the number of decisions in a function and its nested functions."""
     count = 1
     for node in ast.walk(function):
         if isinstance(node, _BRANCHES):
@@ -87,7 +87,7 @@ def complexity(function: Function) -> int:
 
 
 def positional(function: Function) -> int:
-    """Return how many parameters can be given by position, without `self` and `cls`."""
+    """Return the number of parameters that can be given by position, without `self` and `cls`."""
     names = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
     return sum(name not in ("self", "cls") for name in names)
 
@@ -103,7 +103,7 @@ def tokens_of(text: str, tree: ast.Module) -> int:
 
 
 def _functions(tree: ast.AST, before: str = "") -> Iterator[tuple[str, Function]]:
-    """Yield the functions and methods, not those inside of functions, by dotted name."""
+    """Yield the functions and methods by dotted name, without nested functions."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, Function):
             yield f"{before}{node.name}", node
@@ -114,7 +114,7 @@ def _functions(tree: ast.AST, before: str = "") -> Iterator[tuple[str, Function]
 
 
 def _is_inside(node: ast.AST, kind: type | UnionType, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Return whether a node is inside another one of a kind, within one statement."""
+    """Return whether a node is inside a node of some kind, within one statement."""
     above = parents.get(node)
     while above is not None and not isinstance(above, (ast.stmt, ast.Lambda)):
         if isinstance(above, kind):
@@ -124,7 +124,7 @@ def _is_inside(node: ast.AST, kind: type | UnionType, parents: Mapping[ast.AST, 
 
 
 def summary(files: Mapping[str, str], code_lines: int) -> dict[str, object]:
-    """Return the shapes of the package: `files` is text by module name."""
+    """Return the shapes of the package; `files` is text by module name."""
     found = {name: shapes_of(text) for name, text in files.items()}
     conditionals = sum(one.conditionals for one in found.values())
     return {

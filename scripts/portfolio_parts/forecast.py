@@ -1,8 +1,8 @@
 """How often a short study ends with a better configuration than the default.
 
 Each recorded table is replayed with a portfolio that was learnt without its family. A study ends
-with a better configuration if it takes a learnt one that beats the default on seeds that chose
-nothing, by more than MARGIN of the way from the median configuration to the best.
+with a better configuration if it chooses a learnt one that beats the default, on seeds that did
+not select it, by more than MARGIN of the difference between the median configuration and the best.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def forecast(
 ) -> list[dict[str, Any]]:
     """Return a forecast for each plan: the mean share over tables, with Student's interval.
 
-    `brier`: the mean squared error of forecasting each table by the mean of the others.
+    `brier` is the mean squared error if each table is forecast by the mean of the others.
     """
     found = list[dict[str, Any]]()
     for places in PLACES:

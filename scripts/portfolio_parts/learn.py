@@ -1,8 +1,9 @@
-"""A greedy portfolio: after the default, the place that adds most where the earlier ones are bad.
+"""A greedy portfolio: after the default, each configuration adds most where earlier ones are bad.
 
-Of n places a user trains one seed each and keeps the best. So a place is worth what it adds to the
-mean share of configurations that this choice beats: one seed chooses, the other seeds judge.
-Taken over random splits of the seeds and over all tables, each counting the same.
+A user trains n configurations on one seed each and keeps the best. So a configuration's value is
+what it adds to the mean share of configurations that this choice beats: one seed selects, and the
+other seeds judge. The value is a mean over random splits of the seeds and over all tables, with
+equal weights.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ SEED = 1
 
 @dataclass(frozen=True, eq=False)
 class Splits:
-    """What one seed showed of each configuration, and what it was worth on the others."""
+    """Each configuration's result on the selecting seed, and its value on the other seeds."""
 
-    shown: np.ndarray  # by the seed that chooses, [splits, sources, c]
+    shown: np.ndarray  # on the selecting seed, [splits, sources, c]
     worth: np.ndarray  # share of configurations beaten on the other seeds, [splits, sources, c]
 
 
 def shares_beaten(means: np.ndarray) -> np.ndarray:
-    """Return for each configuration the share of the others that are worse, ties half; [c].
+    """Return, for each configuration, the share of the others that are worse; ties half; [c].
 
     >>> shares_beaten(np.array([1.0, 3.0, 2.0, 2.0])).round(3).tolist()
     [0.0, 1.0, 0.5, 0.5]
@@ -54,7 +55,7 @@ def split_seeds(sources: Sequence[Source], splits: int = SPLITS, seed: int = SEE
 
 
 def learn(sources: Sequence[Source], places: int, splits: int = SPLITS) -> list[int]:
-    """Return the rows of the portfolio in their order, the default first."""
+    """Return the rows of the portfolio in order, the default first."""
     found = split_seeds(sources, splits)
     rows = [DEFAULT]
     best_shown = found.shown[:, :, DEFAULT]

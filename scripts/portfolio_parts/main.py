@@ -1,12 +1,12 @@
-"""Learn where a search should begin, and judge it by replays over recorded tables.
+"""Learns the configurations with which a search should start, and judges them by replays.
 
 scripts/portfolio learn          results/portfolio/portfolio.yaml from results/held_out
-scripts/portfolio record NAME    a table from studies/portfolio into results/portfolio; resumes
+scripts/portfolio record NAME    a table from studies/portfolio to results/portfolio; resumes
 scripts/portfolio forecast       results/portfolio/forecast.yaml: how often a short study ends
                                  with a better configuration than the default
 scripts/portfolio judge          plans with and without it; each table is judged by a portfolio
                                  that was learnt without its family
-scripts/portfolio judge TABLES   the portfolio as it is, on tables that it was not learnt from
+scripts/portfolio judge TABLES   the present portfolio, on tables that were not used to learn it
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ FORECAST_HEAD = """\
 # `scripts/portfolio forecast`.
 """
 PLACES = 9
-"""The default and eight more."""
+"""The number of configurations: the default and eight others."""
 REPLAYS = 400
 SEED = 5
 
@@ -143,7 +143,7 @@ def _without_family(source: Source, sources: Sequence[Source]) -> list[int]:
 
 
 def _rows_of(path: Path, source: Source) -> list[int]:
-    """Return the rows of the portfolio's places in a table that it was not learnt from."""
+    """Return the rows of the portfolio's configurations in a table not used to learn it."""
     known = [dict(params) for params in source.params]
     rows = [0]
     for place in portfolio_file.read(path)["places"]:
@@ -154,7 +154,7 @@ def _rows_of(path: Path, source: Source) -> list[int]:
 
 
 def no_reach(found: Mapping[str, Judged]) -> bool:
-    """Return whether the median configuration is as good as the best that other seeds find."""
+    """Return whether the median configuration is as good as the best one found by other seeds."""
     return any(math.isnan(one.score) for one in found.values())
 
 

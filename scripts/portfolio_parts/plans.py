@@ -1,7 +1,7 @@
-"""Plans of a search replayed over tables: which configuration each chooses, and at what cost.
+"""Plans of a search replayed over tables: the configuration that each chooses, and its cost.
 
-A plan gets the order of its proposals and one permutation of the recorded seeds: the first seed is
-that of the search, the next ones select. The last JUDGES seeds judge and choose nothing.
+A plan receives the order of its proposals and a permutation of the recorded seeds: the first seed
+is for the search, and the next ones select. The last JUDGES seeds only judge.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Replay:
     """One search on one table."""
 
     source: Source
-    order: np.ndarray  # of the seeds
-    random: np.ndarray  # rows in a random order, the default first
+    order: np.ndarray  # permutation of the seeds
+    random: np.ndarray  # rows in random order, the default first
     learnt: Sequence[int]  # rows of the portfolio, the default first
 
     @property
@@ -38,11 +38,11 @@ class Replay:
         return self.order[1 : 1 + SELECTION]
 
     def best_of(self, rows: np.ndarray) -> int:
-        """Return the best row on the seed of the search."""
+        """Return the best row on the search seed."""
         return int(rows[self.source.chooses[rows, self.order[0]].argmax()])
 
     def selected_of(self, rows: np.ndarray, most: int) -> int:
-        """Return the best row on the selection seeds, of the `most` best ones before."""
+        """Return the best row on the selection seeds, among the `most` best rows of the search."""
         shown = self.source.chooses[rows, self.order[0]]
         first = rows[np.argsort(-shown, kind="stable")[:most]]
         means = self.source.chooses[np.ix_(first, self.selection)].mean(axis=1)
@@ -65,7 +65,7 @@ class Replay:
 
 
 Plan = Callable[[Replay], tuple[int, int]]
-"""Returns the chosen row, and the full runs of one seed that it cost."""
+"""Returns the chosen row and its cost in full runs of one seed."""
 
 
 def default_alone(replay: Replay) -> tuple[int, int]:
@@ -88,7 +88,7 @@ def learnt_and_protected(count: int) -> Plan:
 
 
 def short_study(places: int, seeds: int) -> Plan:
-    """The default and `places` learnt ones, then the best against the default on test seeds."""
+    """Try the default and `places` learnt ones, then test the best against the default."""
 
     def plan(replay: Replay) -> tuple[int, int]:
         row = replay.best_of(np.array(replay.learnt[: 1 + places]))
@@ -98,7 +98,7 @@ def short_study(places: int, seeds: int) -> Plan:
 
 
 def grown_study(trials: int, seeds: int) -> Plan:
-    """The short study with more trials: the default, three learnt ones, then random ones."""
+    """A short study with more trials: the default, three learnt ones, then random ones."""
 
     def plan(replay: Replay) -> tuple[int, int]:
         row = replay.best_of(grown_rows(replay, trials))
@@ -108,7 +108,7 @@ def grown_study(trials: int, seeds: int) -> Plan:
 
 
 def grown_and_selected(trials: int, most: int = 3) -> Plan:
-    """The same with a selection; the selected one must lead the default on its seeds."""
+    """The same with selection; the selected one must lead the default on the selection seeds."""
 
     def plan(replay: Replay) -> tuple[int, int]:
         row = replay.selected_of(grown_rows(replay, trials), most)
@@ -125,7 +125,7 @@ def grown_rows(replay: Replay, trials: int) -> np.ndarray:
 
 
 def random_and_selected(count: int, most: int = 3) -> Plan:
-    """Random search without early stopping, the best 3 on 3 selection seeds each."""
+    """Random search without early stopping; the best 3 run on 3 selection seeds each."""
 
     def plan(replay: Replay) -> tuple[int, int]:
         row = replay.selected_of(replay.random[:count], most)
@@ -170,12 +170,12 @@ PLANS: dict[str, Plan] = {
 
 @dataclass(frozen=True)
 class Judged:
-    """One plan on one table, means over replays."""
+    """The results of one plan on one table, as means over replays."""
 
     runs: float
-    share: float  # of the configurations beaten on the judging seeds
+    share: float  # share of configurations beaten on the judging seeds
     score: float  # 0 for the median configuration, 1 for the best one; NaN at a ceiling
-    over_default: float  # mean value over that of the default, as a part of best less median
+    over_default: float  # mean value minus that of the default, as a share of best minus median
 
 
 def judge(
@@ -183,7 +183,7 @@ def judge(
 ) -> dict[str, Judged]:
     """Replay every plan on one table.
 
-    The best configuration of a replay is chosen by all seeds that do not judge.
+    The best configuration of a replay is chosen by all seeds except those that judge.
     """
     draw = np.random.Generator(np.random.PCG64(seed))
     configurations, seeds = source.values.shape
@@ -223,6 +223,6 @@ def judge(
 
 
 def is_ceiling(source: Source) -> bool:
-    """Return whether a fifth of the configurations or more have the best mean over all seeds."""
+    """Return whether at least a fifth of the configurations have the best mean over all seeds."""
     means = source.values.mean(axis=1)
     return float(np.mean(means == means.max())) >= 0.2

@@ -1,4 +1,4 @@
-"""The file `portfolio.yaml`: the learnt places, and all that is needed to learn them again."""
+"""The file `portfolio.yaml`: the learnt configurations, and all data needed to relearn them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HEAD = """\
 
 
 def document(sources: Sequence[Source], rows: Sequence[int]) -> dict[str, Any]:
-    """Return the content; `digest` is the sha256 of the places alone."""
+    """Return the contents; `digest` is the sha256 of only the configurations."""
     places = [dict(sources[0].params[row]) for row in rows[1:]]
     return {
         "digest": digest_of_places(places),
@@ -49,7 +49,7 @@ def read(path: Path) -> dict[str, Any]:
     """Read the file.
 
     Raises:
-        StoreError: its places are not those of its digest.
+        StoreError: its configurations do not match its digest.
     """
     content = yaml.safe_load(path.read_text(encoding="utf-8"))
     if digest_of_places(content["places"]) != content["digest"]:

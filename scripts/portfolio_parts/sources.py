@@ -1,7 +1,7 @@
-"""Recorded tables that share their configurations, as arrays in which larger is better.
+"""Recorded tables with the same configurations, as arrays in which larger is better.
 
-The tables of results/held_out were drawn with one seed from one space. Their first configurations
-are therefore the same ones, and a row number means the same configuration in each.
+The tables in results/held_out were drawn with one seed from one space. Their first configurations
+are therefore equal, and a row number means the same configuration in each table.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hpo.search.bench.tables import BenchTable, read_table
 
 TRAINING = "episode_return_100"
 WEIGHT = 0.5
-"""Of training returns in the values that choose, as in a study that `hpo init` writes."""
+"""The weight of training returns in selection values, as in the studies of `hpo init`."""
 FILES = ("trials", "evaluations", "curves")
 FAMILIES = {
     "bsuite": ("Catch-bsuite", "DiscountingChain-bsuite", "UmbrellaChain-bsuite"),
@@ -27,7 +27,7 @@ FAMILIES = {
     "mazes": ("FourRooms-misc", "MetaMaze-misc"),
     "mountain car": ("MountainCar-v0", "MountainCarContinuous-v0"),
 }
-"""Environments too much alike to learn from one and judge on another; any other is alone."""
+"""Groups of environments too similar to learn from one and judge on another."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,10 +35,10 @@ class Source:
     """One table: c shared configurations (row 0 is the default), s seeds."""
 
     name: str
-    digest: str  # sha256 over its files
+    digest: str  # sha256 of its files
     params: Sequence[Mapping[str, Any]]
     values: np.ndarray  # at the end of a run, larger is better, [c, s]
-    chooses: np.ndarray  # half of these and half training returns, where there are some, [c, s]
+    chooses: np.ndarray  # half of these and half training returns, if there are any, [c, s]
 
     @property
     def family(self) -> str:
@@ -49,7 +49,7 @@ class Source:
 
 
 def digest_of(folder: Path) -> str:
-    """Return the sha256 over the three files of a table, in the order of FILES."""
+    """Return the sha256 of a table's three files, in the order of FILES."""
     found = hashlib.sha256()
     for name in FILES:
         found.update((folder / f"{name}.parquet").read_bytes())
@@ -57,10 +57,10 @@ def digest_of(folder: Path) -> str:
 
 
 def read_sources(folder: Path) -> list[Source]:
-    """Read all tables of a folder, cut to the configurations that all of them have.
+    """Read all tables in a folder, cut to the configurations that they have in common.
 
     Raises:
-        StoreError: there is none, or they do not share their first configurations.
+        StoreError: there is none, or their first configurations differ.
     """
     names = sorted(path.parent for path in folder.glob("*/trials.parquet"))
     if not names:
@@ -78,7 +78,7 @@ def _source(path: Path, table: BenchTable, count: int) -> Source:
     sign = 1.0 if table.goal == "maximize" else -1.0
     values = sign * table.finals[:count]
     chooses = values
-    if "return_" in table.metric:  # training returns measure something else than blocking
+    if "return_" in table.metric:  # training returns do not measure blocking
         training = sign * table.curves[TRAINING][:count, :, -1]
         mixed = WEIGHT * training + (1.0 - WEIGHT) * values
         chooses = np.where(np.isfinite(training), mixed, values)

@@ -66,15 +66,15 @@ _MADE = (
     "mkdocs.yml",
 )
 TAKEN = ("better", "no_difference", "undecided", "ceiling")
-"""Verdicts of a study that make its winner worth a proof."""
+"""Verdicts of a study after which its winner is tested again."""
 
 
 @dataclass(frozen=True)
 class Candidate:
     study: Study  # as it ran
-    text: str  # its file, as it was given
-    config: Mapping[str, Any]  # the winner's, whole
-    origin: Origin  # what a record says of the study; `file` is still empty
+    text: str  # original text of its file
+    config: Mapping[str, Any]  # complete configuration of the winner
+    origin: Origin  # the record's section about the study; `file` is still empty
 
 
 def candidate_of(folder: StudyFolder, anyway: bool = False) -> Candidate:
@@ -171,7 +171,7 @@ def _own_space(folder: StudyFolder) -> list[str]:
 
 
 def _confirm_steps(folder: StudyFolder) -> int:
-    """Return the env steps that were trained on fresh seeds, from the curves."""
+    """Return the env steps trained on new seeds, from the curves."""
     from hpo.store.query import query
 
     _, rows = query(
@@ -205,7 +205,7 @@ def contribute(
     runner: Runner = run,
     name: str | None = None,
 ) -> TunedRecord | None:
-    """Run the winner, the default and published configurations; None: interrupted."""
+    """Run the winner, the default and published configurations; None if interrupted."""
     only_ppo(candidate.study, "a tuned configuration")
     only_one_environment(candidate.study, "a tuned configuration")
     study, others = candidate.study, published(candidate.study.env.id)
@@ -219,7 +219,7 @@ def contribute(
         **{other.by: (complete(other.knobs), other.source) for other in others},
     }
     commit, runs = commit_of_checkout(), dict[str, Runs]()
-    # The default first: an environment that it cannot be run on has no record.
+    # The default first: without it, an environment cannot have a record.
     for who in (DEFAULT, *(who for who in configs if who != DEFAULT)):
         config, _ = configs[who]
         rules = study.baselines if who == TUNED else ()
@@ -269,7 +269,7 @@ def contribute(
 def _counted(out: Path, name: str, commit: str) -> Generator[Callable[[], float | None]]:
     """Count the CPU seconds of a run in a file, over all its processes.
 
-    A run that is older than the file, or was killed, has no known cost: None.
+    The cost of a run that is older than the file, or that was killed, is unknown: None.
     """
     path = out / f"{name}.made.json"
     known = {"seconds": 0.0, "running": (out / name).exists(), "commit": commit}
@@ -301,11 +301,11 @@ _WAY = 0.9
 def threshold_of(
     curves: Sequence[Curve], goal: str = "maximize", scale: Reference | None = None
 ) -> float:
-    """Return the value whose first reaching is timed, to six digits.
+    """Return the value whose first attainment is timed, to six digits.
 
-    It is 90 % of the way from random actions to the reference score, if these were measured; else
-    from the worst first evaluation to the best last one, so that at least one contender reaches it
-    and none starts there.
+    If random actions and a reference score were measured, it is 90 % of the way from the former to
+    the latter. Otherwise it is 90 % of the way from the worst first evaluation to the best last
+    one, so that at least one contender reaches it and none starts there.
     """
     best, worst = (max, min) if goal == "maximize" else (min, max)
     if scale is None:
@@ -317,7 +317,7 @@ def threshold_of(
 
 
 def commit_of_checkout() -> str:
-    """Return the commit of the checkout that runs, with `+` where it was changed; else ""."""
+    """Return the commit of the current checkout, with `+` if it was changed; else ""."""
     root = Path(__file__).parents[2]
     if not (root / ".git").exists():
         return ""
@@ -327,7 +327,7 @@ def commit_of_checkout() -> str:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
     try:
-        # What records and the atlas themselves change.
+        # Files that records and the atlas themselves change.
         ours = (".", *(f":!{path}" for path in _MADE))
         changed = said("status", "--porcelain", "--untracked-files=no", "--", *ours)
         return said("rev-parse", "HEAD") + ("+" if changed else "")

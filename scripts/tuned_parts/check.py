@@ -1,7 +1,7 @@
 """`scripts/tuned check`, for CI.
 
-Every file is whole, its study file is unchanged, its configuration is legal for the knobs and
-environments of today, and the tables equal the files.
+It checks that every file is complete, its study file is unchanged, its configuration is legal for
+the current hyperparameters and environments, and the tables match the files.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .tables import tables_of
 
 
 def faults_of_folder(folder: Path) -> tuple[list[TunedRecord], list[str]]:
-    """Return the records of a folder that can be read, and every fault as `file: words`."""
+    """Return the records in a folder that can be read, and every fault as `file: text`."""
     records, faults = list[TunedRecord](), list[str]()
     for path in sorted(folder.glob("*.yaml")):
         try:
@@ -81,7 +81,7 @@ def _study_faults(record: TunedRecord, folder: Path) -> list[str]:
 
 
 def _read(text: str, shown: str, record: TunedRecord) -> Study:
-    """Read a study; without the packages of its environment if these are not installed here."""
+    """Read a study, even if the packages of its environment are not installed here."""
     return recorded(text, shown) if find(record.env) is None else loads(text, shown)
 
 

@@ -1,10 +1,10 @@
-"""Tuned configurations from nothing, from a study, and checked.
+"""Creates tuned configurations from scratch or from a study, and checks them.
 
-    scripts/tuned make CartPole-v1 Acrobot-v1    the study, the test, the check; all without names
-    scripts/tuned add STUDY                      the winner of a study that ran, or of its bundle
-    scripts/tuned check [--write]                what CI asks; --write: the tables again
+    scripts/tuned make CartPole-v1 Acrobot-v1    the study, the test, the check; without names, all
+    scripts/tuned add STUDY                      the winner of a finished study, or of its bundle
+    scripts/tuned check [--write]                the check in CI; --write: also rewrite the tables
 
-What was interrupted resumes. Run it from a clean checkout on a quiet machine, then commit
+Interrupted commands resume. Run it from a clean checkout on an idle machine, then commit
 results/tuned and docs/reference/tuned.md.
 """
 
@@ -88,7 +88,7 @@ def _add(args: Namespace) -> int:
     folder = _unpacked(given, out) if given.is_file() else find_study(args.study, out, note)
     candidate = candidate_of(folder, args.anyway)
     env = candidate.study.env
-    own = candidate.study.name.removeprefix("tuned-")  # further keys make it another task
+    own = candidate.study.name.removeprefix("tuned-")  # further keys make it a different task
     name = args.name or (own if env.values else env.id)
     study_file = place.parent.parent / "studies" / "tuned" / file_name(name)
     known = study_file.read_text(encoding="utf-8") if study_file.is_file() else candidate.text
@@ -116,7 +116,7 @@ def _add(args: Namespace) -> int:
 
 
 def _unpacked(path: Path, out: Path) -> StudyFolder:
-    """Return a bundle's study in the folder of results, where its claims were checked."""
+    """Return a bundle's study in the results folder, after checking its claims."""
     with tempfile.TemporaryDirectory() as temporary:
         bundle = Bundle(path, Path(temporary) / "study")
         level, _ = bundle.consistent()

@@ -15,7 +15,7 @@ from hpo.studies.tuned.record import DEFAULT, TUNED, Contender, TunedRecord
 from hpo.studies.yaml_io import flow, plain, read_file
 
 SEEDS = 32
-"""Test seeds of a record."""
+"""The number of test seeds of a record."""
 _WIDTH = 98
 _HEAD = """\
 # A tuned configuration with its proof: `hpo tuned {name}` says it in words, and
@@ -68,7 +68,7 @@ def _difference(config: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str,
 
 
 def _written(key: str, value: Any, indent: int) -> str:
-    """Write one key: mappings of mappings and lists in blocks, all else wrapped on lines."""
+    """Write one key: nested mappings and lists as blocks, everything else as wrapped lines."""
     pad, name = " " * indent, flow(key)
     nested = is_mapping(value) and any(is_mapping(v) or is_sequence(v) for v in value.values())
     if is_mapping(value) and (nested or indent == 0) and value and key != "defaults":
@@ -100,9 +100,9 @@ _FILE = Path(hpo.__file__).parent / "studies" / "tuned" / "published.yaml"
 
 @dataclass(frozen=True)
 class Published:
-    by: str  # the project; names its row in tables
+    by: str  # name of the project, for its row in tables
     # repository, commit, file, env_steps (its length); without (settings that hpo lacks);
-    # written_for (another environment)
+    # written_for (a different environment)
     source: Mapping[str, Any]
     knobs: Mapping[str, Any]
 

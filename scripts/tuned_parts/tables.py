@@ -1,7 +1,8 @@
-"""The records of a folder as three Parquet tables, for `hpo query --study results/tuned`.
+"""The records in a folder as three Parquet tables, for `hpo query --study results/tuned`.
 
 `trials` is the leaderboard: one row per configuration or heuristic, the best of each environment
-first. `evaluations` has one row per seed, `curves` one per point. All follow from the YAML files.
+first. `evaluations` has one row per seed, `curves` one per point. All are generated from the YAML
+files.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _FLOATS = ("greedy", "training", "area")
 
 
 def write_tables(records: Sequence[TunedRecord], folder: Path) -> None:
-    """Write the tables of records into their folder, the same bytes for the same records."""
+    """Write the tables of records to their folder; equal records give equal bytes."""
     for name, table in tables_of(records).items():
         with replacing(folder / f"{name}.parquet", table.schema) as writer:
             write_grouped(writer, [table])
@@ -111,7 +112,7 @@ def _of_all(record: TunedRecord, who: str, verdict: str) -> dict[str, Any]:
 
 
 def _ends(name: str, value: float, around: Interval) -> dict[str, Any]:
-    value_ = value if math.isfinite(value) else None  # two tables with NaN are never equal
+    value_ = value if math.isfinite(value) else None  # tables with NaN are never equal
     return {name: value_, f"{name}_low": around.low, f"{name}_high": around.high}
 
 

@@ -1,10 +1,11 @@
-"""`scripts/wheel`: the wheel and the sdist, built, checked, installed and used.
+"""`scripts/wheel`: builds, checks, installs and uses the wheel and the sdist.
 
     scripts/wheel --out dist         build from the last commit, check, install, resolve
-    scripts/wheel --out dist --fast  build and check alone, without an installation
+    scripts/wheel --out dist --fast  only build and check, without an installation
 
-It works in a temporary folder: a tools environment (build, twine, uv), a clean environment for the
-wheel, and a folder where README's commands run. DIST/RELEASE_NOTES.md is drawn from the changelog.
+It works in a temporary folder with a tools environment (build, twine, uv), a clean environment for
+the wheel, and a folder in which the README's commands run. DIST/RELEASE_NOTES.md is generated from
+the changelog.
 """
 
 from __future__ import annotations
@@ -27,19 +28,19 @@ TOOLS = ("build", "twine", "uv")
 PYTHONS = ("3.11", "3.12", "3.13")
 PLATFORMS = ("linux", "macos")
 LINUX_ONLY = ("cuda", "cuda_aot")
-"""Extras whose packages have wheels for Linux alone."""
+"""Extras whose packages have wheels only for Linux."""
 FROM_SOURCE = ("pynisher",)
-"""Packages without any wheel: smac needs them."""
+"""Packages without any wheel, which smac needs."""
 _SECONDS = 600.0
 
 
 class NotAsPromised(Exception):
-    """A step failed; the message is its command and the end of its output."""
+    """A step failed; the message has its command and the end of its output."""
 
 
 @dataclass(frozen=True)
 class Built:
-    """What was built and seen, in numbers."""
+    """The numbers of what was built and checked."""
 
     wheel: Path
     sdist: Path
@@ -97,7 +98,7 @@ def build_and_check(work: Path, out: Path, fast: bool) -> Built:
 
 
 def environment(folder: Path, packages: Sequence[str]) -> Path:
-    """Make a virtual environment with packages; return its folder of commands."""
+    """Create a virtual environment with packages; return its folder of commands."""
     step("venv", [sys.executable, "-m", "venv", folder], folder.parent)
     commands_of = folder / "bin"
     given = [commands_of / "python", "-m", "pip", "install", "-q", *packages]
@@ -106,7 +107,7 @@ def environment(folder: Path, packages: Sequence[str]) -> Path:
 
 
 def committed(folder: Path) -> Path:
-    """Copy the files of the last commit, without anything else that the folder holds."""
+    """Copy the files of the last commit, without any other files in the folder."""
     folder.mkdir()
     archive = folder.with_suffix(".tar")
     step("git archive", ["git", "archive", "-o", archive, "HEAD"], ROOT)
@@ -115,7 +116,7 @@ def committed(folder: Path) -> Path:
 
 
 def run_commands(commands_of: Path, folder: Path, readme: str) -> int:
-    """Run README's commands with the installed `hpo`; return their number."""
+    """Run the README's commands with the installed `hpo`; return their number."""
     folder.mkdir()
     env = {"PATH": f"{commands_of}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": ""}
     lines = commands(readme)
@@ -127,7 +128,7 @@ def run_commands(commands_of: Path, folder: Path, readme: str) -> int:
 def resolve_extras(uv: Path, project: Path, work: Path) -> int:
     """Resolve all extras for each Python and platform from wheels, without installing any.
 
-    All extras together resolve, so each of them does. Returns the number of pairs.
+    If all extras resolve together, each of them does. Returns the number of pairs.
     """
     extras = tomllib.loads(project.read_text())["project"]["optional-dependencies"]
     count = 0
@@ -149,7 +150,7 @@ def step(
     """Run one command to its end.
 
     Raises:
-        NotAsPromised: it failed, or took ten minutes.
+        NotAsPromised: it failed, or took longer than ten minutes.
     """
     print(f"- {name}", file=sys.stderr, flush=True)
     try:

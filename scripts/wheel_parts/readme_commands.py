@@ -17,18 +17,18 @@ CHANGES = (
     ("hpo show 17", "hpo show 1"),
     ("hpo compare 3 17", "hpo compare 0 1"),
     ("hpo confirm 3 17", "hpo confirm 0 1 --seeds 6"),
-    # in a folder of its own: with a second study beside it `hpo report` asks which one
+    # in a separate folder: with a second study, `hpo report` would ask which one
     ("hpo train tuned:CartPole-v1", f"{APART}hpo train tuned:CartPole-v1 --set env_steps=4k"),
     ("hpo bundle NAME", "hpo bundle cartpole-v1 -o bundle.zip && hpo verify bundle.zip"),
     ("hpo paper NAME", "hpo paper cartpole-v1 --to paper --no-figures"),
     ("hpo serve", "hpo serve --help"),
     ("hpo eval policy/", "hpo eval policy/ --episodes 2"),
 )
-"""README's command, and the form that runs: shorter, with trials that exist, ending by itself."""
+"""(README command, tested form, which is shorter, uses existing trials and ends by itself)."""
 
 
 def commands(readme: str) -> list[str]:
-    """Return README's commands in their order, each once, as they are run here."""
+    """Return README's commands in order, each once, in the form in which they run here."""
     block = re.findall(r"hpo run studies/\S+", readme)[:1]
     table: list[str] = [
         code
@@ -37,5 +37,5 @@ def commands(readme: str) -> list[str]:
         for code in re.findall(r"`(hpo [^`]+)`", line)
     ]
     known: dict[str, str] = dict(CHANGES)
-    found = dict.fromkeys(table + block)  # the study of the block last: its folder makes two
+    found = dict.fromkeys(table + block)  # the block's study last, because its folder makes two
     return [known.get(command) or command for command in found]

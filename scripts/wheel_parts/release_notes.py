@@ -8,14 +8,14 @@ UNRELEASED = "Unreleased"
 
 
 def release_notes(changelog: str, version: str) -> str:
-    """Return the section of a version, or `Unreleased` if it has none yet.
+    """Return the section for a version, or `Unreleased` if the version has none yet.
 
     Args:
-        changelog: text in the form of Keep a Changelog.
+        changelog: text in the format of Keep a Changelog.
         version: such as `0.1.0`.
 
     Raises:
-        ValueError: neither section exists, or it is empty.
+        ValueError: neither section exists, or the section is empty.
     """
     parts = re.split(r"^## \[([^\]]+)\].*$", changelog, flags=re.M)
     sections = dict(zip(parts[1::2], parts[2::2], strict=True))
@@ -26,5 +26,5 @@ def release_notes(changelog: str, version: str) -> str:
 
 
 def _without_folders(text: str) -> str:
-    """Turn links to files of the repository into text: a release page has no such files."""
+    """Turn links to files in the repository into text: a release page has no such files."""
     return re.sub(r"\[([^\]]+)\]\((?!https?://)[^)]+\)", r"\1", text)

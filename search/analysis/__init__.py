@@ -1,1 +1,1 @@
-"""Operations on a study that ran: analyse it, train a trial again, export it."""
+"""Operations on a study that has run: analyse it, retrain a trial, export it."""

@@ -24,10 +24,10 @@ _Points = Mapping[int, Mapping[int, Sequence[float]]]  # env steps -> replicate 
 class EnvironmentScores:
     """Scores of a study's trials over several environments."""
 
-    names: tuple[str, ...] = ()  # of the environments; none of a study over one alone
-    over: Over = "mean"  # how the scores of one seed become its value
-    # (trial, stream) -> replicate -> its score on each environment, at the end of its run, or
-    # where a rule ended it with its value. A seed that diverged has NaN on all
+    names: tuple[str, ...] = ()  # environments; empty for a study on a single one
+    over: Over = "mean"  # how one seed's scores are combined into its value
+    # (trial, stream) -> replicate -> its score on each environment, at the end of its run or where
+    # a rule ended it with its value. A diverged seed has NaN everywhere
     seeds: Mapping[tuple[int, Stream], BySeed] = field(
         default_factory=dict[tuple[int, Stream], BySeed]
     )
@@ -83,7 +83,7 @@ def environment_scores(journal: Journal, rows: Sequence[TrialRow]) -> Environmen
 def _finished_seeds(
     study: Study, row: TrialRow, stream: Stream, points: _Points, at: int
 ) -> Sequence[int]:
-    """Return a trial's ended seeds on a stream, including diverged ones."""
+    """Return a trial's finished seeds on a stream, including diverged ones."""
     if stream is Stream.REPORT:
         return sorted(row.by_report_seed)
     if stream is Stream.CHOOSE:
@@ -101,7 +101,7 @@ def _finished_seeds(
 def _fill_missing_seeds(
     scores: Mapping[int, Sequence[float]], begun: Sequence[int], environments: int
 ) -> dict[int, Sequence[float]]:
-    """Return scores by seed; a missing or non-finite seed's scores are NaN."""
+    """Return scores by seed; the scores of a missing or non-finite seed are NaN."""
     nothing = (math.nan,) * environments
     finite = {seed: given for seed, given in scores.items() if all(map(math.isfinite, given))}
     return {seed: finite.get(seed, nothing) for seed in sorted({*begun, *scores})}

@@ -1,7 +1,7 @@
-"""Evaluations of an ended study: values of trials at equal points of their runs.
+"""Evaluations of a finished study: values of trials at equal points of their runs.
 
-Trials that were stopped early have values at early points only, and a model's proposals gather
-near its optimum. So importance is computed at one point, on unprompted trials.
+Trials that were stopped early have values only at early points, and a model's proposals gather
+near its optimum. So importance is computed at a single point, on unprompted trials.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from ...studies.spec import Study
 from ..state.objective import Objective
 
 _REACHED = 0.9
-_ROUNDED = 0.005  # of a number of three digits
+_ROUNDED = 0.005  # rounding error of a number with three digits
 _FEWEST = 10
 _GIVEN = ("default", "enqueue", "portfolio")
 
 
 @dataclass(frozen=True)
 class CheckpointValues:
-    """Values of one study's trials at every point where they were evaluated."""
+    """A study's trials, with their values at every point of evaluation."""
 
     study: Study  # what was asked
     trials: Mapping[int, TrialRow]  # rows by number
-    # env steps -> trial -> its value over its replicates in the search there
+    # env steps -> trial -> its value there, over its search replicates
     values: Mapping[int, Mapping[int, float]]
-    # batches of proposals drawn before the method knew the end of any trial
+    # batches of proposals drawn before the method had the result of any trial
     blind: frozenset[int] = frozenset()
-    # trial -> [(env steps, hyperparameters up to there)], where it took over others' states
+    # trial -> [(env steps, hyperparameters up to there)], if it copied other trials' states
     changes: Mapping[int, Sequence[tuple[int, Mapping[str, Any]]]] = field(default_factory=dict)
-    # (stream, trial, env steps) -> one value a replicate
+    # (stream, trial, env steps) -> one value per replicate
     seeds: Mapping[tuple[str, int, int], Sequence[float]] = field(default_factory=dict)
 
     def params(self, trial: int, at: int) -> Mapping[str, Any]:
@@ -55,7 +55,7 @@ class CheckpointValues:
         return next(before, self.trials[trial].params)
 
     def random_share(self) -> list[int]:
-        """Return the unprompted trials, which no result led to."""
+        """Return the unprompted trials, which were proposed without any results."""
         deaf = {name for name, row in METHODS.items() if not row.learns}
         return [
             n
@@ -65,7 +65,7 @@ class CheckpointValues:
         ]
 
     def latest_shared(self, among: Sequence[int]) -> int | None:
-        """Return the latest point that nine in ten of these trials reached before any copied."""
+        """Return the latest point that nine in ten of these trials reached before any copy."""
         begun = {number for found in self.values.values() for number in found}
         among = [number for number in among if number in begun]
         first_copy = min((way[0][0] for way in self.changes.values()), default=math.inf)
@@ -87,7 +87,7 @@ def points_of(
 ) -> CheckpointValues:
     study = recorded(journal.meta.study_text)
     rows = {row.trial: row for row in journal.trials()}
-    blind = frozenset[int]()  # batches begun before any trial had ended
+    blind = frozenset[int]()  # batches started before any trial had ended
     if study.search.warm_start is None:
         asks = itertools.takewhile(lambda ask: not ask.told, journal.asks())
         blind = frozenset(ask.batch for ask in asks)
@@ -108,7 +108,8 @@ def points_of(
     values: dict[int, dict[int, float]] = defaultdict(dict)
     for (stream, trial, at), replicates in sorted(seeds.items(), key=lambda item: item[0][1:]):
         too_few = study.metric.aggregate == "iqm" and len(replicates) < IQM_MIN_SEEDS
-        if stream == Stream.SEARCH and not too_few:  # of a trial that runs, some are still to come
+        # a running trial's other replicates may still come
+        if stream == Stream.SEARCH and not too_few:
             values[at][trial] = objective.aggregate(replicates)
     return CheckpointValues(
         study, rows, dict(sorted(values.items())), blind, dict(changes), dict(seeds)
@@ -116,7 +117,7 @@ def points_of(
 
 
 def _without_training(journal: Journal, objective: Objective) -> set[tuple[Stream, int]]:
-    """Return the (stream, env steps) at which all trials' values are evaluations alone."""
+    """Return the (stream, env steps) at which all trials' values come only from evaluations."""
     if not objective.metric.training_weight:
         return set()
     return {
@@ -135,10 +136,10 @@ def ranking_objective(journal: Journal) -> Objective:
 
 
 def fresh_seeds(journal: Journal) -> dict[tuple[int, Stream], dict[int, float]]:
-    """Return (trial, stream) -> replicate -> value of every ended run on new seeds.
+    """Return (trial, stream) -> replicate -> value of every finished run on new seeds.
 
-    They are evaluated only at the end of a run. Trial rows have the values of a completed confirm
-    stage; this also includes those of an incomplete one.
+    New seeds are evaluated only at the end of a run. The rows of trials contain the values of a
+    completed confirm stage; this function also includes those of an incomplete one.
     """
     objective = ranking_objective(journal)
     found: dict[tuple[int, Stream], dict[int, float]] = {}
@@ -149,10 +150,10 @@ def fresh_seeds(journal: Journal) -> dict[tuple[int, Stream], dict[int, float]]:
 
 
 def point_at(points: CheckpointValues, at: int | None = None) -> int:
-    """Return the env steps at which trials are compared, with values of ten trials or more.
+    """Return the env steps at which trials are compared; at least ten trials have values there.
 
-    This is the latest point that nine in ten reached: of the unprompted trials, if there are
-    enough.
+    This is the latest point that nine in ten trials reached. Only unprompted trials count, if
+    there are enough of them.
     """
     if not points.values:
         raise ConfigError(f"{_no_values_message(points)}, so importance is unknown")
@@ -178,7 +179,7 @@ def point_at(points: CheckpointValues, at: int | None = None) -> int:
 
 
 def all_points(points: CheckpointValues) -> list[int]:
-    """Return every point with values of ten trials or more, the earliest first."""
+    """Return every point at which ten or more trials have values, earliest first."""
     found = list[int]()
     reason: ConfigError | None = None
     for at in sorted(points.values):

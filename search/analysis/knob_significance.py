@@ -1,8 +1,8 @@
-"""Which hyperparameters of a study matter, beyond chance.
+"""The hyperparameters of a study whose effect exceeds chance.
 
-It uses every trial with a value at the point whose proposal does not bias the answer: unprompted
-trials, and TPE's, for which this was simulated (`scripts/acceptance conclusions 1`). For other
-models only the random share counts.
+The analysis uses every trial that has a value at the point and whose proposal does not bias the
+answer: unprompted trials, and TPE's, for which this was simulated (`scripts/acceptance conclusions
+1`). For other models only unprompted trials count.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _PROPOSERS = ("random", "sobol", "grid", "tpe", "default", "enqueue", "portfolio
 @dataclass(frozen=True)
 class SignificantKnobs:
     at: int  # env steps of the point
-    decided: Decided  # the knobs, with intervals and floors
-    measured: bool  # its trials were proposed in ways for which its errors are known
-    # knob that decided -> mean values along its axis, with their band
+    decided: Decided  # the hyperparameters, with intervals and chance levels
+    measured: bool  # whether error rates are known for the way its trials were proposed
+    # significant hyperparameter -> mean values along its axis, with their band
     effects: Mapping[str, tuple[EffectPoint, ...]]
 
     @property

@@ -1,7 +1,7 @@
-"""Train a trial's lineage again, alone, and compare it with the study's records.
+"""Retrains a trial's lineage by itself, and compares the results with the study's records.
 
-On the study's machine and versions every number is equal to the last bit, because a lane does not
-depend on other lanes. `Seeds` chooses the seeds: those of the search, or of a test.
+With the study's machine and versions every number is bitwise equal, because a lane does not depend
+on other lanes. `Seeds` selects the seeds: those of the search, or of a test.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ _KEYS = ("trial", "stream", "replicate", "env_steps")
 
 @dataclass(frozen=True)
 class ReplayedSeeds:
-    """The seeds of a trial that are trained again."""
+    """The seeds on which a trial is retrained."""
 
     stream: Stream = Stream.SEARCH
-    # none named: those that were evaluated last. A named one may have diverged
+    # empty: the seeds that were evaluated last. Seeds given here may have diverged
     replicates: tuple[int, ...] = ()
 
 
@@ -63,9 +63,9 @@ class ReplayedPoint:
     env_steps: int  # training env steps of the replicate
     replicate: int
     trial: int  # the trial whose lanes trained it up to here
-    recorded: tuple[float, ...]  # of every episode the return; without one, the study's metric
+    recorded: tuple[float, ...]  # the return of every episode; without returns, the study's metric
     replayed: tuple[float, ...]
-    rest_same: bool = True  # lengths, and the environment's metrics that were written then
+    rest_same: bool = True  # lengths, and those metrics of the environment that were recorded
 
     @property
     def same(self) -> bool:
@@ -75,20 +75,20 @@ class ReplayedPoint:
 @dataclass(frozen=True)
 class Replay:
     study: str  # the name of the study
-    trial: int  # whose lineage was trained
+    trial: int  # the trial whose lineage was trained
     lineage: tuple[Segment, ...]
-    points: tuple[ReplayedPoint, ...]  # every evaluation that was recorded of it, in order
-    # rows of the training curve that could be compared; 0 before the study has published any
+    points: tuple[ReplayedPoint, ...]  # every recorded evaluation of the trial, in order
+    # rows of the training curve that could be compared; 0 if the study has not published any yet
     curve_rows: int
-    curve_same: int  # of those, how many have the same bits in every metric that was written then
-    # seeds that have no evaluation at the end of the lineage: they diverged, or ended sooner. They
-    # are not trained again
+    curve_same: int  # number of rows in which every metric recorded then has the same bits
+    # seeds without an evaluation at the end of the lineage, because they diverged or ended sooner;
+    # they are not retrained
     left_out: tuple[int, ...] = ()
     replicates: tuple[int, ...] = ()  # the seeds that were trained
     diverged: tuple[int, ...] = ()  # of these, those that diverged in the study
     diverged_now: tuple[int, ...] = ()
-    missing: int = 0  # recorded evaluations that did not come out again
-    # seeds with anything else than recorded, rows that only one of the curves has included
+    missing: int = 0  # number of recorded evaluations that were not reproduced
+    # seeds with any difference, including rows that only one of the two curves has
     apart: tuple[int, ...] = ()
 
     @property
@@ -107,7 +107,7 @@ def replay(
     *,
     seeds: ReplayedSeeds = _OF_THE_SEARCH,
 ) -> Replay:
-    """Train a trial's lineage again, up to its last evaluation."""
+    """Retrain a trial's lineage up to its last evaluation."""
     record = _Record.read(folder, number, seeds)
     study = _load_study(folder, record, source)
     if study.algorithm.is_process:
@@ -139,9 +139,9 @@ def replay(
 def play(
     folder: StudyFolder, policy: Path, about: Mapping[str, Any], source: Path
 ) -> ReplayedPoint:
-    """Evaluate a kept policy on the episodes on which its study evaluated it.
+    """Evaluate a saved policy on the episodes on which its study evaluated it.
 
-    `about`: its trial, stream, replicate and env steps.
+    `about` contains its trial, stream, replicate and env steps.
     """
     seeds = ReplayedSeeds(Stream(about["stream"]), (int(about["replicate"]),))
     record = _Record.read(folder, int(about["trial"]), seeds)
@@ -193,7 +193,7 @@ def _missing_evaluations(record: _Record, again: _Again) -> set[tuple[int, int]]
 
 
 def _load_study(folder: StudyFolder, record: _Record, source: Path) -> Study:
-    """Return a record's study; its files run once they are known to be unchanged."""
+    """Return a record's study; its files run only after they are found unchanged."""
     with Journal(folder.path) as journal:
         check_same_files(journal.meta, source)
     of_old = of_its_day(read_text(record.study_text, "study.resolved.yaml"))
@@ -206,10 +206,10 @@ def _load_study(folder: StudyFolder, record: _Record, source: Path) -> Study:
 
 @dataclass(frozen=True)
 class _Record:
-    study_text: str  # the study, resolved
+    study_text: str  # the study with all defaults filled in
     row: TrialRow
     lineage: tuple[Segment, ...]
-    episodes: Mapping[tuple[int, int], EvaluationRow]  # of (replicate, env_steps)
+    episodes: Mapping[tuple[int, int], EvaluationRow]  # by (replicate, env_steps)
     seeds: ReplayedSeeds = _OF_THE_SEARCH
 
     @classmethod
@@ -235,7 +235,7 @@ class _Record:
         return replace(record, episodes=found)
 
     def has(self, seen: EvaluationRow) -> bool:
-        """Return whether an evaluation is of these seeds, from the part trained by its trial."""
+        """Return whether an evaluation has these seeds, and belongs to its trial's part."""
         if seen.stream is not self.seeds.stream:
             return False
         if self.seeds.replicates and seen.replicate not in self.seeds.replicates:
@@ -244,13 +244,13 @@ class _Record:
 
     @property
     def trained_in(self) -> tuple[int, ...]:
-        """Return the trials whose rows these seeds have; on new seeds a lineage trains in one."""
+        """Return the trials with rows of these seeds; on new seeds, one trains the lineage."""
         if self.seeds.stream is not Stream.SEARCH:
             return (self.row.trial,)
         return tuple(dict.fromkeys(part.trial for part in self.lineage))
 
     def trained_by(self, env_steps: int) -> int:
-        """Return the trial whose lanes trained up to some env steps (above 0)."""
+        """Return the trial whose lanes trained up to this number of env steps (above 0)."""
         if self.seeds.stream is not Stream.SEARCH:
             return self.row.trial
         return next(part.trial for part in reversed(self.lineage) if part.env_steps < env_steps)
@@ -261,7 +261,7 @@ class _Record:
 
     @property
     def replicates(self) -> tuple[int, ...]:
-        """The requested ones, or those evaluated last; any other one diverged."""
+        """The requested seeds or, by default, those evaluated last, as all others diverged."""
         if self.seeds.replicates:
             return self.seeds.replicates
         return tuple(sorted(rep for rep, at in self.episodes if at == self.env_steps))
@@ -302,7 +302,7 @@ class _Record:
 
 
 class _Again:
-    """The seeds of a record, trained again side by side."""
+    """The seeds of a record, retrained side by side."""
 
     def __init__(
         self,
@@ -322,7 +322,7 @@ class _Again:
         }
         self.points: list[ReplayedPoint] = []
         self.curve: dict[tuple[int, int], dict[str, float]] = {}
-        self.lost: set[int] = set()  # lanes that diverged
+        self.lost: set[int] = set()  # lanes that have diverged
 
     def train(self) -> None:
         warmup, quantum = self._population.warmup_chunks, self._population.steps_per_chunk
@@ -390,7 +390,7 @@ class _Again:
 
 
 def point_of(study: Study, recorded: EvaluationRow, now: EpisodeRow) -> ReplayedPoint:
-    """Compare an evaluation with the recorded one; metrics not recorded then are skipped."""
+    """Compare an evaluation with the recorded one; metrics that were not recorded are skipped."""
     both = recorded.metrics.keys() & now.metrics.keys()
     pairs = [(recorded.metrics[name], now.metrics[name]) for name in both]
     pairs.append((recorded.lengths, now.lengths))
@@ -415,6 +415,6 @@ def _same_values(one: Sequence[float | None], other: Sequence[float | None]) -> 
 
     def words(at: int) -> bytes:
         plain = np.asarray([pair[at] for pair in both], np.float64)
-        return np.where(np.isnan(plain), math.nan, plain).tobytes()  # NaN has many forms
+        return np.where(np.isnan(plain), math.nan, plain).tobytes()  # NaN has many bit patterns
 
     return len(one) == len(other) and words(0) == words(1)

@@ -1,7 +1,7 @@
-"""A study in an Optuna storage, for Optuna's tools.
+"""Export of a study to an Optuna storage, for use with Optuna's tools.
 
 Trials keep their numbers. Values are search values, on seeds that all trials share; results on new
-seeds are in the trials' user attributes.
+seeds are stored in the trials' user attributes.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _ATTRIBUTES = (
 )  # fmt: skip
 
 _LEFT_OUT = ("name", "enqueue", "population", "executor", "checkpoint", "loggers")
-"""Keys of a study file that concern one machine or one run of it."""
+"""Keys of a study file that concern a single machine or run."""
 
 
 def write_storage(storage: str, name: str, meta: StudyMeta, points: CheckpointValues) -> list[str]:
-    """Write a study into a storage, completely or not at all, and report what Optuna lacks."""
+    """Write a study to a storage, completely or not at all; return what Optuna cannot express."""
     with refusals(storage):
         opened = open_storage(storage, make=True)
         known = [summary.study_name for summary in optuna.get_all_study_summaries(opened)]
@@ -61,7 +61,7 @@ def write_storage(storage: str, name: str, meta: StudyMeta, points: CheckpointVa
         try:
             _set_study_attributes(theirs, meta, points)
             for number, row in sorted(points.trials.items()):
-                if row.state is TrialState.REFERENCE:  # not of the search
+                if row.state is TrialState.REFERENCE:  # not a search trial
                     continue
                 theirs.add_trial(_trial(row, points, number))
         except BaseException:
@@ -75,7 +75,7 @@ def _set_study_attributes(theirs: optuna.Study, meta: StudyMeta, points: Checkpo
     study = resolved(points.study)
     names = [str(objective["name"]) for objective in meta.objectives] or [meta.metric]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Optuna marks names of metrics as experimental
+        warnings.simplefilter("ignore")  # Optuna marks metric names as experimental
         theirs.set_metric_names(names)
     said = {
         "versions": dict(meta.versions),
@@ -108,7 +108,7 @@ def _trial(row: TrialRow, points: CheckpointValues, number: int) -> FrozenTrial:
 
 
 def _reports(points: CheckpointValues, number: int) -> dict[int, float]:
-    """Return finite values at evaluations by env steps; Optuna allows none for several values."""
+    """Return finite values by env steps; none for several objectives, which Optuna rejects."""
     if len(points.study.objectives) > 1:
         return {}
     reported = {at: found.get(number, math.nan) for at, found in points.values.items()}
@@ -118,7 +118,7 @@ def _reports(points: CheckpointValues, number: int) -> dict[int, float]:
 def _state_and_values(
     row: TrialRow, reports: Mapping[int, float], several: bool
 ) -> tuple[Theirs, list[float]]:
-    """Return a state that Optuna accepts with these values."""
+    """Return a trial state that Optuna accepts with these values."""
     state = _STATES[row.state]
     if state is Theirs.PRUNED and not several:
         if not reports:

@@ -1,4 +1,4 @@
-"""A study's verdict, or why there is none, for every view; from rows and the study."""
+"""A study's verdict for every view, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from ...studies.yaml_io import plain, read_text
 
 
 def evaluated_in(study: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the environment in which a trial was evaluated: its id, every key and parameter."""
+    """Return the environment in which a trial was evaluated: id, keys and parameters."""
     greedy = study["evaluation"]["greedy"]
     if isinstance(study["env"], list):
         listed: list[Mapping[str, Any]] = study["env"]
@@ -58,7 +58,7 @@ def evaluated_in(study: Mapping[str, Any], params: Mapping[str, Any]) -> dict[st
 def _environment_settings(
     given: Mapping[str, Any], params: Mapping[str, Any], held_out: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return one environment with every key: default, given, searched or for evaluation."""
+    """Return one environment with every key: defaults, given, searched and evaluation keys."""
     env = str(given["id"])
     searched = {
         key[4:]: value
@@ -74,7 +74,7 @@ def _environment_settings(
 
 
 def apart(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
-    """Return the keys in which two environments differ, with both values; "" if none."""
+    """Describe the keys in which two environments differ, with both values; "" if none."""
     keys = [key for key in {**a, **b} if freeze(a.get(key)) != freeze(b.get(key))]
     return ", ".join(f"{key}: {a.get(key)} and {b.get(key)}" for key in keys)
 
@@ -86,10 +86,10 @@ FrontValues = Mapping[int, Mapping[int, tuple[float, ...]]]
 def front_values(
     journal: Journal, rows: Sequence[TrialRow]
 ) -> dict[int, dict[int, tuple[float, ...]]]:
-    """Return confirmed trial -> selection seed -> a value for each objective.
+    """Return confirmed trial -> selection seed -> one value per objective.
 
-    Costs apply to the whole trial, so every seed has the same. Empty for a study with one
-    objective.
+    Costs apply to the whole trial, so they are equal on every seed. The result is empty for a
+    study with one objective.
     """
     if not journal.meta.objectives:
         return {}
@@ -117,9 +117,9 @@ def front_values(
     for row in journal.evaluations(without=Stream.SEARCH):
         here = row.stream is Stream.CHOOSE and row.replicate < seeds
         if not here or row.trial not in whole:
-            continue  # of other seeds, or of a trial that has not a value on every seed
+            continue  # other seeds, or a trial without a value on every seed
         of_trial, known = values.setdefault(row.trial, {}), whole[row.trial]
-        # In the order of env steps: the last one stays.
+        # Rows are ordered by env steps, so the last one is kept.
         of_trial[row.replicate] = tuple(value(n, row, known) for n in range(len(names)))
     return values
 
@@ -130,7 +130,7 @@ _FREE = frozenset(
         "baselines",
     }
 )  # fmt: skip
-"""Sections that do not change the curve of a trial that copies no other."""
+"""Sections that do not affect the curve of a trial that never copies another."""
 
 
 def copies(study: Mapping[str, Any]) -> bool:
@@ -139,7 +139,7 @@ def copies(study: Mapping[str, Any]) -> bool:
 
 
 def how_to_know(name: str) -> str:
-    """Return a sentence on the study that would show the effect of copying."""
+    """Return a sentence that names the study which would show the effect of copying."""
     return (
         "It is not known whether copying helped; to find out, run the same file with "
         f"early_terminate: null and name: {name}-alone."
@@ -157,7 +157,7 @@ def without_copying(
             if journal.head().phase != "finished":
                 return None
             other, rows = journal.meta, journal.trials()
-    except StoreError:  # there is none, or a damaged one; `hpo list` says that it is
+    except StoreError:  # missing or damaged; `hpo list` reports it
         return None
     study = _study_data(other.study_text)
     entries = leaderboard_of(other, rows)
@@ -175,7 +175,7 @@ def without_copying(
 
 
 def _comparable_settings(study: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that must be equal in both; evaluation times change no curve."""
+    """Return the settings that must be equal in both; evaluation times do not affect curves."""
     kept = {key: value for key, value in study.items() if key not in _FREE}
     kept["evaluation"] = {k: v for k, v in study["evaluation"].items() if k != "every"}
     return kept
@@ -190,7 +190,7 @@ def conclusion_of(
     rows: Sequence[TrialRow] | None = None,
     entries: Sequence[Entry] | None = None,
 ) -> Conclusion:
-    """Return a study's conclusion as of its last commit; the study may be running."""
+    """Return a study's conclusion as of its last commit, even while it is running."""
     meta = journal.meta
     if rows is None:
         rows = journal.trials()
@@ -219,7 +219,7 @@ def conclusion_of(
 
 
 def _alone_samples(folder: Path, alone: WithoutCopying) -> Values | None:
-    """Return the constraints of the best trial in the study without copying."""
+    """Return the best trial's constraint results in the study without copying."""
     with Journal(folder.with_name(f"{folder.name}-alone")) as journal, journal.at_one_commit():
         found = constraint_samples(journal, journal.trials(), alone.trial, None)
     if found is None:
@@ -230,9 +230,9 @@ def _alone_samples(folder: Path, alone: WithoutCopying) -> Values | None:
 def _without_training(
     journal: Journal, rows: Sequence[TrialRow], entries: Sequence[Entry]
 ) -> Sequence[Entry]:
-    """Return entries with evaluations-only values, if the winner has one value on all seeds.
+    """Return entries with evaluation-only values if all the winner's seeds have the same value.
 
-    That value may be a ceiling. Others that reach it have different training returns.
+    Such a value may be a ceiling. Other trials that reach it differ in their training returns.
     """
     if not entries:
         return entries
@@ -245,7 +245,7 @@ def _without_training(
     from ..state.objective import measure  # numpy is loaded on use
 
     seen: dict[tuple[int, str], dict[int, float]] = {}
-    for row in journal.evaluations():  # in the order of env steps: the last one stays
+    for row in journal.evaluations():  # ordered by env steps: the last one is kept
         seen.setdefault((row.trial, row.stream), {})[row.replicate] = measure(meta.metric, row)
     values = (seen.get((one.trial, one.value_from), {}).values() for one in entries)
     return [replace(one, values=(*own,)) for one, own in zip(entries, values, strict=True)]
@@ -301,9 +301,9 @@ def _measured_limits(
     measure: Callable[[EvaluationRow], list[float]],
     trials: Collection[int],
 ) -> tuple[dict[int, dict[int, list[float]]], list[list[float]]]:
-    """Return constrained values on test seeds by trial and seed, and those on any new seed.
+    """Return constrained values on test seeds, by trial and seed, and those on any new seed.
 
-    Other trials are excluded, because confirming them must not change the answer.
+    Other trials are excluded, because confirming them must not change the verdict.
     """
     tested: dict[int, dict[int, list[float]]] = {}
     shown: list[list[float]] = []
@@ -312,17 +312,17 @@ def _measured_limits(
             continue
         measured = measure(row)
         shown.append(measured)
-        if row.stream is Stream.REPORT:  # in the order of env steps: the last one stays
+        if row.stream is Stream.REPORT:  # ordered by env steps: the last one is kept
             tested.setdefault(row.trial, {})[row.replicate] = measured
     return tested, shown
 
 
 def cut_of(journal: Journal, entries: Sequence[Entry]) -> str:
-    """Return a sentence if the winner's value includes cut episodes; otherwise ""."""
+    """Return a sentence if cut episodes contribute to the winner's value; otherwise ""."""
     if not entries or entries[0].value is None:
         return ""
     lengths = journal.last_lengths(entries[0].trial, entries[0].value_from)
-    if max(lengths, default=0) < SHORTEST_CUT:  # nothing of the study needs to be read
+    if max(lengths, default=0) < SHORTEST_CUT:  # no need to read the study
         return ""
     return cut_words(recorded(journal.meta.study_text), lengths)
 
@@ -340,11 +340,11 @@ class StudyRows:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """Data on the compared trials that only the journal has."""
+    """Data on the compared trials that are only in the journal."""
 
-    fresh: FrontValues = field(default_factory=dict)  # of a front, on selection seeds
+    fresh: FrontValues = field(default_factory=dict)  # of the front, on selection seeds
     alone: WithoutCopying | None = None
-    cut: str = ""  # the winner's episodes were cut, as a sentence
+    cut: str = ""  # a sentence if the winner's episodes were cut
     looks: Sequence[Look] = ()
     constraints: ConstraintSamples | None = None  # on test seeds
 
@@ -382,7 +382,7 @@ def conclusion_from(study: StudyRows, measured: Measured) -> Conclusion:
 def _default_and_front(
     meta: StudyMeta, rows: Sequence[TrialRow], entries: Sequence[Entry], values: FrontValues
 ) -> FrontConclusion | None:
-    """Return how the default compares with the front; None if it was not measured with it."""
+    """Compare the default with the front; None if the default was not measured with it."""
     default = default_of(rows)
     kept = {
         e.trial: values[e.trial]
@@ -405,9 +405,9 @@ def _default_and_front(
 
 
 def ceiling_of(study: Mapping[str, Any], meta: StudyMeta) -> float | None:
-    """Return the metric's best possible value, if the environment's table knows it."""
+    """Return the metric's best possible value if the environment's table has it, else None."""
     if isinstance(study["env"], list):
-        return None  # a score has none
+        return None  # a score has no ceiling
     known = find(str(study["env"]["id"]))
     if known is None or known.best_return is None or meta.goal != "maximize":
         return None
@@ -420,7 +420,7 @@ def ceiling_of(study: Mapping[str, Any], meta: StudyMeta) -> float | None:
 def _why_nothing(
     given: Mapping[str, Any], study: StudyRows, front: FrontConclusion | None
 ) -> list[str]:
-    """Return sentences on why there is no verdict, and what would allow one."""
+    """Return sentences on why there is no verdict, and on what would give one."""
     meta, entries = study.meta, study.entries
     if not entries or entries[0].value is None:
         return _why_unfinished(meta, entries, study.ended)
@@ -444,12 +444,12 @@ def _why_nothing(
 
 
 def _why_untested(confirm: Mapping[str, Any], rows: Sequence[TrialRow], first: Entry) -> list[str]:
-    """Return a sentence that the winner has no value on test seeds, with its error."""
+    """Return a sentence that the winner has no value on test seeds, with the error behind it."""
     error = next((row.error for row in rows if row.trial == first.trial), "")
     more = []
     if error:
         more = [f"Trial {first.trial}: {error}."]
-    if first.value_from == Stream.CHOOSE or not confirm["top_k"]:  # `hpo confirm` of others
+    if first.value_from == Stream.CHOOSE or not confirm["top_k"]:  # `hpo confirm` of other trials
         return ["Undecided: the winner has no value on the test seeds.", *more]
     kind = "selection" if confirm["choose"] else "test"
     return [f"Undecided: no trial has a value on every {kind} seed.", *more]
@@ -467,7 +467,7 @@ def _why_unfinished(meta: StudyMeta, entries: Sequence[Entry], ended: bool) -> l
 
 
 def _default_on_front(entries: Sequence[Entry]) -> list[str]:
-    """Return a sentence on where the default is, or nothing if that is unknown."""
+    """Return a sentence on the default's place relative to the front, or nothing if unknown."""
     default = next((entry for entry in entries if entry.trial == 0), None)
     if default is None:
         return []
@@ -484,7 +484,7 @@ def _default_on_front(entries: Sequence[Entry]) -> list[str]:
 
 
 def _on_the_front(entries: Sequence[Entry], default: Entry, seeds: str) -> str:
-    """Return a sentence that the default is on the front, and with how many others."""
+    """Return a sentence that the default is on the front, and how many others are."""
     beside = [entry for entry in entries if entry.confirmed == default.confirmed]
     ranked = [entry for entry in beside if entry.front is not None]
     if len(ranked) == 1 and any(entry.feasible is False for entry in beside):
@@ -520,7 +520,7 @@ def _default_absent(number: int) -> str:
 def _environment_note(
     study: Mapping[str, Any], rows: Sequence[TrialRow], entries: Sequence[Entry]
 ) -> str:
-    """Return how the winner's environment differs from the default's; "" if it does not."""
+    """Describe how the winner's environment differs from the default's; "" if it does not."""
     params, default = {row.trial: row.params for row in rows}, default_of(rows)
     if not entries or default is None:
         return ""

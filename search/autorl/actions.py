@@ -1,4 +1,4 @@
-"""Actions of `AutoRLEnv`: three forms, converted into one configuration per run."""
+"""Actions of `AutoRLEnv`: three forms, each converted to one configuration per run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Configuration = dict[str, Any]
 
 
 class ActionReader:
-    """Reads actions for several runs; `knobs` gives the order of arrays."""
+    """Reads actions for several runs; `knobs` is the order of entries in arrays."""
 
     def __init__(self, space: Space, runs: int):
         for parameter in space.parameters:
@@ -33,7 +33,7 @@ class ActionReader:
     def read(
         self, given: Action | None, before: Sequence[Mapping[str, Any]]
     ) -> list[Configuration]:
-        """Return a complete configuration per run; omitted values stay as in `before`."""
+        """Return a complete configuration per run; omitted values are taken from `before`."""
         if given is None:
             return [dict(params) for params in before]
         if isinstance(given, np.ndarray):
@@ -63,7 +63,7 @@ class ActionReader:
         return [self._from_shares(row) for row in np.clip(given.astype(np.float64), 0.0, 1.0)]
 
     def _from_shares(self, row: Float[np.ndarray, " knobs"]) -> Configuration:
-        """Return the configuration at these positions of the axes."""
+        """Return the configuration at these axis positions."""
         share = dict(zip(self.knobs, row.tolist(), strict=True))
 
         def choose(_: str, parameter: Parameter) -> Any:

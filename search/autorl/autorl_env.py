@@ -1,7 +1,7 @@
 """`AutoRLEnv`: a vector environment of PPO runs whose actions are hyperparameters.
 
-It serves to try and learn schedules, and policies that change hyperparameters during a run. The
-interface is that of Gymnasium's vector environments; all runs share one compiled program.
+Its purpose is to test and learn schedules, and policies that change hyperparameters during a run.
+The interface is that of Gymnasium's vector environments; all runs share one compiled program.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ FEATURES = (
     "episode_length",
     "reward_mean",
 )
-"""Metrics of training in an observation, of the last chunk of a step.
+"""Training metrics in an observation, from the last chunk of a step.
 
-A metric that is also an objective or a searched hyperparameter has its entry there alone.
+A metric that is also an objective or a searched hyperparameter appears only as such.
 """
 
 PARTS: Mapping[str, tuple[str, ...]] = {
@@ -83,25 +83,25 @@ _POSITION = "position.json"
 
 
 class AutoRLEnv:
-    """Parallel PPO runs; a step trains each for a part of its run with given hyperparameters.
+    """Parallel PPO runs; each step trains every run further with the given hyperparameters.
 
     An action is a mapping of searched hyperparameters to values, one mapping per run, or an array
-    [runs, knobs] of numbers from 0 to 1: positions on the axes of the space, in the order of
-    `knobs`. Omitted hyperparameters keep their values.
+    [runs, hyperparameters] of numbers from 0 to 1: positions on the axes of the space, in the
+    order of `knobs`. Omitted hyperparameters keep their values.
 
     Args:
-        study: a study file, its data, or a loaded study. It gives the environment, the length of
+        study: a study file, its data, or a loaded study. It defines the environment, the length of
             a run (`env_steps`), `fixed`, `space`, `evaluation`, `metric` and `seed`.
         runs: number of runs.
         steps: decisions per run; each trains `env_steps / steps`, rounded up to whole chunks.
-        objectives: metrics: `eval/...` of an evaluation after each step, or names of `FEATURES`;
-            omitted: the study's metric.
-        reward: `value`: the objective after the step; `gain`: its increase since the run's last
-            step, which for the first step is the whole value.
+        objectives: names of metrics: `eval/...` from an evaluation after each step, or names in
+            `FEATURES`; by default, the study's metric.
+        reward: `value` is the objective after the step; `gain` is its increase since the run's
+            last step (for the first step, the whole value).
 
     Attributes:
         num_envs: number of runs.
-        knobs: names of the hyperparameters, in the order of arrays.
+        knobs: names of the hyperparameters, in the order of entries in arrays.
         features: names of the entries of an observation.
         objectives: names of the entries of a reward.
         steps: decisions per run.
@@ -144,7 +144,7 @@ class AutoRLEnv:
         self._actions = ActionReader(self._study.space, runs)
         self.knobs = self._actions.knobs
         schedule = schedule_of(self._study, self._population.steps_per_chunk)
-        # training chunks done after 0, 1, ... decisions
+        # number of chunks trained after 0, 1, ... decisions
         self._marks = (0, *sorted({*schedule.rungs, schedule.length}))
         self.steps = len(self._marks) - 1
         entries = {*self.objectives, *self.knobs}
@@ -159,7 +159,7 @@ class AutoRLEnv:
         self._params: list[Configuration] = [dict(default) for _ in range(count)]
         self._done_steps = np.zeros(count, np.int64)
         self._alive = np.zeros(count, bool)
-        self._fresh: dict[int, Refill] = {}  # runs that were reset and have no state yet
+        self._fresh: dict[int, Refill] = {}  # runs that were reset and do not have a state yet
         self._metrics = np.zeros((count, len(FEATURES)), np.float32)
         self._values = np.full((count, len(self.objectives)), np.nan)
         self._replicates = np.arange(count)
@@ -168,22 +168,22 @@ class AutoRLEnv:
 
     @property
     def single_observation_space(self) -> Any:
-        """The observation of one run, as a Gymnasium space."""
+        """The observation space of one run, as a Gymnasium space."""
         return _box(-np.inf, np.inf, len(self.features))
 
     @property
     def single_action_space(self) -> Any:
-        """The action of one run as numbers from 0 to 1, as a Gymnasium space."""
+        """The action space of one run, as a Gymnasium space of numbers from 0 to 1."""
         return _box(0.0, 1.0, len(self.knobs))
 
     @property
     def observation_space(self) -> Any:
-        """The observations of all runs, as a Gymnasium space."""
+        """The observation space of all runs, as a Gymnasium space."""
         return _box(-np.inf, np.inf, self.num_envs, len(self.features))
 
     @property
     def action_space(self) -> Any:
-        """The actions of all runs as numbers from 0 to 1, as a Gymnasium space."""
+        """The action space of all runs, as a Gymnasium space of numbers from 0 to 1."""
         return _box(0.0, 1.0, self.num_envs, len(self.knobs))
 
     @property
@@ -203,17 +203,18 @@ class AutoRLEnv:
         runs: Sequence[int] | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> tuple[Float32[np.ndarray, "runs features"], dict[str, Any]]:
-        """Start runs; each has separate random numbers.
+        """Start runs, each with separate random numbers.
 
         Args:
-            configs: their first hyperparameters, as an action; omitted: the space's default.
-            seed: run i is replicate `seed * num_envs + i` of the study; omitted: the next seed.
-            runs: reset only these; the others stay as they are.
-            options: `configs` and `runs` may also be given here.
+            configs: their initial hyperparameters, as an action; by default, those of the space.
+            seed: run i becomes replicate `seed * num_envs + i` of the study; by default, the next
+            seed.
+            runs: the runs to reset; the others are not changed. By default, all.
+            options: may contain `configs` and `runs` instead.
 
         Returns:
-            Observations, zero for new runs except their hyperparameters, and
-            {"replicate": [runs]}.
+            Observations, which are zero for new runs except for their hyperparameters, and
+                {"replicate": [runs]}.
         """
         options = options or {}
         given, chosen = options.get("configs", configs), options.get("runs", runs)
@@ -236,23 +237,23 @@ class AutoRLEnv:
         return self._observe(), {"replicate": self._replicates.copy()}
 
     def step(self, hyperparameters: Action | None = None) -> Step:
-        """Train every run that has not ended for one step, with these hyperparameters.
+        """Train every unfinished run for one step with these hyperparameters.
 
-        An ended run is not trained, and returns NaN until it is reset.
+        A finished run is not trained, and returns NaN until it is reset.
 
         Args:
-            hyperparameters: see the class; None keeps them all.
+            hyperparameters: an action, see the class; None keeps all values.
 
         Returns:
             observation: float32 [runs, features].
             objectives: float64 [runs], or [runs, objectives] if there are several.
-            terminated: bool [runs], the run diverged.
-            truncated: bool [runs], the run has its full length.
+            terminated: bool [runs], whether the run diverged.
+            truncated: bool [runs], whether the run has reached its full length.
             info: `values` (the objectives), `knobs` (one mapping per run), `env_steps`, `seconds`
-                and `evaluation` (the return of each episode; None for a run that has ended).
+                and `evaluation` (the return of each episode; None for a finished run).
 
         Raises:
-            ConfigError: a hyperparameter is unknown or its value not in the space; nothing was
+            ConfigError: a hyperparameter is unknown, or its value is not in the space; nothing was
                 trained.
         """
         if not self._alive.any():
@@ -281,10 +282,10 @@ class AutoRLEnv:
     # ------------------------------------------------------------------ checkpoints
 
     def save(self, directory: str | Path, parts: Iterable[str] = tuple(PARTS)) -> None:
-        """Write chosen parts of all runs into a new folder.
+        """Write some parts of all runs to a new folder.
 
         Args:
-            directory: must not exist.
+            directory: the folder, which must not exist.
             parts: names of `PARTS`; `position` includes the decisions taken.
 
         Raises:
@@ -303,13 +304,13 @@ class AutoRLEnv:
             atomic_files.write_text(folder / _POSITION, json.dumps(known))
 
     def restore(self, directory: str | Path, parts: Iterable[str] = tuple(PARTS)) -> None:
-        """Restore chosen parts of all runs; other parts, and hyperparameters, do not change.
+        """Restore some parts of all runs; other parts, and hyperparameters, do not change.
 
         With `policy` alone, for example, a new optimiser continues training a trained network.
 
         Args:
-            directory: written by `save` with at least these parts.
-            parts: names of `PARTS`; all of them need no `reset` before.
+            directory: a folder written by `save` with at least these parts.
+            parts: names of `PARTS`; restoring all of them needs no `reset` before.
 
         Raises:
             ConfigError: a part is unknown or cannot be read, or only some parts were requested for
@@ -373,7 +374,7 @@ class AutoRLEnv:
     # ------------------------------------------------------------------ one step
 
     def _change_hypers(self, wanted: Sequence[Configuration]) -> None:
-        """Change the hyperparameters of the runs that have not ended."""
+        """Change the hyperparameters of all unfinished runs."""
         moved = {
             run: self._resolver.of(new)
             for run, new in enumerate(wanted)
@@ -390,7 +391,7 @@ class AutoRLEnv:
             self._population.change(changes)
 
     def _train(self) -> tuple[Bool[np.ndarray, " runs"], float]:
-        """Run the chunks of one step; return the runs that diverged, and the seconds."""
+        """Run the chunks of one step; return the runs that diverged, and the seconds taken."""
         left = self._chunks_left()
         diverged = np.zeros(self.num_envs, bool)
         seconds = 0.0
@@ -406,7 +407,7 @@ class AutoRLEnv:
         return diverged, seconds
 
     def _chunks_left(self) -> Int[np.ndarray, " runs"]:
-        """Return each run's chunks until its next decision, 0 for an ended run."""
+        """Return each run's number of chunks until its next decision, 0 for a finished run."""
         left = np.zeros(self.num_envs, np.int64)
         for run in np.flatnonzero(self._alive):
             done = int(self._done_steps[run])
@@ -416,7 +417,7 @@ class AutoRLEnv:
         return left
 
     def _store_metrics(self, result: ChunkResult, runs: Sequence[int]) -> None:
-        """Store the metrics of the last chunk; a mean over no episodes keeps the previous one."""
+        """Store the metrics of the last chunk; a mean over no episodes keeps its last value."""
         for column, name in enumerate(FEATURES):
             values = result.metrics[name][runs]
             known = np.isfinite(values)
@@ -471,7 +472,7 @@ class AutoRLEnv:
 
 
 def _study_of(given: Source, runs: int, steps: int) -> Study:
-    """Return the study whose chunks end at the decisions, and whose lanes hold the runs."""
+    """Return a study whose chunks end at the decisions, with lanes for the runs."""
     if isinstance(given, Mapping):
         given = {"name": "autorl", **given}
     study, _ = read_study(given)
@@ -484,7 +485,7 @@ def _study_of(given: Source, runs: int, steps: int) -> Study:
         )
     return dataclasses.replace(
         study,
-        # a rule that decides after every `every` env steps, as the actions do
+        # a rule that decides every `every` env steps, when actions are taken
         early_terminate=EarlyTerminate("pbt", every=math.ceil(study.env_steps / steps)),
         seeds=Seeds(),
         confirm=None,
@@ -494,7 +495,7 @@ def _study_of(given: Source, runs: int, steps: int) -> Study:
 
 
 def _check_changeable(study: Study) -> None:
-    """Refuse a searched static hyperparameter; the study's imports have already run."""
+    """Reject searched static hyperparameters; the study's imports have already run."""
     from ...core.envs.registry import float_params
 
     floats = {f"env.{name}" for name in float_params(study.env.id)}

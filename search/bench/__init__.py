@@ -1,4 +1,4 @@
-"""Searches over recorded runs: the real engine, served from a table instead of training."""
+"""Searches over recorded runs: the real engine reads results from a table instead of training."""
 
 from .bench import BenchOutcome, BenchResults, run_bench, search_table
 from .table_lanes import SeedPlan, TableFactory, plan_seeds

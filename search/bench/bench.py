@@ -1,4 +1,4 @@
-"""Run methods over tables of recorded runs, using the real engine without a store."""
+"""Runs search methods over tables of recorded runs, with the real engine and without a store."""
 
 from __future__ import annotations
 
@@ -30,35 +30,37 @@ from .tables import BenchTable, read_table
 
 @dataclass(frozen=True)
 class BenchOutcome:
-    """One search over a table, and the value of its choice."""
+    """One search over a table, and the value of the configuration that it chose."""
 
     environment: str
     method: str
-    budget: int  # of the search, in full runs of one seed
-    search: int  # its number; the same one has the same seeds in every method
-    trial: int  # the choice; the default, trial 0, where no trial finished
-    # of the choice on all seeds that chose nothing, without effects of seeds, in the metric's sign
+    budget: int  # budget of the search, in full runs of one seed
+    search: int  # number, which fixes the seeds for every method
+    trial: int  # the chosen trial; the default, trial 0, if no trial finished
+    # value of the choice on all seeds that selected nothing, without seed effects, in the metric's
+    # sign
     value: float
     beats: float  # share of recorded configurations that are worse on the test seeds
-    # the same of the trial that is best on all other recorded seeds, of all that were started
+    # the same for the best trial, among all that were started, on all other recorded seeds
     oracle_value: float
     oracle_beats: float
-    # on the test seeds: the choice, the median configuration, and the best one of all other seeds
+    # on the test seeds: the choice, the median configuration, and the best one on all other seeds
     judged: float
     median: float
     best: float
     search_runs: float  # env steps of the search, in full runs of one seed
     confirm_runs: float
-    trials: int  # started
-    nearest: int  # of these, played by the nearest configuration to what was proposed
-    distance: float  # mean over these, 0 without one
+    trials: int  # number of trials started
+    nearest: int  # number of these replaced by the configuration nearest to the proposal
+    distance: float  # mean distance of these, 0 if there are none
     seconds: float
 
 
 def search_table(study: Study, factory: TableFactory, move: bool = True) -> Engine:
     """Run a study including confirm over a table; its trials are in `engine.search_state`.
 
-    `move` moves proposals to recorded configurations; otherwise the nearest one plays them.
+    With `move`, proposals are moved to recorded configurations; otherwise the nearest recorded one
+    is used in their place.
     """
     engine, sampler = engine_in_memory(study, factory), make_sampler(study)
     proposer = Proposer(study, sampler)
@@ -70,7 +72,7 @@ def search_table(study: Study, factory: TableFactory, move: bool = True) -> Engi
 
 
 def chosen_trial(engine: Engine) -> int:
-    """Return the best value as printed by `hpo run`; 0 if no trial has a value."""
+    """Return the trial with the best value, as printed by `hpo run`; 0 if no trial has a value."""
     trials, metric = engine.search_state.trials.values(), engine.study.metric
     entries = leaderboard([trial.row() for trial in trials], metric.goal, metric.aggregate)
     if not entries or entries[0].value is None:
@@ -79,7 +81,7 @@ def chosen_trial(engine: Engine) -> int:
 
 
 class BenchRunner:
-    """Runs single searches; tables and studies are read once."""
+    """Runs single searches; each table and study is read once."""
 
     def __init__(self, file: BenchFile):
         self.file = file
@@ -139,10 +141,10 @@ class BenchRunner:
 class BenchResults:
     file: BenchFile
     environments: tuple[str, ...]
-    outcomes: tuple[BenchOutcome, ...]  # by environment, method, budget and search
-    seconds: float  # of wall time
+    outcomes: tuple[BenchOutcome, ...]  # ordered by environment, method, budget and search
+    seconds: float  # wall time
     jobs: int
-    goals: dict[str, str]  # of each environment
+    goals: dict[str, str]  # environment -> goal
     ceilings: tuple[str, ...] = ()  # environments where too many configurations tie at the top
 
     @property
@@ -150,7 +152,7 @@ class BenchResults:
         return tuple(self.file.methods)
 
 
-_AT_ONCE = 5  # searches of one task of a worker process
+_AT_ONCE = 5  # searches per task of a worker process
 _Task = tuple[str, str, int, Sequence[int]]
 
 
@@ -161,11 +163,11 @@ def run_bench(
 
     Results do not depend on `jobs`, the number of processes; `report` is called with the number of
     finished searches and the total. Raises StudyError for mistakes in a method, and ConfigError if
-    a table is missing or cannot serve a method.
+    a table is missing or cannot be used for a method.
     """
     started, spec, runner = time.perf_counter(), file.spec, BenchRunner(file)
     environments = file.environments()
-    for name in environments:  # mistakes first
+    for name in environments:  # report mistakes first
         for method in file.methods:
             study, seeds = runner.study(name, method), range(runner.table(name).seeds)
             plan_seeds(study, seeds, spec.test_seeds)

@@ -1,10 +1,10 @@
-"""The scores of methods over tables, and the env steps each needs for the same value.
+"""The scores of methods over tables, and the env steps that each needs for the same value.
 
-For the env steps of a method, its mean value over searches at each budget is made non-decreasing
-by isotonic regression. These values are joined by straight lines over the logarithm of mean env
-steps, search and confirm. A method's need is the point where these reach the baseline's value at
-its budget: the smallest budget's env steps if that is already enough, and infinitely many if no
-budget is. (The mean over environments then uses those of the largest.) Ratios to the baseline's
+A method's mean value over searches at each budget is made non-decreasing by isotonic regression.
+These values are interpolated linearly over the logarithm of the mean env steps (of search and
+confirm). The method needs the env steps at which this curve reaches the baseline's value at its
+budget: those of the smallest budget if that is already enough, and infinitely many if no budget
+is. (The mean over environments then uses those of the largest budget.) Ratios to the baseline's
 env steps are averaged geometrically over environments. Intervals are bootstrapped over searches
 (the same in every method) and over environments.
 """
@@ -31,7 +31,7 @@ _USUAL_BUDGET = 48
 @dataclass(frozen=True)
 class BenchEstimate:
     value: float
-    low: float  # of its 95 % interval
+    low: float  # lower end of its 95 % interval
     high: float
 
 
@@ -42,28 +42,28 @@ class BenchRow:
     environment: str
     method: str
     budget: int
-    value: BenchEstimate  # of the choice, on seeds that chose nothing
-    beats: BenchEstimate  # share of configurations that are worse there
-    oracle_value: float  # of the best of the trials that were started
+    value: BenchEstimate  # value of the choice, on seeds that selected nothing
+    beats: BenchEstimate  # share of configurations that are worse on these seeds
+    oracle_value: float  # value of the best trial that was started
     oracle_beats: float
     search_runs: float
     confirm_runs: float
     trials: float
-    nearest: float  # share of trials
-    distance: float  # of these
-    seconds: float  # of one search
-    # of the mean value on the test seeds: 0 for the median configuration, 1 for the best one;
-    # None if the median is no worse than the best that the other seeds find
+    nearest: float  # share of trials replaced by the nearest recorded configuration
+    distance: float  # mean distance of these
+    seconds: float  # seconds per search
+    # score of the mean value on the test seeds: 0 for the median configuration, 1 for the best
+    # one; None if the median is no worse than the best one found on the other seeds
     score: float | None
 
 
 @dataclass(frozen=True)
 class Score:
-    """The mean score of one method with one budget over the tables that have one."""
+    """The mean score of one method with one budget, over the tables that have a score."""
 
     method: str
     budget: int
-    score: BenchEstimate  # Student's interval over tables, NaN ends for a single table
+    score: BenchEstimate  # Student's interval over tables; NaN ends for a single table
     tables: int
 
 
@@ -72,10 +72,10 @@ class Ratio:
     """Env steps that a method needs for the baseline's value, relative to the baseline."""
 
     method: str
-    ratio: BenchEstimate  # its interval may end at infinity
-    each: Mapping[str, float]  # environment -> its ratio, infinite if no budget is enough
-    at_most: bool  # the smallest budget was enough somewhere
-    at_least: bool  # no budget was enough somewhere; `ratio` then counts the largest
+    ratio: BenchEstimate  # the interval may be unbounded above
+    each: Mapping[str, float]  # environment -> ratio, infinite if no budget is enough
+    at_most: bool  # on some environment, the smallest budget was enough
+    at_least: bool  # on some environment, no budget was enough; `ratio` then uses the largest
 
 
 @dataclass(frozen=True)
@@ -84,9 +84,10 @@ class BenchComparison:
     ratios: tuple[Ratio, ...]
     baseline: str
     baseline_budget: int
-    baseline_runs: float  # mean over environments, search and confirm
+    baseline_runs: float  # mean over environments, of search and confirm
     scores: tuple[Score, ...]
-    ceilings: tuple[str, ...]  # tables without a score: too many configurations tie at the top
+    # tables without a score, because too many configurations tie at the top
+    ceilings: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -156,7 +157,7 @@ def _scores(rows: Sequence[BenchRow], ceilings: Sequence[str]) -> Iterator[Score
 
 
 def over_tables(values: Sequence[float]) -> BenchEstimate:
-    """Return the mean over tables with Student's 95 % interval; no interval for a single one.
+    """Return the mean over tables with Student's 95 % interval; no interval for a single table.
 
     >>> found = over_tables([1.0, 2.0, 3.0])
     >>> found.value, round(found.low, 2), round(found.high, 2)
@@ -170,7 +171,7 @@ def over_tables(values: Sequence[float]) -> BenchEstimate:
 def needed(
     values: Float[np.ndarray, "... b"], runs: Float[np.ndarray, "... b"], target: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the runs at which values reach a target, and whether the smallest is enough.
+    """Return how many runs reach a target value, and whether the smallest number does.
 
     >>> at, smallest = needed(np.array([1.0, 3.0, 2.0]), np.array([4.0, 16.0, 64.0]), 2.0)
     >>> round(float(at), 2), bool(smallest)
@@ -203,7 +204,7 @@ def _isotonic(values: np.ndarray) -> np.ndarray:
 
 
 def _least_mean(sums: np.ndarray, i: int, k: int) -> np.ndarray:
-    """Return the min over j >= k of mean i..j, from sums of the first values."""
+    """Return the minimum over j >= k of mean i..j, from cumulative sums."""
     ends = range(k, sums.shape[-1] - 1)
     return np.min([(sums[..., j + 1] - sums[..., i]) / (j + 1 - i) for j in ends], 0)
 
@@ -211,7 +212,7 @@ def _least_mean(sums: np.ndarray, i: int, k: int) -> np.ndarray:
 def _ratios(
     values: np.ndarray, runs: np.ndarray, at: tuple[int, int], weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return ratios [resamples, environments, methods], and where the smallest budget is enough.
+    """Return ratios [resamples, environments, methods], and whether the smallest budget is enough.
 
     `values` (larger is better) and `runs` are [environments, methods, budgets, searches],
     `weights` [resamples, environments, searches]; `at` is the baseline's method and budget.

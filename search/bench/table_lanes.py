@@ -23,12 +23,12 @@ _RECENT = "episode_return_100"
 
 @dataclass(frozen=True)
 class SeedPlan:
-    """The table columns for each kind of seed; no column serves two kinds."""
+    """The table columns for each kind of seed; no column is used for two kinds."""
 
     search: tuple[int, ...]
-    choose: tuple[int, ...]  # fewer than the selection seeds of a study repeat
-    test: tuple[int, ...]  # chose nothing; test seeds repeat as well
-    left: tuple[int, ...] = ()  # chose nothing either, the method had no use for them
+    choose: tuple[int, ...]  # repeated if the study has more selection seeds
+    test: tuple[int, ...]  # not used for selection; repeated if the study has more test seeds
+    left: tuple[int, ...] = ()  # columns that the method did not need, so not used for selection
 
     def column(self, stream: Stream, replicate: int) -> int:
         kinds = {Stream.SEARCH: self.search, Stream.CHOOSE: self.choose, Stream.REPORT: self.test}
@@ -37,12 +37,12 @@ class SeedPlan:
 
 
 def plan_seeds(study: Study, order: Sequence[int], tests: int) -> SeedPlan:
-    """Distribute the columns: `tests` of them for the test, then search and selection seeds.
+    """Distribute the columns: `tests` of them for the test, the others for search and selection.
 
-    Methods with the same order are tested on the same columns.
+    Methods given the same order are tested on the same columns.
 
     Raises:
-        ConfigError: there are too few.
+        ConfigError: there are too few columns.
 
     >>> from hpo.studies import loads
     >>> study = loads("{env: CartPole-v1, env_steps: 100k, seeds: {per_config: 3}, confirm: {}}")
@@ -69,14 +69,14 @@ def plan_seeds(study: Study, order: Sequence[int], tests: int) -> SeedPlan:
 class TableFactory:
     """Creates populations that replay a table; see `PopulationFactory`.
 
-    A configuration that is not in the table is played by the nearest one that is. A
-    `TableProposer` proposes no such configuration.
+    A configuration that is not in the table is replaced by the nearest one that is. A
+    `TableProposer` proposes only recorded configurations.
     """
 
     table: BenchTable
     seeds: SeedPlan
     lanes: int = 12
-    # configuration -> the row that plays it, and its distance from what was proposed
+    # configuration -> the row that replaces it, and its distance from the proposal
     played: dict[Hashable, tuple[int, float]] = field(
         default_factory=dict[Hashable, tuple[int, float]], init=False
     )
@@ -84,14 +84,14 @@ class TableFactory:
     device_count: int = field(default=1, init=False)
 
     def resolve(self, config: Mapping[str, Any]) -> Resolved:
-        """See `PopulationFactory`; the payload is the table row."""
+        """See `PopulationFactory`; the payload is a row of the table."""
         space = self.table.space
         params = space.resolve(lambda _, parameter: config[parameter.name])
         row, _ = self.find(params)
         return Resolved(config, "table", int(self.table.points[0]), row)
 
     def find(self, params: Mapping[str, Any]) -> tuple[int, float]:
-        """Return the row that plays a configuration, and its distance from the proposal."""
+        """Return the row that replaces a configuration, and its distance from the proposal."""
         name = self.table.space.canonical(params)
         if name not in self.played:
             self.played[name] = self.table.find(params)
@@ -105,10 +105,10 @@ class TableFactory:
 
 
 class TableProposer(Proposer):
-    """Moves proposals to the nearest recorded configuration that was not proposed before.
+    """Moves proposals to the nearest recorded configuration that has not been proposed before.
 
-    Proposals with attributes are not moved, because the attributes belong to the exact
-    configuration, as in an evolution.
+    Proposals with attributes are not moved, because attributes, as in an evolution, belong to the
+    exact configuration.
     """
 
     def __init__(self, study: Study, sampler: Sampler, factory: TableFactory):
@@ -122,7 +122,7 @@ class TableProposer(Proposer):
         if found is None or found.attributes:
             return found
         row, away = table.find(found.params, seen)
-        if away == math.inf:  # every row was proposed
+        if away == math.inf:  # every row has been proposed
             return None
         params = dict(table.params[row])
         self._factory.played[table.space.canonical(params)] = row, away
@@ -130,7 +130,7 @@ class TableProposer(Proposer):
 
 
 class TablePopulation(SimulatedPopulation):
-    """Each lane's payload is its row. A training chunk corresponds to one point of the table."""
+    """Each lane's payload is a row; each training chunk corresponds to one point of the table."""
 
     def __init__(self, factory: TableFactory, lanes: int):
         super().__init__(lanes, 1, int(factory.table.points[0]), 0)
@@ -150,14 +150,14 @@ class TablePopulation(SimulatedPopulation):
             metrics[name] = np.full(self.lanes, np.nan)
             metrics[name][busy] = values[cells]
         recent = metrics.pop(_RECENT, np.full(self.lanes, np.nan))
-        known = np.isfinite(recent)  # a mean of 100 episodes, as the engine's rolling mean
+        known = np.isfinite(recent)  # a mean of 100 episodes, like the engine's rolling mean
         metrics["episodes"] = np.where(known, 100.0, 0.0)
         metrics["episode_return"] = np.where(known, recent, 0.0)
         metrics["episode_length"] = np.zeros(self.lanes)
         return ChunkResult(metrics, diverged, 0.0)
 
     def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
-        """See `Population`; one episode has the recorded mean over episodes."""
+        """See `Population`; returns one episode, with the recorded mean over episodes."""
         found: list[EvaluationResult] = []
         for index in lanes:
             value = np.array([self._table.values[self._cell(index)]])

@@ -1,7 +1,7 @@
-"""Recorded runs on one environment: every configuration on every seed, without early stopping.
+"""Recorded runs on one environment: every configuration with every seed, without early stopping.
 
-A table is a folder in the form written by `scripts/atlas` (`results/atlas/README.md`). Row 0 is
-the default configuration, the others were drawn at random.
+A table is a folder in the format of `scripts/atlas` (`results/atlas/README.md`). Row 0 is the
+default configuration; the others were drawn at random.
 """
 
 from __future__ import annotations
@@ -44,12 +44,13 @@ class BenchTable:
     """
 
     name: str
-    study_text: str  # of the study that made it
+    study_text: str  # file of the study that produced it
     space: Space
     params: Sequence[Mapping[str, Any]]  # row 0 is the default configuration
     points: np.ndarray  # env steps of the evaluations, multiples of the first, [p]
-    values: Float[np.ndarray, "c s p"]  # the study's metric, NaN from where a seed diverged
-    # what training showed, by name of the metric of `curves`
+    # the study's metric; NaN from the point where a seed diverged
+    values: Float[np.ndarray, "c s p"]
+    # training metrics by name, see `curves`
     curves: Mapping[str, Float[np.ndarray, "c s p"]] = field(default_factory=dict)
     metric: str = "eval/return_mean"
     goal: str = "maximize"
@@ -69,14 +70,14 @@ class BenchTable:
 
     @cached_property
     def finals(self) -> Float[np.ndarray, "c s"]:
-        """Values at the end; a diverged seed has the worst one."""
+        """Values at the end of runs; a diverged seed has the worst value."""
         ends = self.values[:, :, -1]
         worst = self.sign * np.nanmin(self.sign * ends)
         return np.where(np.isfinite(ends), ends, worst)
 
     @cached_property
     def paired(self) -> Float[np.ndarray, "c s"]:
-        """`finals` without the seed effects common to all configurations (medians)."""
+        """`finals` without seed effects common to all configurations (medians)."""
         effects = np.median(self.finals - self.finals.mean(axis=1, keepdims=True), axis=0)
         return self.finals - (effects - effects.mean())
 
@@ -84,7 +85,7 @@ class BenchTable:
     def is_ceiling(self) -> bool:
         """Whether at least a fifth of the configurations share the best mean over all seeds.
 
-        Such a table cannot distinguish good choices.
+        Such a table cannot distinguish good choices from the best.
         """
         means = self.finals.mean(axis=1)
         best = self.sign * (self.sign * means).max()
@@ -93,10 +94,10 @@ class BenchTable:
     def find(
         self, params: Mapping[str, Any], tried: Container[Hashable] = ()
     ) -> tuple[int, float]:
-        """Return the row of a configuration, or of the nearest one, and its distance.
+        """Return the row of a configuration, or of the nearest one, and the distance.
 
-        `tried` are keys (`Space.canonical`) of excluded rows; the distance is infinite if all are
-        excluded.
+        `tried` contains the keys (`Space.canonical`) of excluded rows; the distance is infinite if
+        all rows are excluded.
         """
         name = self.space.canonical(params)
         row = self._row_by_params.get(name)
@@ -107,9 +108,9 @@ class BenchTable:
         return int(away.argmin()), float(away.min())
 
     def distances(self, params: Mapping[str, Any]) -> Float[np.ndarray, " c"]:
-        """Return the distance of every row: the root mean square over knobs.
+        """Return the distance of every row: the root mean square over hyperparameters.
 
-        A number differs by the share of its scaled range between the two, so by 1 from end to end.
+        Numbers differ by their distance as a share of the scaled range, so by 1 from end to end.
         Different choices differ by 1, as does a hyperparameter that only one of the two has.
         """
         own, (places, choices) = _axis_positions(self.space, params), self._axis_positions
@@ -122,7 +123,7 @@ class BenchTable:
         return np.sqrt(np.mean(away * away, axis=1))
 
     def share_beaten(self, row: int, seeds: Sequence[int]) -> float:
-        """Return the share of drawn configurations that are worse on these seeds; ties half."""
+        """Return the share of drawn configurations worse on these seeds; ties count half."""
         means = self.sign * self.finals[:, list(seeds)].mean(axis=1)
         drawn, own = means[1:], means[row]
         return float(np.mean((drawn < own) + 0.5 * (drawn == own)))
@@ -139,7 +140,7 @@ class BenchTable:
 
 
 def _axis_positions(space: Space, params: Mapping[str, Any]) -> np.ndarray:
-    """Return a configuration's position on every axis, NaN where it has none."""
+    """Return a configuration's position on every axis, NaN if it has no value there."""
     known = {**space.constants, **params}
     found: list[float] = []
     for _, parameter in space.keyed:
@@ -152,10 +153,10 @@ def _axis_positions(space: Space, params: Mapping[str, Any]) -> np.ndarray:
 
 
 def read_table(folder: Path) -> BenchTable:
-    """Read the table of one environment.
+    """Read one environment's table.
 
     Raises:
-        StoreError: a file is missing, or is not one of a table of recorded runs.
+        StoreError: a file is missing, or does not belong to a table of recorded runs.
     """
     import pyarrow.parquet as pq
 

@@ -1,7 +1,7 @@
-"""A finished study as three small Parquet tables: a table of recorded runs.
+"""Conversion of a finished study to three small Parquet tables: a table of recorded runs.
 
-`trials` has one row per configuration, `evaluations` one per seed and evaluation, and `curves` the
-same for training metrics. Numbers of curves are float32. The metadata of `trials` contains the
+`trials` has one row per configuration, `evaluations` one per seed and evaluation, and `curves` one
+per seed and evaluation with training metrics, as float32. The metadata of `trials` contains the
 study file, versions and cost.
 """
 
@@ -22,7 +22,7 @@ from ...store.tables import PARAM_PREFIX, sql_names
 from ...studies.load import recorded
 from .tables import ABOUT
 
-pa: Any = pyarrow  # its stubs lack most names
+pa: Any = pyarrow  # the stubs lack most names
 TABLES = ("trials", "evaluations", "curves")
 _TRIALS = ("rank", "trial", "state", "value", "ci_low", "ci_high", "seeds", "env_steps",
            "eval_env_steps", "proposed_by", "params")  # fmt: skip
@@ -32,16 +32,16 @@ _KEYS = ("trial", "stream", "replicate", "env_steps", "episode")
 
 
 def reduce_study(study: Path, folder: Path, about: Mapping[str, Any]) -> None:
-    """Write a finished study's tables into a folder; equal studies give equal bytes.
+    """Write a finished study's tables to a folder; equal studies give equal bytes.
 
     Args:
-        study: its folder.
-        folder: made if it is not there; other files in it stay.
+        study: the study's folder.
+        folder: created if missing; other files in it are kept.
         about: commit and cost, for the metadata.
 
     Raises:
-        ConfigError: the study is not finished. StoreError: its journal is damaged, or the disk
-        rejects the files.
+        ConfigError: the study has not finished. StoreError: its journal is damaged, or the files
+            cannot be written.
     """
     with Journal(study) as journal, journal.at_one_commit():
         meta, phase = journal.meta, journal.head().phase
@@ -70,7 +70,7 @@ def _trials(study: Path) -> Any:
 
 
 def made_with(study: Path) -> dict[str, Any]:
-    """Return a table's origin: versions, machine, cost and code files."""
+    """Return how a table was made: versions, machine, cost and code files."""
     with Journal(study) as journal, journal.at_one_commit():
         meta = journal.meta
     cost = query(study, "SELECT sum(env_steps), sum(eval_env_steps) FROM trials", None)[1][0]
@@ -84,7 +84,7 @@ def made_with(study: Path) -> dict[str, Any]:
 
 
 def _evaluations(study: Path, metric: str) -> Any:
-    """Return the mean over the episodes of every evaluation of the search."""
+    """Return the mean over episodes for every evaluation of the search."""
     name = metric.removeprefix("eval/")
     column = _EPISODE_COLUMNS.get(name) or sql_names([name], _KEYS)[name]
     return _table(
@@ -97,7 +97,7 @@ def _evaluations(study: Path, metric: str) -> Any:
 
 
 def _curves(study: Path) -> Any:
-    """Return training metrics: those of `_CURVES` that the study has."""
+    """Return the training metrics of `_CURVES` that the study has."""
     there = [name for name in _CURVES if has_column(study, "curves", name)]
     picked = [f'"{name}"::FLOAT AS "{name}"' for name in there]
     return _table(study, [*_SHORT_KEYS, *picked], "curves", "trial, replicate, env_steps")

@@ -1,1 +1,1 @@
-"""Populations in equal shares on the workers of a Ray cluster; only `via_ray` imports Ray."""
+"""Populations divided equally among the workers of a Ray cluster; only `via_ray` imports Ray."""

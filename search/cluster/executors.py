@@ -1,4 +1,4 @@
-"""Chooses between this machine's devices and the workers of a cluster."""
+"""Choice between this machine's devices and the workers of a cluster."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ from .worker_shards import Machine, SharedPopulation, Team, asked
 class LocalShares:
     """Creates one of several equal shares of every population; see `ShareSource`.
 
-    It first runs user code and starts jax on this worker's devices. `cores` belong to this
-    process; `neighbours` is the number of shares on this machine.
+    On creation, it runs user code and starts jax on this worker's devices. `cores` is the number
+    of cores of this process; `neighbours` is the number of shares on this machine.
     """
 
     def __init__(
@@ -55,9 +55,9 @@ class LocalShares:
 
     def check(self, resolved: Resolved) -> None:
         if self._factory.study.algorithm.is_ppo:
-            from ..lanes.configuration import parts_of  # on use: processes need no jax
+            from ..lanes.configuration import parts_of  # imported on use: processes need no jax
 
-            _ = parts_of(resolved).hypers  # makes the environments, which may refuse
+            _ = parts_of(resolved).hypers  # creates the environments, which may raise
         else:
             self._factory.check(resolved)
         check_divides(self._factory, resolved, self._shares)
@@ -67,7 +67,7 @@ class LocalShares:
 
 
 class SharedFactory:
-    """A `PopulationFactory` over a team of started hosts.
+    """A `PopulationFactory` that uses a team of started hosts.
 
     `compiling` is entered around each compile; `told_apart` describes a bucket.
     """
@@ -84,7 +84,7 @@ class SharedFactory:
         self.device_count = machine.device_count * team.shares
 
     def resolve(self, config: Mapping[str, Any]) -> Resolved:
-        """See `PopulationFactory`; a worker replies."""
+        """See `PopulationFactory`; a worker computes the result."""
         given = dict(config)
         text = json.dumps(plain_json(given), sort_keys=True)
         name = hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -104,8 +104,8 @@ class SharedFactory:
         return asked(self._team, 0, ("baseline", (name, resolved, list(seeds))))
 
 
-_LETTERS = 22  # so that the line of a compile has 80
-_MOST_HANDLES = 64  # processes of Ray Tune's that are expected at a time
+_LETTERS = 22  # so that the line about a compile has 80 characters
+_MOST_HANDLES = 64  # upper limit for the number of Ray Tune processes
 
 
 @contextmanager
@@ -114,10 +114,11 @@ def factory_of(
     compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
     warn: Callable[[str], None] = lambda text: None,
 ) -> Iterator[PopulationFactory]:
-    """Yield a study's factory, usable while the context is open."""
+    """Yield a study's factory, which is usable while the context is open."""
     config, executor = study.default(), study.executor
     with ExitStack() as opened:
-        if study.search.driver == "ray_tune":  # before jax, whose threads a fork would not survive
+        # before jax starts threads, which would not survive a fork
+        if study.search.driver == "ray_tune":
             from .via_ray import connected
 
             handles = min(study.budget.trials or 1, _MOST_HANDLES) + executor.workers
@@ -152,7 +153,7 @@ def factory_of(
 def _checked(
     study: Study, opened: ExitStack, warn: Callable[[str], None], factory: Any
 ) -> PopulationFactory:
-    """Return a factory that can run the default configuration and is closed in the end."""
+    """Return a factory that can run the default configuration, and that is closed at the end."""
     resolved = factory.resolve(study.default())
     factory.check(resolved)
     for note in notes_of(factory, resolved):
@@ -164,7 +165,7 @@ def _checked(
 
 @contextmanager
 def _process_executor(study: Study) -> Iterator[ProcessExecutor]:
-    """Yield where the processes of a command run."""
+    """Yield the executor for the processes of a command."""
     executor, settings = study.executor, study.processes or Processes()
     if executor.type == "local":
         yield LocalProcesses(settings)

@@ -1,7 +1,8 @@
-"""Processes of a command on a Ray cluster: an actor each, with its CPUs and its part of a GPU.
+"""Processes of a command on a Ray cluster: one actor each, with CPUs and a part of a GPU.
 
-The head asks for nothing but CPUs and GPUs; Ray finds the node and sets `CUDA_VISIBLE_DEVICES`.
-The process runs under its actor's guard, so it ends with the actor, and the actor with the head.
+The head requests only CPUs and GPUs; Ray finds the node and sets `CUDA_VISIBLE_DEVICES`. The
+process runs under its actor's guard, so it ends when the actor does, and the actor when the head
+does.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ from ...machine.processes import (
 from ...studies.spec import Processes
 from .via_ray import line_of
 
-_THREADS = 2  # of an actor: one follows the process, one answers
+_THREADS = 2  # threads of an actor: one follows the process, one replies
 _RUN = Wish()
-_PATIENCE = 10.0  # seconds beyond `grace` after which an actor itself is killed
+_PATIENCE = 10.0  # seconds beyond `grace` after which the actor itself is killed
 
 
 class NodeProcesses:
-    """Runs processes on a node, one at a time; an actor of Ray."""
+    """A Ray actor that runs processes on a node, one at a time."""
 
     def __init__(self):
         self._wishes: dict[str, Wish] = {}
@@ -45,7 +46,7 @@ class NodeProcesses:
         return True
 
     def run(self, token: str, launch: Launch) -> int | str:
-        """Return the exit code, or why the process could not be started here."""
+        """Return the exit code, or the reason why the process could not be started here."""
         if not launch.folder.is_dir():
             return (
                 f"{socket.gethostname()} does not see {launch.folder}; put the study and its "
@@ -61,7 +62,7 @@ class NodeProcesses:
 
 
 class RayProcess:
-    """A process of the cluster; see `Process`."""
+    """A process on the cluster; see `Process`."""
 
     def __init__(
         self, ray: ModuleType, actor: Any, launch: Launch, give_back: Callable[[Any], None]
@@ -72,7 +73,7 @@ class RayProcess:
         self._ended = actor.run.remote(self._token, launch)
         self.is_waiting, self.is_paused, self.lost = True, False, ""
         self.exit_code: int | None = None
-        self._deadline: float | None = None  # for the actor, once its process has to end
+        self._deadline: float | None = None  # for the actor, once its process must end
 
     def look(self) -> int | None:
         if self.exit_code is not None:
@@ -109,7 +110,7 @@ class RayProcess:
         return result
 
     def _kill(self) -> None:
-        with suppress(self._ray.exceptions.RayError):  # of a cluster that is gone
+        with suppress(self._ray.exceptions.RayError):  # the cluster may be gone
             self._ray.kill(self._actor)
 
     def pause(self) -> None:
@@ -126,7 +127,7 @@ class RayProcess:
         if self._deadline is not None or self.exit_code is not None:
             return
         self.is_paused = False
-        if self.is_waiting:  # nothing runs, and its place may never come
+        if self.is_waiting:  # nothing runs yet, and it may never be placed
             self._deadline, self.is_waiting = time.monotonic(), False
             self._kill()
             return
@@ -143,7 +144,7 @@ class RayProcess:
 
 
 class RayProcesses:
-    """The processes of a study on a cluster; see `ProcessExecutor`."""
+    """Starts a study's processes on a cluster; see `ProcessExecutor`."""
 
     def __init__(self, ray: ModuleType, settings: Processes):
         self._ray, self._settings = ray, settings
@@ -156,7 +157,7 @@ class RayProcesses:
 
     @property
     def at_once(self) -> int:
-        """The number given, or all that the cluster has room for now."""
+        """The given number, or as many as the cluster has room for now."""
         if self._settings.at_once is not None:
             return self._settings.at_once
         there = self._ray.cluster_resources()
@@ -166,7 +167,7 @@ class RayProcesses:
         return max(1, int(room + 1e-9))
 
     def check(self, program: str, cwd: Path) -> None:
-        """Refuse processes that are larger than any node; nodes may have other programs."""
+        """Reject processes that are larger than any node; programs may differ between nodes."""
         each = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
         cpus = max(one.get("CPU", 0) for one in each)
         if self._cpus > cpus:
@@ -182,7 +183,7 @@ class RayProcesses:
             )
 
     def begin(self, folder: Path) -> None:
-        end_leftovers(folder)  # those of other nodes ended with their actors
+        end_leftovers(folder)  # processes on other nodes ended with their actors
 
     def find(self, folder: Path) -> Process | None:
         return None
@@ -199,7 +200,7 @@ class RayProcesses:
         return process
 
     def _take_back(self, actor: Any) -> None:
-        """Keep an actor for the next process, except if one waits for its CPUs."""
+        """Keep an actor for the next process, unless another actor is waiting for its CPUs."""
         if any(process.is_waiting for process in self._started):
             self._ray.kill(actor)
         else:
@@ -216,8 +217,8 @@ class RayProcesses:
         return actor.remote()
 
     def close(self) -> None:
-        """End the actors; the cluster stays."""
+        """End the actors; the cluster keeps running."""
         for actor in self._idle:
-            with suppress(self._ray.exceptions.RayError):  # of a cluster that is gone
+            with suppress(self._ray.exceptions.RayError):  # the cluster may be gone
                 self._ray.kill(actor)
         self._idle = []

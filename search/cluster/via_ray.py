@@ -1,6 +1,6 @@
-"""The Ray cluster: connects to it, and hosts shares of a study's populations on its workers.
+"""Connection to a Ray cluster, and the hosts of a study's population shares on its workers.
 
-Every cluster error becomes one line here.
+All cluster errors are turned into single lines here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _QUIET = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
 }
-_OBJECT_STORE_BYTES = 256 * 2**20  # lanes that do not fit go through the disk
+_OBJECT_STORE_BYTES = 256 * 2**20  # larger lanes go through the disk
 _PATIENCE_SECONDS = 120.0
 _ANSWER_SECONDS = 20.0
 _KNOCK_SECONDS = 10.0
@@ -49,7 +49,7 @@ def import_ray(purpose: str) -> ModuleType:
 def connected(executor: Executor, purpose: str, processes: int = 0) -> Iterator[ModuleType]:
     """Connect to the cluster named by a study, or to a new one on this machine.
 
-    A cluster that this process has already joined is reused and left running. `processes` is the
+    A cluster that this process has already joined is reused and kept running. `processes` is the
     number of other processes on this machine.
     """
     ray = import_ray(purpose)
@@ -66,7 +66,7 @@ def connected(executor: Executor, purpose: str, processes: int = 0) -> Iterator[
     try:
         _probe_address(executor.address)
         ray.init(**how)
-    except Exception as error:  # of no particular kind where a busy machine takes too long
+    except Exception as error:  # Ray raises various errors if a busy machine takes too long
         raise ConfigError(_no_cluster(executor, error)) from error
     try:
         with _redirected_output(ray):
@@ -76,7 +76,7 @@ def connected(executor: Executor, purpose: str, processes: int = 0) -> Iterator[
 
 
 def _probe_address(address: str | None) -> None:
-    """Connect once to an address such as `host:port`; Ray would try for minutes."""
+    """Connect once to an address such as `host:port`, because Ray would retry for minutes."""
     host, _, port = (address or "").rpartition(":")
     if host and "/" not in host and port.isdigit():
         socket.create_connection((host.strip("[]"), int(port)), _KNOCK_SECONDS).close()
@@ -97,7 +97,7 @@ def _redirected_output(ray: ModuleType) -> Iterator[None]:
     """Redirect the output of Ray's daemons to the log `hpo.ray`."""
     worker = ray._private.worker
     printing = getattr(worker, "print_to_stdstream", None)
-    if printing is None:  # another version of Ray, which does it elsewhere
+    if printing is None:  # other versions of Ray print elsewhere
         yield
         return
     worker.print_to_stdstream = _log
@@ -144,7 +144,7 @@ def place_of(ray: ModuleType, executor: Executor, device: str) -> WorkerResource
 
 
 class RayTeam:
-    """Workers that host a study's shares; see `Team`."""
+    """The workers that host a study's shares; see `Team`."""
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class RayTeam:
         self._machines: dict[int, str] = {}
 
     def begin(self) -> Machine:
-        """Start a worker for every share; return their machine."""
+        """Start one worker per share; return their machine."""
         self._hosts = {share: self._new_host() for share in range(self.shares)}
         names = {share: host.machine_name.remote() for share, host in self._hosts.items()}
         placed, waiting = self._ray.wait(
@@ -213,7 +213,7 @@ class RayTeam:
     def end(self) -> None:
         """Stop all workers; the cluster keeps running."""
         for host in {id(host): host for host in self._hosts.values()}.values():
-            with suppress(self._ray.exceptions.RayError):  # a cluster that is gone has none
+            with suppress(self._ray.exceptions.RayError):  # the cluster may be gone
                 self._ray.kill(host)
 
     def generation(self, share: int) -> int:
@@ -255,7 +255,7 @@ class RayTeam:
             ) from error
 
     def replace(self, share: int) -> None:
-        """See `Team`; without room for a new worker, a live one takes the share."""
+        """See `Team`; if a new worker does not fit, a live one takes over the share."""
         self._generations[share] += 1
         dead = self._hosts[share]
         if sum(host is dead for host in self._hosts.values()) == 1:
@@ -280,7 +280,7 @@ class RayTeam:
         )
 
     def _machine_name(self, host: Any, seconds: float) -> str | None:
-        """Return a worker's machine; None if it did not start in time or died."""
+        """Return a worker's machine; None if the worker died or did not start in time."""
         ready, _ = self._ray.wait([reference := host.machine_name.remote()], timeout=seconds)
         if not ready:
             return None
@@ -316,6 +316,6 @@ def line_of(error: Exception) -> str:
     if isinstance(error, HpoError):
         return str(error)
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    if getattr(error, "actor_init_failed", False):  # a traceback: what was raised stands last
+    if getattr(error, "actor_init_failed", False):  # a traceback; the original error is last
         lines.reverse()
     return next(iter(lines), type(error).__name__)[:200]

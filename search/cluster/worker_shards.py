@@ -1,7 +1,7 @@
 """One population in equal shares, each on a host that may die.
 
-Lanes are distributed over the shares unit by unit (`Division`). The calls since a share's last
-save are kept, so that another host can restore it and repeat them bit for bit.
+Lanes are distributed over the shares in units (`Division`). All calls since a share's last save
+are kept, so that another host can restore the share and repeat them bit for bit.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from ..lanes.contract import (
     Resolved,
 )
 
-Files = dict[str, bytes]  # A folder that travels: path in it -> bytes
+Files = dict[str, bytes]  # a folder as data: path in it -> bytes
 
 RECORD = "shares.json"
 # next to the shares of a checkpoint
 
-_KEPT = 4096  # configurations of a host
+_KEPT = 4096  # configurations per host
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class RemoteError:
-    """An exception as a reply: what to raise, because its own class may not be picklable."""
+    """An exception in a reply: what to raise, because the original class may not be picklable."""
 
     kind: type[Exception]
     text: str
@@ -74,7 +74,7 @@ class Machine:
 
     backend: str
     device_count: int
-    versions: Mapping[str, str]  # package -> version, of those that decide results bitwise
+    versions: Mapping[str, str]  # package -> version, for packages that affect results bitwise
 
 
 @dataclass(frozen=True)
@@ -108,9 +108,9 @@ class ShareSource(Protocol):
 
 
 class ShareHost:
-    """Holds shares of populations by (share, bucket); calls bring everything it needs.
+    """Holds shares of populations by (share, bucket); each call contains all that it needs.
 
-    The source gets the number of hosts on this machine and a function for warnings.
+    The source receives the number of hosts on this machine and a function for warnings.
     """
 
     def __init__(self, source: Callable[[int, Callable[[str], None]], ShareSource]):
@@ -127,7 +127,7 @@ class ShareHost:
         return os.getpid()
 
     def do(self, share: int, method: str, args: tuple[Any, ...]) -> Reply:
-        """Call one of the methods below for a share; an exception becomes a `Fault`."""
+        """Call one of the methods below for a share; an exception is returned as a `Fault`."""
         answer = self._run_method(share, method, args)
         said, self._warnings = tuple(self._warnings), []
         return Reply(answer, said)
@@ -162,16 +162,16 @@ class ShareHost:
         return found.bucket, found.steps_per_chunk
 
     def _resolve_on_host(self, resolved: Resolved) -> Resolved:
-        """Return this host's version of a configuration that was sent by name."""
+        """Return this host's configuration for one that was sent by name."""
         name = resolved.payload
         found = self._resolved.pop(name, None) or self._known.resolve(resolved.config)
-        self._resolved[name] = found  # the latest come last
+        self._resolved[name] = found  # move to the end, as the latest
         if len(self._resolved) > _KEPT:
             del self._resolved[next(iter(self._resolved))]
         return found
 
     def _resolve_arguments(self, value: Any) -> Any:
-        """Return an argument with this host's configurations."""
+        """Return an argument with this host's configurations in it."""
         match value:
             case Resolved():
                 return self._resolve_on_host(value)
@@ -182,7 +182,7 @@ class ShareHost:
         return value
 
     def _do_make(self, at: tuple[int, str], own: Resolved, lanes: int | None) -> Facts:
-        self._populations.pop(at, None)  # frees the memory of what an error has left
+        self._populations.pop(at, None)  # frees memory left in use by an error
         division = self._known.divide(own, lanes)
         made = self._populations[at] = self._known.make(own, division)
         return Facts(division, made.block, made.steps_per_chunk, made.warmup_chunks)
@@ -199,13 +199,13 @@ class ShareHost:
             return pack(Path(work) / "policy")
 
     def _do_save(self, at: tuple[int, str], folder: str, token: str) -> Files | None:
-        """Write a share's lanes into a folder visible to this machine, or return the files.
+        """Write a share's lanes to a folder visible to this machine, or return the files.
 
-        It sees the folder if the checkpoint's record has the token.
+        The folder is visible if the checkpoint's record in it has the token.
         """
         there = Path(folder)
         if _has_token(there.parent / RECORD, token):
-            delete_folder(there)  # what a host left that died over it
+            delete_folder(there)  # left by a host that died while writing
             self._populations[at].save(there)
             return None
         with tempfile.TemporaryDirectory(prefix="hpo-") as work:
@@ -246,30 +246,30 @@ def _as_fault(error: Exception) -> RemoteError:
     return RemoteError(next(known, SearchError), str(error))
 
 
-Call = tuple[str, tuple[Any, ...]]  # A method of `ShareHost` and its arguments, the share left out
+Call = tuple[str, tuple[Any, ...]]  # a method of `ShareHost` and its arguments except the share
 
 _ATTEMPTS = 3
 
 
 class WorkerError(RuntimeError):
-    """An error on a host while it was working on lanes."""
+    """An error on a host while it processed lanes."""
 
 
 class Lost(str):
-    """The reason why a share's host died before replying."""
+    """The reason why a share's host died before it replied."""
 
 
 class Team(Protocol):
-    """Communicates with the hosts of all shares."""
+    """Communication with the hosts of all shares."""
 
     shares: int
 
     def generation(self, share: int) -> int:
-        """Return how many hosts a share had before this one; a new host has no state."""
+        """Return how many hosts a share had before the current one; a new host has no state."""
         ...
 
     def call(self, calls: Mapping[int, Call]) -> dict[int, Any]:
-        """Call hosts in parallel, by share; return replies, or `Lost` for a host that died."""
+        """Call hosts in parallel, by share; return replies, or `Lost` for a host that has died."""
         ...
 
     def replace(self, share: int) -> None:
@@ -279,7 +279,7 @@ class Team(Protocol):
 
 
 def asked(team: Team, share: int, call: Call) -> Any:
-    """Ask one share's host, or another host if it dies."""
+    """Call one share's host, or another host if it dies."""
     for _ in range(_ATTEMPTS):
         answer = team.call({share: call})[share]
         if not isinstance(answer, Lost):
@@ -289,7 +289,7 @@ def asked(team: Team, share: int, call: Call) -> Any:
 
 
 class SharedPopulation(Population):
-    """The lanes of one bucket, in equal shares."""
+    """The lanes of one bucket in equal shares."""
 
     def __init__(
         self,
@@ -310,13 +310,13 @@ class SharedPopulation(Population):
         self._restore_new(shares)
         facts = self._facts[0]
         self.lanes = self._asked = facts.division.total
-        self.block = facts.block  # as one process has it, because refills go by it
+        self.block = facts.block  # the same as in one process, because refills depend on it
         self.steps_per_chunk, self.warmup_chunks = facts.steps_per_chunk, facts.warmup_chunks
         self._own, self._size = facts.division.own, facts.division.unit
         self._places: dict[int, list[int]] = {share: [] for share in shares}
         for lane in range(self.lanes):
             self._places[self._host_lane(lane)[0]].append(lane)
-        self._compiled: set[str] = set()  # methods that were called
+        self._compiled: set[str] = set()  # methods called so far
 
     @property
     def compiles(self) -> int:
@@ -341,7 +341,7 @@ class SharedPopulation(Population):
         self._compile("compile_evaluation", "evaluation")
 
     def _compile(self, method: str, what: str) -> None:
-        """Compile once; with several hosts on one machine the first one fills the cache."""
+        """Compile once; if a machine has several hosts, the first one fills the cache."""
         if method in self._compiled:
             return
         first = self._team.first_of_machines()
@@ -365,7 +365,7 @@ class SharedPopulation(Population):
         diverged = np.zeros(self.lanes, bool)
         failed: dict[int, str] = {}
         for share, answer in answers.items():
-            places = self._places[share]  # the first of its lanes; those behind them stay idle
+            places = self._places[share]  # its first lanes; the others stay idle
             count = len(places)
             diverged[places] = answer.diverged[:count]
             failed |= {places[own]: why for own, why in answer.failed.items()}
@@ -378,7 +378,7 @@ class SharedPopulation(Population):
         return ChunkResult(metrics, diverged, took, failed, tuple(rows))
 
     def _in_lanes(self, metrics: Mapping[int, Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
-        """Return name -> [lanes] of all shares' metrics; idle lanes have zeros."""
+        """Return name -> [lanes] for the metrics of all shares; idle lanes have zeros."""
         found: dict[str, np.ndarray] = {}
         for share, own in metrics.items():
             places = self._places[share]
@@ -387,7 +387,7 @@ class SharedPopulation(Population):
         return found
 
     def change(self, changes: Sequence[LaneChange]) -> None:
-        """See `Population`; states from other shares are taken before any change."""
+        """See `Population`; states from other shares are read before any change."""
         own: dict[int, tuple[list[LaneChange]]] = {}
         moved: dict[int, tuple[int, Resolved]] = {}  # lane -> source on another share
         for change in changes:
@@ -417,7 +417,7 @@ class SharedPopulation(Population):
         return self._ask_lanes("evaluate", lanes)
 
     def _ask_lanes(self, method: str, lanes: Sequence[int]) -> list[Any]:
-        """Request one reply per lane, and return them in lane order."""
+        """Call for one reply per lane, and return the replies in lane order."""
         dealt = self._by_share(lanes)
         answers = self._ask(method, {share: (own,) for share, own in dealt.items()})
         queues = {share: iter(found) for share, found in answers.items()}
@@ -432,7 +432,7 @@ class SharedPopulation(Population):
         unpack(files, directory)
 
     def save(self, directory: Path) -> None:
-        """See `Population`; a host that does not see the folder sends its files."""
+        """See `Population`; a host that cannot see the folder sends its files."""
         token = secrets.token_hex(8)
         new_folder(directory)
         lanes = {"lanes": self._own, "of": self.lanes}
@@ -467,9 +467,9 @@ class SharedPopulation(Population):
     def _ask(
         self, method: str, work: Mapping[int, tuple[Any, ...]], remember: bool = False
     ) -> dict[int, Any]:
-        """Ask hosts in parallel, share -> arguments; if one dies another is asked again.
+        """Call hosts in parallel, share -> arguments; if one dies, another host is called.
 
-        `remember` calls that change lanes, so that a new host repeats them.
+        With `remember`, calls that change lanes are kept, so that a new host can repeat them.
         """
         pending, answers = dict(work), {}
         self._died.clear()
@@ -517,7 +517,7 @@ class SharedPopulation(Population):
     def _calls_to_restore(self, share: int) -> list[Call]:
         """Return the calls that restore a share on a new host.
 
-        A missing folder belongs to a commit without started replicates in these lanes, so
+        A missing folder belongs to a commit in which these lanes had no started replicates, so
         everything relevant came later.
         """
         way: list[Call] = [self._host_call("make", (self._resolved, self._asked))]

@@ -1,1 +1,1 @@
-"""The run loop and its steps between two chunks (docs/architecture.md lists them in order)."""
+"""The run loop, and its steps between two chunks (docs/architecture.md lists them in order)."""

@@ -1,9 +1,9 @@
-"""User callbacks: typed events and a base class for receivers.
+"""User callbacks: typed events, and a base class for the objects that receive them.
 
-Callbacks run in the study's thread. Start events come just before the work starts; all others come
-between two chunks, after every decision of the boundary. Callbacks cannot affect results. If one
-raises, the study stops at the next boundary: all finished work is committed, and the same call
-resumes it.
+Callbacks run in the study's thread. Start events are sent just before the work starts; all others
+between two chunks, after all decisions made there. Callbacks cannot affect results. If one raises,
+the study stops before the next chunk: all finished work is committed, and the same call resumes
+it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .evaluate import AddRows
 
 
 class StopStudy(Exception):
-    """Raise it in a callback to stop the study like Ctrl-C: `interrupted`, without an error."""
+    """Raised in a callback to stop the study like Ctrl-C: `interrupted`, without an error."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class RunStartEvent:
     """A study starts or resumes."""
 
     study: Study
-    folder: Path  # with its tables
+    folder: Path  # contains its tables
     resumed: bool
 
 
@@ -70,16 +70,16 @@ class EvaluationStartEvent:
 
 @dataclass(frozen=True)
 class ChunkEvent:
-    """A chunk is done; one entry per replicate with a new curve row.
+    """A chunk is complete; one entry per replicate with a new curve row.
 
-    If `log_every` splits chunks, each row has an event. If it joins chunks, an entry comes with
-    the chunk that completes its row.
+    If `log_every` splits chunks, each row has a separate event. If a row covers several chunks,
+    its entry comes with the chunk that completes it.
     """
 
     progress: Progress
     trials: Sequence[int]
-    streams: Sequence[Stream]  # seeds: search, choose or report
-    replicates: Sequence[int]  # index within the stream
+    streams: Sequence[Stream]  # kind of seeds: search, choose or report
+    replicates: Sequence[int]  # number within the stream
     env_steps: Sequence[int]  # training env steps of the replicate so far
     metrics: Mapping[str, np.ndarray]  # name -> float64 [replicates], as in the table `curves`
 
@@ -96,7 +96,7 @@ class TrialEndEvent:
 
 
 class Callback(Protocol):
-    """The methods that a study calls. Subclass it and override those you need.
+    """The methods that a study calls. Subclass it and override the ones you need.
 
     >>> class Loud(Callback):
     ...     def on_trial_end(self, event: TrialEndEvent) -> None:
@@ -119,7 +119,7 @@ class Callback(Protocol):
         """Replicates are about to be evaluated."""
 
     def on_chunk(self, event: ChunkEvent) -> None:
-        """A chunk is done; its evaluations and trial ends were reported before."""
+        """A chunk is complete; its evaluations and trial ends have been reported before."""
 
     def on_evaluation(self, event: EvaluationEvent) -> None:
         """A replicate was evaluated."""
@@ -137,10 +137,10 @@ class Callbacks(Observer):
     def __init__(self, callbacks: Iterable[Callback]):
         self._callbacks = tuple(callbacks)
         self._heard: list[dict[str, Any]] = []
-        self._raised: Exception | None = None  # in a start event; raised at the next boundary
+        self._raised: Exception | None = None  # from a start event; raised at the next boundary
 
     def listening(self, add_rows: AddRows) -> AddRows:
-        """Return an `add_rows` that also records the rows for `on_chunk`."""
+        """Return an `add_rows` that also records rows for `on_chunk`."""
 
         def listen(**rows: Any) -> None:
             add_rows(**rows)
@@ -165,14 +165,14 @@ class Callbacks(Observer):
         self._call_at_start("on_evaluation_start", EvaluationStartEvent(replicates))
 
     def on_end(self, progress: Progress, state: str) -> None:
-        with suppress(StopStudy):  # nothing is left to stop
+        with suppress(StopStudy):  # there is nothing left to stop
             self._call_callbacks("on_run_end", RunEndEvent(progress, state))
 
     def on_evaluations(self, evaluations: Sequence[EvaluationRow]) -> None:
         for row in evaluations:
             self._call_callbacks(
                 "on_evaluation", deepcopy(row)
-            )  # a callback may change its arrays
+            )  # copied, because a callback may change its arrays
 
     def on_trial_end(self, trial: TrialRow) -> None:
         self._call_callbacks("on_trial_end", TrialEndEvent(trial))
@@ -180,7 +180,7 @@ class Callbacks(Observer):
     def on_chunk(self, progress: Progress) -> None:
         heard = self._heard.copy()
         self._heard.clear()
-        self._raise_kept()  # also without a row
+        self._raise_kept()  # even without a row
         for rows in heard:
             self._call_callbacks("on_chunk", ChunkEvent(progress, **rows))
 
@@ -198,7 +198,7 @@ class Callbacks(Observer):
                 self._raised = error
 
     def _call_callbacks(self, method: str, event: object) -> None:
-        """Call a method of all callbacks that have it: user classes may lack some."""
+        """Call a method of all callbacks that define it; user classes may lack some."""
         self._raise_kept()
         for callback in self._callbacks:
             try:

@@ -1,6 +1,6 @@
-"""Commits rows, lanes and loop state together, and restores them.
+"""Commits of rows, lanes and loop state together, and their restoration.
 
-Commit times do not affect results: uncommitted work is repeated bitwise.
+The times of commits do not affect results: uncommitted work is repeated bitwise.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class PausedStates:
         self, search_state: SearchState, buckets: Mapping[str, Bucket], factory: PopulationFactory
     ):
         self._search_state, self._buckets, self._factory = search_state, buckets, factory
-        # bucket, and its state or the folder where a commit wrote it
+        # bucket, and either the state or the folder to which a commit wrote it
         self._kept: dict[tuple[int, int], tuple[str, Any]] = {}
 
     def __len__(self) -> int:
@@ -83,20 +83,20 @@ class PausedStates:
         return kept
 
     def save(self, checkpoint: Path) -> None:
-        """Write all states into a commit's folder; states of an earlier commit are linked."""
+        """Write all states to a commit's folder; states from an earlier commit are linked."""
         folder = new_folder(checkpoint / _FOLDER)
         for key, (name, kept) in self._kept.items():
             path = folder / _state_name(key)
             if isinstance(kept, Path):
                 link_folder(kept, path)
             else:
-                bucket = self._buckets[name]  # after an error a new population has its format
+                bucket = self._buckets[name]  # after an error, a new population has the format
                 lanes = bucket.population or self._factory.make(bucket.resolved, bucket.lanes)
                 lanes.save_state(kept, path)
             self._kept[key] = name, path
 
     def restore(self, checkpoint: Path | None) -> None:
-        """Find the states written by the last commit; they are read when needed."""
+        """Find the states written by the last commit; each is read when needed."""
         for key, bucket in _buckets_of_kept(self._search_state).items():
             lacks = f"of trial {key[0]}, which is paused"
             if checkpoint is None:
@@ -108,7 +108,7 @@ class PausedStates:
 
 
 def _buckets_of_kept(search_state: SearchState) -> dict[tuple[int, int], str]:
-    """Return (trial, replicate) -> bucket of all replicates with a kept state."""
+    """Return (trial, replicate) -> bucket for all replicates with a kept state."""
     return {
         _key(run): trial.bucket
         for trial in search_state.going_on()
@@ -125,15 +125,16 @@ def _state_name(key: tuple[int, int]) -> str:
     return f"{key[0]}-{key[1]}"
 
 
-_SOONEST, _SHARE = 1.0, 0.05  # seconds to the second commit; of the time, for commits before 10 s
+# seconds before the second commit; share of the time for commits before 10 s
+_SOONEST, _SHARE = 1.0, 0.05
 
 
 class Committer:
-    """Commits at the right times.
+    """Decides when to commit, and commits.
 
-    At least `every_seconds` pass between commits; 0 commits at every boundary. With `soon` the
-    first boundary is committed at once and the intervals grow from there, so that short processes
-    lose little. A slow commit makes the next one wait longer.
+    At least `every_seconds` pass between commits; with 0 there is one after every chunk. With
+    `soon`, the first chunk is committed at once and the intervals grow from there, so that short
+    processes lose little. A slow commit delays the next one.
     """
 
     def __init__(
@@ -161,13 +162,14 @@ class Committer:
         if self._search_state.state.boundary == self._boundary:
             return
         passed = time.monotonic() - self._last
-        if not 0.0 <= passed < self._wait_seconds:  # a clock set back must not hold up commits
+        # negative if the clock was set back, which must not delay commits
+        if not 0.0 <= passed < self._wait_seconds:
             self.commit()
             with self._search_state.state.usage.spending("store"):
                 self._store.publish()
 
     def commit(self, phase: StorePhase = "running") -> None:
-        """Write everything since the last commit in one transaction, with the lane states."""
+        """Write everything since the last commit in one transaction, together with lane states."""
         search_state, new = self._search_state, self._search_state.unwritten
         started = time.monotonic()
         with search_state.state.usage.spending("store"):
@@ -192,7 +194,7 @@ class Committer:
         self._wait_seconds = min(self._every_seconds, longer)
 
     def _save_lanes(self) -> str | None:
-        """Save the lanes of every bucket with a started replicate; return the folder name."""
+        """Save the lanes of every bucket with a started replicate; return the folder's name."""
         begun = [
             (bucket, bucket.population)
             for bucket in self._buckets.values()
@@ -259,7 +261,7 @@ def restore_search_state(
 def _restore_evaluations(
     search_state: SearchState, store: StudyStore, ended: Sequence[Trial], alone: bool
 ) -> None:
-    """Read the values without training returns; decisions keep the values they were based on."""
+    """Read the values without training returns; decisions keep the values that they used."""
     objective = search_state.objective.of_test
     for row in store.journal.evaluations(without=Stream.REPORT):
         search_state.alone.see(row, objective.measure(row))
@@ -272,7 +274,7 @@ def _restore_evaluations(
 def restore_buckets(
     search_state: SearchState, factory: PopulationFactory, checkpoint: Path | None
 ) -> dict[str, Bucket]:
-    """Rebuild the buckets and restore the lanes from the last commit."""
+    """Rebuild the buckets, and restore their lanes from the last commit."""
     buckets: dict[str, Bucket] = {}
     for entry in search_state.state.buckets:
         resolved = search_state.resolved_of(entry.example)
@@ -303,7 +305,7 @@ def restore_buckets(
 
 
 def _has_state(search_state: SearchState, bucket: Bucket) -> bool:
-    """Return whether lanes have a started replicate, or a run that may be extended."""
+    """Return whether lanes contain a started replicate, or a run that may be extended."""
     ended = search_state.state.ended
     started = any(run.chunks for run in bucket.busy())
     return started or (ended is not None and ended.trial.bucket == bucket.key)

@@ -1,13 +1,14 @@
 """The confirm stage: run the best trials on selection seeds and the winner on test seeds.
 
-The search seeds picked these trials, which biases their values upwards. So the `choose` seeds only
-choose (0: the best search value wins), and the reported value comes from the `report` seeds. With
-several objectives there is a front instead of a winner: the best trials run on the `choose` seeds,
-which give a new front. The default also runs on the `report` seeds (with a front, on the `choose`
-seeds), as do the trials listed in `confirm.also`.
+The search seeds selected these trials, which biases their values upwards. So the `choose` seeds
+are only used for selection (with 0 of them the best search value wins), and the reported value
+comes from the `report` seeds. With several objectives there is a front instead of a winner: the
+best trials run on the `choose` seeds, which give a new front. The default also runs on the
+`report` seeds (with a front, on the `choose` seeds), as do the trials listed in `confirm.also`.
 
-A trial runs on each seed once, and no value is dropped. A trial with all selection seeds from an
-earlier stage competes with the new candidates, and test values remain if the winner changes.
+A trial runs on each seed once, and no value is discarded. A trial that has all selection seeds
+from an earlier stage competes with the new candidates, and test values are kept if the winner
+changes.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from .finish_trials import KeptPolicies, in_lanes
 
 ReplicateKey = tuple[int, Stream, int]  # (trial, stream, replicate)
 BucketOf = Callable[[Resolved, int], Bucket]
-"""Returns the bucket of a configuration, made for its first trial."""
+"""Returns the bucket of a configuration, and creates it for the first trial."""
 _OF_REPORT = "report seed"
 
 
@@ -50,9 +51,9 @@ def _chosen(column: Sequence[Any], rows: Sequence[int]) -> list[Any]:
 
 @dataclass(frozen=True)
 class Fresh:
-    """Confirm results in the journal when the study started or resumed."""
+    """Confirm results that the journal had when the study started or resumed."""
 
-    # finished: metric, extras, scores per environment
+    # finished replicates: metric, extras, scores per environment
     ended: Mapping[ReplicateKey, tuple[float, list[float], list[float]]] = field(
         default_factory=dict
     )
@@ -77,7 +78,7 @@ class Fresh:
         return all((trial, stream, replicate) in self.ended for replicate in range(seeds))
 
     def only_new(self, add_rows: AddRows, cut: bool = False) -> AddRows:
-        """Return an `add_rows` that skips rows already written, which may be sent again."""
+        """Return an `add_rows` that skips rows already written, which may be repeated."""
         reached = dict(self.reached)
 
         def add(*, metrics: Mapping[str, np.ndarray], **rows: Any) -> None:
@@ -133,7 +134,7 @@ class ConfirmStage:
         self._fresh, self._bucket_of = fresh, bucket_of
 
     def _finalists(self, finished: Sequence[Trial], confirm: Confirm) -> list[Trial]:
-        """Return the best trials, those with all selection seeds, and the default of a front."""
+        """Return the best trials, all that have every selection seed, and a front's default."""
         best = [*finished[: confirm.top_k]]
         best += [
             trial
@@ -143,7 +144,7 @@ class ConfirmStage:
         return [*best, *self._default_of_front(best)]
 
     def begin(self) -> None:
-        """End the search: run the best finished trials on the selection seeds."""
+        """End the search: run its best finished trials on the selection seeds."""
         search_state, confirm = self._search_state, self._confirm
         self._record_look()
         over = (t for t in search_state.trials.values() if t.state is TrialState.FINISHED)
@@ -165,25 +166,25 @@ class ConfirmStage:
         self._state.choose([trial.number for trial in best])
         for trial in best:
             self._state.admit(trial)
-            trial.leave()  # a study resumed here has none of the search's replicates
+            trial.leave()  # a study resumed at this point has none of the search's replicates
             trial.forget_lack()
             _enqueue_runs(trial, runs[trial.number], self._buckets[trial.bucket])
 
     def _test_best_of_search(self, finished: Sequence[Trial]) -> None:
-        """Start the test without selection seeds; those of an earlier stage still count."""
+        """Start the test without selection seeds; earlier selection seeds still count."""
         winner = finished[0]
         if seeds_that_choose(self._search_state.trials.values()) > 0:
             winner = first_confirmed(self._search_state) or winner
         self._state.choose([winner.number])
-        winner.leave()  # a study resumed here has none of the search's replicates
+        winner.leave()  # a study resumed at this point has none of the search's replicates
         winner.forget_lack()
         self._start_test(winner)
 
     def _pays_for(self, best: Sequence[Trial], runs: Mapping[int, Sequence[Replicate]]) -> bool:
-        """Return whether the budget covers these selection seeds; if not, record it in rows.
+        """Return whether the budget covers these selection seeds; if not, record it in the rows.
 
-        A search reserves their cost. A finished study that requests more of them may not have
-        enough left, and incomplete seeds select no winner.
+        A search reserves their cost. But a finished study may request more of them than it has
+        left, and incomplete seeds cannot select a winner.
         """
         search_state = self._search_state
         cost = sum(
@@ -214,7 +215,7 @@ class ConfirmStage:
             self._end_choose()
         elif state.phase is Phase.REPORT:
             self._end_report()
-        elif not state.asked:  # reopened for them
+        elif not state.asked:  # reopened for these trials
             self._record_look()
             self._close_if_done()
         else:
@@ -232,7 +233,7 @@ class ConfirmStage:
 
         A candidate without a value on some seed is not confirmed, because the others may have had
         harder seeds. If an error caused that, the others continue; if the budget did, no winner is
-        selected. Earlier results stay.
+        selected. Earlier results are kept.
         """
         search_state, state, confirm = self._search_state, self._state, self._confirm
         candidates = [search_state.trials[number] for number in state.candidates]
@@ -256,10 +257,10 @@ class ConfirmStage:
         self._start_test(min(whole, key=lambda trial: _best_choice(search_state, trial)))
 
     def _start_test(self, winner: Trial) -> None:
-        """Start the winner and the default on the test seeds, or on those of an interim look.
+        """Start the winner and the default on the test seeds, or on the seeds of an interim look.
 
         There is no interim look without a default, or after earlier looks (at another winner, or
-        by `confirm.also`), because too little of the error rate is left for two more.
+        by `confirm.also`), because too little of the error rate is left for two more looks.
         """
         confirm, looks = self._confirm, self._search_state.looks
         won = {look.trial for look in looks if look.won}
@@ -286,7 +287,7 @@ class ConfirmStage:
             return
         winner = self._search_state.trials[state.winner]
         if not _was_cut(winner) and self._start_default(len(winner.runs_of(Stream.REPORT))):
-            return  # it had to wait, or an earlier version began this phase without it
+            return  # it had to wait, or an earlier version started this phase without it
         both = [number for number in (state.winner, state.default) if number is not None]
         for number in both:
             self._take_report(number)
@@ -307,16 +308,16 @@ class ConfirmStage:
         """Return whether an interim look decides, or does not favour the winner.
 
         It also decides if only unseen outcomes prevent a verdict (`unless`) and the planned seeds
-        would not suffice to exclude them.
+        would not be enough to exclude them.
         """
         search_state, state, confirm = self._search_state, self._state, self._confirm
         if confirm is None or state.winner is None or state.default is None:
             return False
         if search_state.study.constraints:
-            return False  # constraints are tested on all seeds, whatever the values say
+            return False  # constraints are tested on all seeds, whatever the values
         both = [search_state.trials[number] for number in (state.winner, state.default)]
         if any(str(Stream.REPORT) in trial.copies for trial in both):
-            return True  # further seeds would repeat these
+            return True  # further seeds would repeat these results
         ours, theirs = (trial.by_report_seed for trial in both)
         shared = len(ours.keys() & theirs.keys())
         found = conclude(
@@ -346,11 +347,11 @@ class ConfirmStage:
         return runs, bucket
 
     def _start_default(self, seeds: int, after: int = 0) -> bool:
-        """Start the default on the test seeds; return whether it starts now.
+        """Start the default on the test seeds; return whether it started.
 
-        It does not start if the study omits it, it is the winner, it already runs, or no program
-        can run it (its row gives the reason). If the budget cannot pay for it `after` the winner's
-        env steps, it waits until the winner has finished.
+        It does not start if the study omits it, if it is the winner, if it is already running, or
+        if no program can run it (its row gives the reason). If the budget cannot pay for it
+        `after` the winner's env steps, it waits until the winner has finished.
         """
         state, confirm = self._state, self._confirm
         if confirm is None or not (confirm.default and confirm.report):
@@ -408,11 +409,11 @@ class ConfirmStage:
         _enqueue_runs(trial, [over.get(run.replicate, run) for run in runs], bucket)
 
     def _default_of_front(self, best: Sequence[Trial]) -> list[Trial]:
-        """Return [default] if it joins the front on the selection seeds, otherwise [].
+        """Return [default] if the default joins the front on the selection seeds, otherwise [].
 
-        These seeds did not select any of the trials that run on them. The default is excluded if
-        the study omits it, it is already among the best, no program can run it, or an objective is
-        a cost, which a stopped trial has not paid in full.
+        These seeds did not select any of the trials that run on them. The default is left out if
+        the study omits it, if it is already among the best, if no program can run it, or if an
+        objective is a cost, which a stopped trial has not paid in full.
         """
         search_state, confirm = self._search_state, self._confirm
         if not search_state.objectives.others or confirm is None or not confirm.default:
@@ -459,7 +460,7 @@ class ConfirmStage:
         return sum(run.is_live for run in runs) * each
 
     def _take_report(self, number: int) -> None:
-        """Store the test values; if a seed was cut there are none, and the row says so."""
+        """Store the test values; if a seed was cut there are none, and the row says why."""
         trial = self._search_state.trials[number]
         runs = trial.runs_of(Stream.REPORT)
         trial.lack(self._missing_note(runs, _OF_REPORT))
@@ -468,7 +469,7 @@ class ConfirmStage:
         self._search_state.touch(trial)
 
     def _missing_note(self, runs: Sequence[Replicate], of: str) -> str:
-        """Return the number of seeds without values and the limit that cut them; "" if none."""
+        """Return how many seeds have no value and which limit cut them; "" if none."""
         lost, budget = sum(run.state is not RunState.ENDED for run in runs), ""
         if not lost:
             return ""
@@ -487,7 +488,7 @@ class ConfirmStage:
         self._search_state.note_looks(number, interim)
 
     def _keep_policy(self) -> None:
-        """Keep the winner's policy at the boundary where its last replicate ends."""
+        """Save the winner's policy after the chunk in which its last replicate ends."""
         if self._state.winner is None:
             return
         runs = self._search_state.trials[self._state.winner].runs_of(Stream.REPORT)
@@ -508,9 +509,9 @@ def _best_choice(search_state: SearchState, trial: Trial) -> tuple[float, float,
 
 
 def first_confirmed(search_state: SearchState) -> Trial | None:
-    """Return the best trial on the selection seeds, among those with values on all of them.
+    """Return the best trial on the selection seeds, among trials with values on all of them.
 
-    Without selection seeds it is the best trial of the search, if it has test values.
+    Without selection seeds, return the best trial of the search if it has test values.
     """
     seeds = seeds_that_choose(search_state.trials.values())
     if not seeds and not search_state.objectives.others:

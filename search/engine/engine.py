@@ -49,7 +49,7 @@ from .notify import Notifier
 
 
 def lanes_to_keep(search_state: SearchState, bucket: Bucket) -> int:
-    """Return how many of its lanes a bucket needs, in whole blocks; call it before any chunk."""
+    """Return how many lanes a bucket needs, in whole blocks; called before any of its chunks."""
     more = replicates_to_come(search_state, bucket.key)
     if more == inf:
         return bucket.lanes
@@ -74,14 +74,14 @@ def replicates_to_come(search_state: SearchState, key: str) -> float:
     return -(-int(trials) * own // max(1, len(search_state.trials))) * study.seeds.first
 
 
-_AT_ONCE = 2  # compiles; each has phases that use one core
+_AT_ONCE = 2  # concurrent compiles; each has phases that use one core
 _NOT_NEEDED = "a program ahead, which is not needed any more"
 
 
 class CompileBeside:
     """Compiles populations in threads, two at a time.
 
-    `compiling` is entered while the end of a study waits for a compile that nothing needs.
+    `compiling` is entered while the end of a study waits for a compile that is no longer needed.
     """
 
     def __init__(self, compiling: Callable[[str], AbstractContextManager[object]] = nullcontext):
@@ -93,7 +93,7 @@ class CompileBeside:
     def begin(self, population: Population) -> bool:
         """Queue a population for compiling, once; return whether it is compiled in a thread.
 
-        Errors are dropped: they recur when the bucket compiles, and then fail its trials.
+        Errors are dropped: they recur when the bucket itself compiles, and then fail its trials.
         """
         if population in self._begun or population.compiles:
             return False
@@ -114,15 +114,15 @@ class CompileBeside:
         running = [one for one in self._queue if not one.done()]
         if not running or isinstance(error, Leave):
             return
-        with self._compiling(_NOT_NEEDED):  # as such it does not outlast a request to stop by long
+        with self._compiling(_NOT_NEEDED):  # like any compile, it delays a requested stop
             self._threads.shutdown(wait=True)
 
 
 @dataclass(frozen=True)
 class _Ahead:
-    """A population that compiles before the lanes of its bucket are final."""
+    """A population that compiles before the number of its bucket's lanes is final."""
 
-    asked: int | None  # lanes, None for the rule's
+    asked: int | None  # number of lanes; None for the rule's
     population: Population
 
 
@@ -130,7 +130,7 @@ Outcome = Literal["finished", "interrupted"]
 
 
 class Engine:
-    """The parts of a study and the operations of its drivers."""
+    """The parts of a study, and the operations that drivers use."""
 
     def __init__(
         self,
@@ -152,15 +152,15 @@ class Engine:
             paused_states = PausedStates(search_state, buckets, factory)
         self._paused_states = paused_states
         self._ahead: dict[str, _Ahead] = {}  # by bucket
-        self._part = 0.0  # of a chunk of all busy lanes, that advance one by one
-        self._whole = True  # the state is one between two steps, which may be committed
+        self._part = 0.0  # part of a chunk for all busy lanes, if lanes advance one by one
+        self._whole = True  # whether the state is between two steps, so that it may be committed
 
     @property
     def study(self) -> Study:
         return self.search_state.study
 
     def run(self, search: Callable[[], Outcome]) -> Outcome:
-        """Run a driver's search and commit at its end."""
+        """Run a driver's search, and commit at its end."""
         outcome: Outcome = "interrupted"
         try:
             check_health(self.search_state)
@@ -182,13 +182,13 @@ class Engine:
 
     @contextmanager
     def undivided(self) -> Iterator[None]:
-        """A step that is not committed if an error interrupts it."""
+        """Mark a step that must not be committed if an error interrupts it."""
         self._whole = False
         yield
         self._whole = True
 
     def ready(self, bucket: Bucket) -> list[Replicate]:
-        """Return the replicates whose next chunk can run; processes become ready one by one."""
+        """Return the replicates whose next chunk can run; processes become ready one at a time."""
         runs, population = bucket.busy(), bucket.population
         if not isinstance(population, RunsAlone):
             return runs
@@ -208,10 +208,10 @@ class Engine:
         work_remains: bool,
         set_aside: Callable[[Trial], bool],
     ) -> list[EvaluationRow]:
-        """Run one chunk of some replicates' lanes; return the evaluations after it.
+        """Run one chunk for some replicates' lanes; return the evaluations that follow it.
 
-        `work_remains`: an idle lane could have been busy. `set_aside(trial)`: a diverged trial may
-        resume from another trial's state.
+        `work_remains` is whether an idle lane could have been busy. `set_aside(trial)` returns
+        whether a diverged trial may resume from another trial's state.
         """
         bucket.fix_lanes()
         self.search_state.state.run_bucket(bucket.key)
@@ -252,9 +252,10 @@ class Engine:
         return True
 
     def _compile(self, bucket: Bucket, population: Population) -> None:
-        """Compile a bucket's training; while that takes, trace the programs of others.
+        """Compile a bucket's training, and meanwhile trace the programs of other buckets.
 
-        Threads compile it and its evaluation, so that none waits for the other.
+        The training and its evaluation are compiled in separate threads, so neither waits for the
+        other.
         """
         if self._beside is not None and self._beside.begin(population):
             others = [one for one in self.buckets.values() if one is not bucket and one.work]
@@ -264,9 +265,9 @@ class Engine:
         population.compile()
 
     def _expect(self, bucket: Bucket, beside: CompileBeside) -> None:
-        """Compile for a bucket whose lanes are not final, if their number is known already.
+        """Compile for a bucket whose lanes are not final, if their likely number is known.
 
-        It stays free to take a different number. An error is dropped: it comes again in its turn.
+        The bucket may still take a different number. Errors are dropped, because they recur later.
         """
         wanted = self.study.population.lanes
         if bucket.lanes_fixed or bucket.key in self._ahead:
@@ -303,7 +304,7 @@ class Engine:
             with usage.spending("evaluate"):
                 lanes = [run.lane for run in due if run.lane is not None]
                 results = bucket.population.evaluate(lanes)
-        except Exception as error:  # lanes are what they were
+        except Exception as error:  # the lanes are unchanged
             self.fail(bucket, due, error)
             return []
         self.notifier.evaluated(len(due))
@@ -312,13 +313,13 @@ class Engine:
         return rows
 
     def admit(self, trial: Trial, replicates: int) -> Bucket | None:
-        """Add a new trial; return its bucket, None if it failed because no program can run it."""
+        """Add a new trial; return its bucket, or None if no program can run the trial."""
         self.search_state.add(trial)
         try:
             resolved = self.search_state.resolved_of(trial.number)
             trial.join(resolved.bucket)
             bucket = self.bucket_of(resolved, trial.number)
-        except ConfigError as error:  # knobs that only contradict each other together
+        except ConfigError as error:  # contradictions seen only in combination
             self.search_state.state.usage.count_failure()
             self.search_state.end(trial, TrialState.FAILED, str(error))
             return None
@@ -349,7 +350,7 @@ class Engine:
         return population
 
     def prepare(self, bucket: Bucket) -> bool:
-        """Return whether a bucket has a population now; if not, its trials have failed."""
+        """Return whether a bucket has a population now; otherwise, its trials have failed."""
         return self._succeeds(bucket, lambda: self.make(bucket))
 
     def _succeeds(self, bucket: Bucket, step: Callable[[], object]) -> bool:
@@ -361,7 +362,7 @@ class Engine:
         return True
 
     def fix_lanes(self, bucket: Bucket) -> bool:
-        """Return whether a bucket has its final lanes; if not, its trials have failed."""
+        """Return whether a bucket has its final lanes; otherwise, its trials have failed."""
         if bucket.lanes_fixed:
             return True
         lanes = bucket.lanes
@@ -371,11 +372,11 @@ class Engine:
             self._ahead.pop(bucket.key, None)
             bucket.fix_lanes()
             return True
-        bucket.drop()  # before the other one is made: both may not find room
+        bucket.drop()  # before creating the new one: both may not fit
         return self._succeeds(bucket, lambda: bucket.fix_lanes(self._with_lanes(bucket, lanes)))
 
     def compile_ahead(self, bucket: Bucket) -> None:
-        """Start compiling for a bucket with its final lanes, while another one runs."""
+        """Start compiling for a bucket with final lanes while another bucket runs."""
         if self._beside is not None and bucket.population is not None:
             with self.search_state.state.usage.spending("compile"):
                 self._beside.begin(bucket.population)
@@ -396,12 +397,12 @@ class Engine:
         bucket.release()
 
     def fail_lanes(self, bucket: Bucket, error: Exception) -> None:
-        """Fail the trials of all replicates in lanes, and drop the population."""
+        """Fail the trials of all replicates in the bucket's lanes, and drop the population."""
         self.fail(bucket, bucket.busy(), error)
         bucket.drop()
 
     def shelve(self) -> None:
-        """Keep the states of paused replicates; the next `release` frees their lanes."""
+        """Save the states of paused replicates; the next `release` frees their lanes."""
         for bucket in self.buckets.values():
             try:
                 self._paused_states.take(bucket)
@@ -409,7 +410,7 @@ class Engine:
                 self.fail_lanes(bucket, error)
 
     def release(self) -> None:
-        """Free the lanes of ended replicates, and delete snapshots of trials that are not kept."""
+        """Free the lanes of ended replicates, and delete the snapshots of discarded trials."""
         self.policies.forget_snapshots()
         self._paused_states.forget()
         for bucket in self.buckets.values():
@@ -420,26 +421,26 @@ class Engine:
         return max((bucket.schedule.env_steps for bucket in self.buckets.values()), default=0)
 
     def affordable(self, bucket: Bucket) -> float:
-        """Return for how many lanes the budget pays another chunk; may be infinite."""
+        """Return for how many lanes the budget covers another chunk; may be infinite."""
         return affordable_lanes(self.search_state, self._longest_run, bucket.schedule.quantum)
 
     def pays_for_any(self) -> bool:
-        """Return whether the budget pays for a chunk of any bucket, or there is no bucket yet."""
+        """Return whether the budget covers a chunk of any bucket, or there is no bucket yet."""
         buckets = self.buckets.values()
         return not buckets or any(self.affordable(bucket) >= 1 for bucket in buckets)
 
     def trials_to_start(self) -> float:
         """Return how many new trials can finish within the budget; may be infinite.
 
-        Live trials may need all their remaining env steps, because a rung may stop none. The first
-        trial may always start. An evolving population is bounded as a whole.
+        Live trials may need all their remaining env steps, because a rung may stop none of them.
+        The first trial may always start. An evolving population is limited as a whole.
         """
         search_state, study, early = self.search_state, self.study, self.study.early_terminate
         usage, buckets = search_state.state.usage, self.buckets.values()
         left = env_steps_left(study, usage)
         if early is not None and early.evolves:
             return inf if self.pays_for_any() else 0
-        if usage.chunks and buckets:  # at least what a run takes: evaluations are not counted
+        if usage.chunks and buckets:  # the least that a run takes: evaluations are not counted
             run = min(bucket.schedule.length for bucket in buckets)
             if self._seconds_left() < run * usage.chunk_seconds / usage.chunks:
                 return 0
@@ -462,7 +463,7 @@ class Engine:
         return more
 
     def is_out_of_time(self) -> bool:
-        """Return whether the wall time is used up, except for the reserve for confirming."""
+        """Return whether the wall time is used up, except for the part reserved for confirm."""
         return self._seconds_left() <= 0
 
     def _seconds_left(self) -> float:
@@ -470,7 +471,7 @@ class Engine:
         return seconds_left(self.search_state, self._longest_run, chunks)
 
     def check_first_bucket(self) -> None:
-        """Refuse a budget too small for confirming, once the run length is known."""
+        """Raise if the budget is too small for confirm, once the run length is known."""
         state = self.search_state.state
         if state.usage.chunks == 0 and state.phase is Phase.SEARCH and self.buckets:
             first = next(iter(self.buckets.values()))
@@ -478,7 +479,7 @@ class Engine:
 
 
 def engine_in_memory(study: Study, factory: PopulationFactory, rows: bool = False) -> Engine:
-    """Return the engine of a new study without a store; it keeps no policies."""
+    """Return the engine of a new study without a store; it saves no policies."""
     search_state = SearchState(study, LoopState(), resolver=Resolver(study, factory))
     return Engine(
         search_state,

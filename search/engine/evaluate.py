@@ -1,7 +1,7 @@
 """Counts chunks and evaluations, and retires diverged replicates.
 
-The numbers of a diverged lane are dropped; the reason is kept. A non-finite evaluation counts as
-divergence, too.
+The numbers of a diverged lane are dropped; the reason is kept. A non-finite evaluation also counts
+as divergence.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ LONGEST = 500
 
 
 def fail_replicates(search_state: SearchState, failed: Iterable[tuple[Replicate, str]]) -> None:
-    """Fail trials, each with a reason; their lanes are freed at the next boundary."""
+    """Fail trials, each for a reason; their lanes become free before the next chunk."""
     for run, why in failed:
         search_state.state.usage.count_failure()
-        run.diverge()  # not cut: those beside it are still compared
+        run.diverge()  # not cut: the trial's other replicates are still compared
         search_state.state.lose(run, failed=True)
         search_state.fail(run.trial, why[:LONGEST])
 
 
 AddRows = Callable[..., None]
-"""Takes curve rows by columns as `store.parquet.CurveParts.add_chunk`, each named: `trials`,
+"""Takes curve rows as columns, like `store.parquet.CurveParts.add_chunk`, by keyword: `trials`,
 `streams`, `replicates`, `env_steps`, `metrics`."""
 
 
 def refills_of(search_state: SearchState, runs: Sequence[Replicate]) -> list[Refill]:
-    """Return the lanes of replicates that start their first chunk next."""
+    """Return the refills for replicates that start their first chunk next."""
     refills: list[Refill] = []
     for run in runs:
         if run.chunks == 0 and run.lane is not None:
@@ -55,7 +55,7 @@ def refills_of(search_state: SearchState, runs: Sequence[Replicate]) -> list[Ref
 def changes_of(
     search_state: SearchState, bucket: Bucket, runs: Sequence[Replicate]
 ) -> list[LaneChange]:
-    """Return lanes on new seeds whose trial's lineage changed hyperparameters here."""
+    """Return changes for lanes on new seeds whose lineage changed hyperparameters here."""
     changes: list[LaneChange] = []
     for run in runs:
         schedule = search_state.trials[run.trial].schedule
@@ -74,7 +74,7 @@ def count_chunk(
     result: ChunkResult,
     add_rows: AddRows,
 ) -> None:
-    """Count one chunk for its replicates, and mark those that diverged."""
+    """Count one chunk for its replicates, and mark the diverged ones."""
     shown: dict[int, Replicate] = {}
     took = max(0.0, result.seconds)
     search_state.state.usage.count_seconds(took)
@@ -103,7 +103,7 @@ def count_chunk(
 
 
 def _digest_metrics(shown: Mapping[int, Replicate], result: ChunkResult) -> None:
-    """Add a chunk's metrics to each replicate's digest; without metrics there is none."""
+    """Add a chunk's metrics to each replicate's digest; without metrics, there is no digest."""
     names = sorted(result.metrics)
     if not names:
         return
@@ -115,7 +115,7 @@ def _digest_metrics(shown: Mapping[int, Replicate], result: ChunkResult) -> None
 def retire_diverged(
     search_state: SearchState, set_aside: Callable[[Trial], bool] = lambda trial: False
 ) -> None:
-    """End the trials with more diverged replicates than the study tolerates."""
+    """End trials with more diverged replicates than the study tolerates."""
     for trial in search_state.live():
         diverged = [run.state is RunState.DIVERGED for run in trial.runs]
         too_many = sum(diverged) > search_state.study.seeds.tolerate or (
@@ -166,7 +166,7 @@ def take_evaluations(
     runs: Sequence[Replicate],
     results: Sequence[EvaluationResult],
 ) -> list[EvaluationRow]:
-    """Record evaluations and return their rows; replicates at full length end."""
+    """Record evaluations and return their rows; replicates that reach full length end."""
     written: list[EvaluationRow] = []
     lacking = False
     failed = [
@@ -211,7 +211,7 @@ def take_evaluations(
 def _with_training(
     search_state: SearchState, run: Replicate, result: EvaluationResult
 ) -> EvaluationResult:
-    """Add training returns to the evaluation's metrics, if they have a weight.
+    """Add training returns to an evaluation's metrics, if they have a weight.
 
     Replayed evaluations use the recorded returns.
     """
@@ -236,7 +236,7 @@ def _not_finite(
 ) -> str:
     study = search_state.study
     names = [metric.name for metric in study.objectives or (study.metric,)]
-    shown = zip(names, values, strict=False)  # after the objectives come constraints
+    shown = zip(names, values, strict=False)  # objectives first, then constraints
     bad_ones = (f"{name} is {value}" for name, value in shown if not math.isfinite(value))
     named = next(bad_ones, "the value of a constraint is not finite")
     if not study.algorithm.is_ppo and "eval/return_mean" not in names:
@@ -267,7 +267,7 @@ def measure_baselines(
     known: Sequence[BaselineRow],
     report: Callable[[str, float], None],
 ) -> None:
-    """Measure the baselines without a row in `known`; the next commit writes them."""
+    """Measure the baselines that have no row in `known`; the next commit writes the results."""
     study = search_state.study
     wanted = replicates_of(study)
     complete = {row.baseline for row in known if _is_complete(row, wanted)}

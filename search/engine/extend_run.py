@@ -1,6 +1,7 @@
-"""Extend a finished run of one configuration from its final lanes.
+"""Extension of a finished run of one configuration from its final lanes.
 
-The tables then equal those of a run that was long from the start; otherwise extending is refused.
+The tables then equal those of a run that had this length from the start; otherwise the extension
+is refused.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from ..state.schedule import EventSchedule, chunks_of_row, ends_row, schedule_of
 from ..state.search_state import SearchState
 from ..state.trials import RunState, Trial
 
-_NOTE = 71  # columns, after "warning: "
+_NOTE = 71  # columns left after "warning: "
 
 
 def as_begun(study: Study, folder: Path) -> Study:
-    """Return a study with settings that its folder knows and its file may omit."""
+    """Return a study with settings that are in its folder and that its file may omit."""
     before = _recorded_study(folder)
     if before is None:
         return study
@@ -57,13 +58,13 @@ def asked_for(study: Study, also: Mapping[int, int]) -> Study:
 
 
 def single_as_begun(study: Study, folder: Path) -> Study:
-    """Return the study of `hpo train`, with the horizon that it started with."""
+    """Return the study of `hpo train`, with the horizon with which it started."""
     begun = as_begun(single(study), folder)
     return single(replace(study, schedule_env_steps=begun.schedule_env_steps))
 
 
 def resume_note(study: Study, folder: Path) -> str:
-    """Return the line about settings changed since the study in the folder started; "" if none."""
+    """Return a line about settings that changed since the study in the folder started, or ""."""
     before = _recorded_study(folder)
     if before is None:
         return ""
@@ -92,9 +93,9 @@ def _recorded_study(folder: Path) -> Mapping[str, Any] | None:
 
 
 def keep_for_growth(search_state: SearchState, trial: Trial) -> None:
-    """Remember a finished trial's state, if its lanes allow a later extension.
+    """Store a finished trial's state, if its lanes allow a later extension.
 
-    Call it while the trial is in its lanes.
+    Called while the trial is still in its lanes.
     """
     ended = [run for run in trial.runs if run.state is RunState.ENDED]
     if can_grow(search_state.study) and ended and all(run.lane is not None for run in ended):
@@ -102,7 +103,7 @@ def keep_for_growth(search_state: SearchState, trial: Trial) -> None:
 
 
 def lengthen(search_state: SearchState, before: int, checkpoint: Path | None) -> None:
-    """Resume the trial of a study whose runs became longer than `before`; writes nothing yet."""
+    """Resume the trial of a study whose runs became longer than `before`; write nothing yet."""
     study, ended = search_state.study, search_state.state.ended
     lanes = max((bucket.lanes for bucket in search_state.state.buckets), default=0)
     if search_state.state.phase is Phase.SEARCH and 0 < lanes < population_replicates(study):
@@ -120,7 +121,7 @@ def _reopen(search_state: SearchState, ended: EndedTrial, checkpoint: Path | Non
     study, quantum = search_state.study, search_state.resolved_of(0).steps_per_chunk
     was = schedule_of(replace(study, env_steps=ended.env_steps), quantum)
     now = schedule_of(study, quantum)
-    if was.length == now.length:  # ends with the same chunk: nothing is left to do
+    if was.length == now.length:  # both end with the same chunk: nothing is left to do
         return
     if checkpoint is None or not (checkpoint / ended.trial.bucket).is_dir():
         raise _growth_error(study, f"{checkpoint}, the state at the end of the run, is gone")
@@ -129,7 +130,7 @@ def _reopen(search_state: SearchState, ended: EndedTrial, checkpoint: Path | Non
 
 
 def _check_running(search_state: SearchState, before: int) -> None:
-    """Refuse to lengthen runs of which some have ended already."""
+    """Raise if some of the runs to be lengthened have already ended."""
     runs = [run for live in search_state.live() for run in live.runs_of(Stream.SEARCH)]
     over = [str(run.replicate) for run in runs if run.state is RunState.ENDED]
     if over:
@@ -145,7 +146,7 @@ def _growth_error(study: Study, why: str, more: str = "") -> StoreError:
 
 
 def _check_points(study: Study, was: EventSchedule, now: EventSchedule) -> None:
-    """Refuse an old end at which the long run would not have been evaluated."""
+    """Raise if the long run would not have been evaluated where the old run ended."""
     chunks = chunks_of_row(study.log_every, was.quantum)
     if was.length in now.evaluations and ends_row(now, was.length, chunks):
         return

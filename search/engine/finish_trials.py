@@ -1,6 +1,6 @@
-"""End trials at the end of their runs or at a budget cut, and keep the best policies.
+"""Ends trials when their runs end or the budget cuts them, and keeps the best policies.
 
-A lane still has its policy at the boundary where its run ends.
+When a run ends, its lane still contains its policy until the next refill.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from .extend_run import keep_for_growth
 def clearly_worse(losses: Sequence[float], best: Sequence[float], risk: float) -> bool:
     """Return whether the mean of `losses` is above that of `best`, paired by seed.
 
-    A one-sided paired t-test: the lower bound of the mean difference, at level 1 - risk, is above
-    zero. Needs two pairs.
+    This is a one-sided paired t-test: the lower bound of the mean difference, at level 1 - risk,
+    is above zero. It needs two pairs.
 
     >>> clearly_worse([5.0, 6.0, 7.0], [1.0, 2.1, 2.9], risk=0.05)
     True
@@ -43,7 +43,7 @@ def clearly_worse(losses: Sequence[float], best: Sequence[float], risk: float) -
 
 
 def more_seeds(search_state: SearchState, trial: Trial) -> list[Replicate]:
-    """Return further replicates for a trial whose runs have ended; maybe none.
+    """Return further replicates for a trial whose runs have ended; possibly none.
 
     The total risk of dropping a trial equal to the best is 1 - confidence, divided evenly among
     the looks (Bonferroni).
@@ -68,8 +68,8 @@ def more_seeds(search_state: SearchState, trial: Trial) -> list[Replicate]:
 def value_of(search_state: SearchState, trial: Trial) -> float:
     """Return a finished trial's value.
 
-    With fewer seeds than the best trial, it is that trial's value plus the mean difference on the
-    shared seeds, because the trial's seeds may be the easy ones.
+    For a trial with fewer seeds than the best trial, this is the best trial's value plus the mean
+    difference on the shared seeds, because the trial's own seeds may be the easy ones.
     """
     values = trial.values_of(Stream.SEARCH)
     plain = search_state.objective.aggregate(values)
@@ -87,7 +87,7 @@ def value_of(search_state: SearchState, trial: Trial) -> float:
 
 
 def _best_in_full(search_state: SearchState) -> Trial | None:
-    """Return the best feasible trial with a value on every seed."""
+    """Return the best feasible trial that has a value on every seed."""
     number = search_state.whole.best()
     if number is None:
         return None
@@ -98,10 +98,10 @@ _FOLDER = re.compile(r"trial_(\d+)(?:_(steps|best|seeds))?")
 
 
 class KeptPolicies:
-    """The kept policies of a study: a sub-folder `trial_N` per trial.
+    """The saved policies of a study, in a sub-folder `trial_N` per trial.
 
-    With `each_seed`, every seed's policy is in `trial_N_seeds/S`, and the trial's is the first
-    seed's. Snapshots are in `trial_N_steps/S/ENV_STEPS`, each trial's best policy in
+    With `each_seed`, each seed's policy is in `trial_N_seeds/S`, and `trial_N` has the first
+    seed's. Snapshots are in `trial_N_steps/S/ENV_STEPS`, and each trial's best policy in
     `trial_N_best`.
     """
 
@@ -116,7 +116,7 @@ class KeptPolicies:
         self._directory, self._wanted = directory, wanted
 
     def snapshot(self, runs: Iterable[Replicate]) -> None:
-        """Write the due snapshots of replicates in lanes, at a chunk boundary."""
+        """Write the snapshots that are due for replicates in lanes, between two chunks."""
         for run in runs:
             if run.stream is Stream.SEARCH and run.lane is not None and self._is_due(run):
                 path = self._directory / f"trial_{run.trial}_steps" / str(run.replicate)
@@ -130,7 +130,7 @@ class KeptPolicies:
         return here // every > (here - self._bucket(run).schedule.quantum) // every >= 0
 
     def consider(self, runs: Sequence[Replicate]) -> None:
-        """Keep policies of replicates just evaluated, while their lanes still have them."""
+        """Save policies of replicates that were just evaluated and are still in their lanes."""
         state = self._search_state.state
         for run in runs:
             has_lane = self._bucket(run).population is not None
@@ -150,7 +150,7 @@ class KeptPolicies:
                 self._write(run, self._directory / "best_evaluation")
 
     def offer(self, trial: Trial) -> None:
-        """Keep a finished trial's policy if it is among the best so far."""
+        """Save a finished trial's policy if it is among the best so far."""
         search_state, most = self._search_state, self._wanted.keep_best
         there = in_lanes(trial.runs_of(Stream.SEARCH))
         seeds = []
@@ -177,7 +177,7 @@ class KeptPolicies:
             self.export(there[0])
 
     def _seeds_of(self, trial: Trial) -> list[Path]:
-        """Return the policies of the seeds that finished, by seed."""
+        """Return the policies of the finished seeds, by seed."""
         folder = self._path(trial.number, "_seeds")
         runs = trial.runs_of(Stream.SEARCH)
         ended = {str(run.replicate): run for run in runs if run.state is RunState.ENDED}
@@ -202,7 +202,7 @@ class KeptPolicies:
             self._delete("steps", but=self._kept_or_live())
 
     def tidy_snapshots(self) -> None:
-        """On resume, delete snapshots newer than the last commit."""
+        """On resuming, delete snapshots newer than the last commit."""
         if not self._has_snapshots:
             return
         self.forget_snapshots()
@@ -229,7 +229,7 @@ class KeptPolicies:
                 delete_folder(snapshot)
 
     def tidy(self, winner: Trial | None) -> None:
-        """At a study's end, delete policies of trials that are not kept or have no value."""
+        """At the end of a study, delete policies of trials that are not kept or have no value."""
         trials, state = self._search_state.trials, self._search_state.state
         lost = {
             number
@@ -253,7 +253,7 @@ class KeptPolicies:
         return live | {policy.trial for policy in self._search_state.state.kept}
 
     def _folders(self) -> list[tuple[Path, int, str]]:
-        """Return the folders of trials, with number and kind ("" for the policy)."""
+        """Return the folders of trials, with number and kind ("" for the policy itself)."""
         paths = self._directory.glob("trial_*")
         found = ((path, _FOLDER.fullmatch(path.name)) for path in paths)
         return [(path, int(match[1]), match[2] or "") for path, match in found if match]
@@ -296,20 +296,20 @@ class KeptPolicies:
 
 
 def _has_won(trial: Trial) -> bool:
-    """Return whether it won before: it may win again without a lane that has its policy."""
+    """Return whether it won earlier: it may win again although no lane has its policy."""
     is_default = trial.number in (0, REFERENCE_TRIAL) and not trial.schedule
     return bool(trial.report_values and (trial.choose_values or not is_default))
 
 
 def in_lanes(runs: list[Replicate]) -> list[Replicate]:
-    """Return the replicates that ended at this boundary, whose lanes are not freed yet."""
+    """Return the replicates that ended in this chunk, whose lanes are not yet free."""
     return [run for run in runs if run.lane is not None and run.state is RunState.ENDED]
 
 
 def finish_trials(
     search_state: SearchState, buckets: Mapping[str, Bucket], policies: KeptPolicies
 ) -> None:
-    """End the search trials that have no live replicate."""
+    """End the search trials that have no live replicates."""
     for trial in search_state.live():
         if trial.lost or not trial.runs or any(run.is_live for run in trial.runs):
             continue
@@ -319,7 +319,7 @@ def finish_trials(
         further = more_seeds(search_state, trial)
         if further:
             for run in in_lanes(trial.runs_of(Stream.SEARCH))[:1]:
-                policies.export(run)  # the budget may end before the further seeds
+                policies.export(run)  # the budget may end before further seeds run
             trial.add(further)
             buckets[trial.bucket].enqueue(further)
             continue
@@ -329,7 +329,7 @@ def finish_trials(
 
 
 def close_search(search_state: SearchState, policies: KeptPolicies) -> None:
-    """End the remaining trials: live ones become unfinished, paused ones stopped."""
+    """End the remaining trials: live ones as unfinished, paused ones as stopped."""
     for trial in search_state.live():
         cut(trial.runs)
         _end_cut(search_state, trial, policies)
@@ -338,7 +338,7 @@ def close_search(search_state: SearchState, policies: KeptPolicies) -> None:
 
 
 def _end_cut(search_state: SearchState, trial: Trial, policies: KeptPolicies) -> None:
-    """End a trial cut by the budget: it is unfinished, or had already diverged."""
+    """End a trial that the budget cut: it is unfinished, unless it had already diverged."""
     whole = [run for run in trial.runs if run.state is not RunState.CUT]
     if search_state.study.seeds.racing is None or len(whole) < search_state.study.seeds.first:
         if trial.lost:

@@ -1,8 +1,8 @@
-"""Stop requests: Ctrl-C once to finish cleanly, twice to quit at once; `hpo stop`.
+"""Stop requests: Ctrl-C once to finish cleanly, twice to quit at once; and `hpo stop`.
 
-SIGTERM (batch system, container) counts as Ctrl-C. `timeout`, shells and systemd send it twice at
-once, which counts as one; a later one quits at once. SIGHUP (closed terminal) counts as one
-Ctrl-C, however often it is sent.
+SIGTERM (from a batch system or container) counts as Ctrl-C. `timeout`, shells and systemd send it
+twice in a row, which counts as one; a later one quits at once. SIGHUP (closed terminal) counts as
+a single Ctrl-C, however often it is sent.
 """
 
 from __future__ import annotations
@@ -17,23 +17,24 @@ from typing import Any
 from ...errors import Leave
 
 HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Signals that end a study; SIGHUP does not where `nohup` started the process."""
+"""Signals that end a study, except SIGHUP in a process started by `nohup`."""
 
 
 _SAME_REQUEST_SECONDS = 2.0
 
 
 def leaves_at_once(number: int, seconds: float) -> bool:
-    """Return whether this signal quits at once, some seconds after a clean end was requested."""
+    """Return whether a signal quits at once, `seconds` after a clean end was requested."""
     if number == signal.SIGTERM:
         return seconds > _SAME_REQUEST_SECONDS
     return number == signal.SIGINT
 
 
 class Interrupts:
-    """Watches for signals while entered; only in the main thread.
+    """Watches for signals in its context; only in the main thread.
 
-    `on_first` is called once, at the first request; `asked()` polls for another process's request.
+    `on_first` is called once, at the first request; `asked()` returns whether another process
+    asks.
     """
 
     def __init__(
@@ -60,8 +61,8 @@ class Interrupts:
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
-            # A script's background jobs are started with SIGINT ignored, and yet `kill -INT` is
-            # to end them; an ignored SIGHUP was asked for, by nohup.
+            # A script's background jobs start with SIGINT ignored, although `kill -INT` should end
+            # them. If SIGHUP is ignored, the user asked for that (nohup).
             deaf = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
             for number in HEARD:
                 if number != signal.SIGHUP or not deaf:

@@ -1,6 +1,6 @@
 """The run loop: the steps between two chunks, in order (docs/architecture.md).
 
-The device waits only for these steps; proposals are drawn while it runs.
+The device waits only during these steps; proposals are drawn while it runs.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from .rung_decisions import judge, promote_last
 class Loop:
     """Runs one study from its last commit to its end.
 
-    `pruner` stops trials early, `evolver` makes trials copy each other, and `fresh` has earlier
-    confirm results.
+    `pruner` stops trials early, `evolver` makes trials copy each other, and `fresh` contains
+    earlier confirm results.
     """
 
     def __init__(
@@ -54,11 +54,11 @@ class Loop:
         return self._engine.run(lambda: self._search(interrupts))
 
     def _search(self, interrupts: Interrupts) -> Outcome:
-        """Process one boundary after the other.
+        """Run chunk after chunk, with all steps in between.
 
         Every commit records a state between two steps. Filling lanes cuts replicates that the
-        budget cannot pay for and may then choose another bucket. A state committed after it would
-        be filled again, differently, on resume.
+        budget cannot pay for, and may then select another bucket. A state committed after that
+        would be filled again, differently, on resuming.
         """
         self._refill_queue.resume()
         while self._search_state.state.phase is not Phase.DONE:
@@ -79,7 +79,7 @@ class Loop:
         return "finished"
 
     def _pass_boundary(self) -> list[EvaluationRow] | None:
-        """Refill lanes, run a chunk and judge; None if this phase has nothing to run."""
+        """Refill lanes, run a chunk and judge trials; None if this phase has nothing to run."""
         engine, search_state = self._engine, self._search_state
         with engine.undivided():
             bucket = None
@@ -151,7 +151,7 @@ class Loop:
             self._buckets[trial.bucket].enqueue(runs)
 
     def _judge_rungs(self) -> None:
-        """Judge the trials at a rung: stop or pause some, or make some copy others."""
+        """Judge the trials at a rung: stop or pause some of them, or let some copy others."""
         if self._evolver is None:
             self._enqueue_promoted(judge(self._search_state, self._pruner, self._schedules))
             self._engine.shelve()

@@ -1,4 +1,4 @@
-"""Notifies observers between two steps, and measures time."""
+"""Notification of observers between two steps, and timing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from ..state.remaining_work import Rates, RemainingWork, Work
 from ..state.search_state import SearchState
 from ..state.trials import Replicate, Trial
 
-_LOOK_SECONDS, _LOOK_SHARE = 0.25, 0.02  # between two looks ahead, and of the time that they take
+# between two estimates, and the share of time that they may take
+_LOOK_SECONDS, _LOOK_SHARE = 0.25, 0.02
 _STREAMS = {Phase.CHOOSE: Stream.CHOOSE, Phase.REPORT: Stream.REPORT, Phase.ALSO: Stream.REPORT}
 
 
@@ -26,7 +27,7 @@ def _has_trained(trial: Trial) -> bool:
 
 
 class Notifier:
-    """Notifies the observers of one study; `starts` also receive the start events."""
+    """Notifies the observers of one study; those in `starts` also receive start events."""
 
     def __init__(
         self,
@@ -41,7 +42,7 @@ class Notifier:
         self._rates, self._looked, self._wait = Rates(), -math.inf, _LOOK_SECONDS
         self._rates.begin(search_state.state.usage)
         self._ahead = RemainingWork(search_state.study)
-        self._found: Outlook | None = None  # by the last look
+        self._found: Outlook | None = None  # result of the last estimate
         state = search_state.state
         self._phase = state.phase  # that observers know of
         if state.phase is Phase.ALSO and not state.asked:
@@ -115,11 +116,11 @@ class Notifier:
             left = None
         self._found = Outlook(usage.env_steps + round(more), left, speed)
         self._store_outlook(self._found)
-        took = time.monotonic() - self._clock  # it looks at every trial
+        took = time.monotonic() - self._clock  # the estimate reads every trial
         self._wait = max(_LOOK_SECONDS, took / _LOOK_SHARE)
 
     def _store_outlook(self, found: Outlook | None) -> None:
-        """Store an estimate, minus the time since it was made."""
+        """Store an estimate, minus the time that has passed since it was made."""
         if found is None:
             return
         left = found.seconds_left

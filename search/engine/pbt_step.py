@@ -1,7 +1,8 @@
 """Population based training at a rung: the worst trials copy the best ones.
 
 All trials of such a study run side by side. At every rung, trials in the lower quantile and
-diverged trials copy the training state of a trial in the upper quantile, with new hyperparameters.
+diverged trials copy the training state of a trial in the upper quantile, and get new
+hyperparameters.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ from ..state.search_state import SearchState
 from ..state.trials import RunState, Segment, Trial, lineage_of
 from .rung_decisions import is_due, value_at
 
-WINDOW = 256  # intervals that a model of the gains sees
+WINDOW = 256  # number of intervals given to a model of the gains
 
 
 @dataclass(frozen=True)
 class Evolver:
-    """The rule of one study."""
+    """The population rule of one study."""
 
     study: Study
     early: EarlyTerminate
     explorer: Explorer  # gives copies their hyperparameters
-    learns: bool  # the explorer uses gains
+    learns: bool  # whether the explorer uses gains
 
     @property
     def rule(self) -> str:
@@ -49,21 +50,21 @@ class Evolver:
         situation: Situation,
         resolve: Callable[[Mapping[str, Any]], object],
     ) -> dict[str, Any]:
-        """Return a copy's hyperparameters: new valid ones, or those of the copied trial."""
+        """Return a copy's hyperparameters: new valid ones, or else those of the copied trial."""
         space = self.study.space
         for attempt in range(DRAWS):
             rng = generator(self.study.seed, "explore", trial, situation.rung, attempt)
             params = self.explorer.explore(source, situation, rng)
             if params == source or space.forbidden(params) is not None:
                 continue
-            with suppress(ConfigError):  # knobs that contradict each other: drawn again
+            with suppress(ConfigError):  # contradictory hyperparameters are drawn again
                 resolve(params)
                 return params
         return dict(source)
 
 
 def make_evolver(study: Study) -> Evolver | None:
-    """Return a study's rule, None if its trials do not copy each other."""
+    """Return a study's population rule; None if its trials do not copy each other."""
     early, explorer = study.early_terminate, make_explorer(study)
     if early is None or explorer is None:
         return None
@@ -71,7 +72,7 @@ def make_evolver(study: Study) -> Evolver | None:
 
 
 def set_aside(trial: Trial, buckets: Mapping[str, Bucket]) -> bool:
-    """Return whether a diverged trial waits for another's state because a rung is ahead."""
+    """Return whether a diverged trial waits for another trial's state, because a rung is ahead."""
     bucket = buckets.get(trial.bucket)
     return bucket is not None and trial.rung + 1 < len(bucket.schedule.rungs)
 
@@ -86,7 +87,7 @@ def end_hopeless(search_state: SearchState) -> None:
 def evolve(
     search_state: SearchState, evolver: Evolver, buckets: Mapping[str, Bucket]
 ) -> Iterator[tuple[Bucket, list[LaneChange]]]:
-    """Judge every trial at a rung; yield the lane changes, rung by rung."""
+    """Judge every trial that is at a rung; yield the lane changes, rung by rung."""
     for key, bucket in buckets.items():
         here = [trial for trial in search_state.live() if trial.bucket == key]
         for rung in range(len(bucket.schedule.rungs)):
@@ -98,14 +99,14 @@ def evolve(
 
 @dataclass
 class _Rung:
-    """One population at one rung."""
+    """A population at one rung."""
 
     search_state: SearchState
     evolver: Evolver
     bucket: Bucket
     rung: int
     ready: list[Trial]  # trials at this rung
-    lost: list[Trial]  # trials diverged since the last rung
+    lost: list[Trial]  # trials that diverged since the last rung
 
     def __post_init__(self):
         value = {
@@ -116,11 +117,11 @@ class _Rung:
 
     @property
     def env_steps(self) -> int:
-        """The replicate's progress here."""
+        """The env steps of a replicate at this rung."""
         return self.bucket.schedule.rungs[self.rung] * self.bucket.schedule.quantum
 
     def carry_out(self) -> list[LaneChange]:
-        """Record every trial's decision, and make the worst copy the best."""
+        """Record a decision for every trial, and make the worst trials copy the best."""
         self._note_losses()
         pairs = self.pairs()
         kept = [self.loss[trial.number] for trial in self.ready if trial.number not in pairs]
@@ -181,7 +182,7 @@ class _Rung:
     def _copy(
         self, trial: Trial, source: Trial, params: dict[str, Any], way: tuple[Segment, ...]
     ) -> list[LaneChange]:
-        """Let each replicate resume from the source's replicate with the same seed."""
+        """Make each replicate resume from the source's replicate with the same seed."""
         own = Segment(self.env_steps, trial.number, params)
         sources = source.runs_of(Stream.SEARCH)
         trial.adopt(params, [part.as_json() for part in (*way, own)], sources)

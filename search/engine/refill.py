@@ -1,4 +1,4 @@
-"""Keeps lanes busy: the bucket to run, the trials that enter its lanes, how many to request.
+"""Keeps lanes busy: which bucket runs, which trials enter its lanes, how many to request.
 
 Everything is a function of search state and buckets, so a resumed study fills the same lanes.
 """
@@ -30,14 +30,14 @@ class RefillQueue:
             self.resume()
 
     def resume(self) -> None:
-        """Start the pending batch, if any, also on resume."""
+        """Start drawing the pending batch, if there is one, also on resuming."""
         state = self._search_state.state
         if state.pending is not None:
             history = self._search_state.history(unseen=state.told)
             self._ahead.start(state.pending.batch, state.pending.trials, history)
 
     def redraw(self) -> None:
-        """Draw the pending batch again, because its history has new values; also on resume."""
+        """Draw the pending batch again, because its history has new values; also on resuming."""
         if self._search_state.state.pending is not None:
             self._ahead.join()
             self.resume()
@@ -70,7 +70,8 @@ class RefillQueue:
         number = int(min(count, left, self._engine.trials_to_start()))
         if number < 1:
             return None
-        return state.begin_batch(number)  # pending until it is there: an error must not lose it
+        # stays pending until it has been drawn, so that an error cannot lose it
+        return state.begin_batch(number)
 
     def _take_proposals(self, pending: PendingAsk, proposals: Proposals) -> None:
         state = self._search_state.state
@@ -103,7 +104,7 @@ class RefillQueue:
 
 
 class Refiller:
-    """Decides at every boundary what the next chunk runs."""
+    """Decides before every chunk what it runs."""
 
     def __init__(self, engine: Engine, refill_queue: RefillQueue):
         self._engine, self._search_state = engine, engine.search_state
@@ -111,7 +112,7 @@ class Refiller:
         self._ahead = draws_ahead(engine.study)
 
     def refill(self) -> Bucket | None:
-        """Fill lanes and return the bucket that runs next; None if nothing can run."""
+        """Fill lanes, and return the bucket that runs next; None if nothing can run."""
         if self._search_state.state.told:
             self._refill_queue.join()  # it is for the batch after the one being drawn
         while True:
@@ -149,7 +150,7 @@ class Refiller:
         return winner.bucket if any(run.is_live for run in winner.runs) else ""
 
     def _look_ahead(self, bucket: Bucket) -> None:
-        """Fix the lanes of the bucket with the most remaining work."""
+        """Fix the lanes of the bucket that has the most remaining work."""
         others = [
             other
             for other in self._engine.buckets.values()
@@ -157,12 +158,12 @@ class Refiller:
         ]
         if self._search_state.state.running != bucket.key or not others:
             return
-        following = max(others, key=lambda other: other.work)  # the first of equals
+        following = max(others, key=lambda other: other.work)  # the first one of equals
         if self._engine.prepare(following) and self._engine.fix_lanes(following):
             self._engine.compile_ahead(following)
 
     def _fill(self, bucket: Bucket) -> None:
-        """Cut the replicates that exceed the budget, then fill lanes as far as it allows."""
+        """Cut replicates that exceed the budget, then fill as many lanes as the budget allows."""
         affordable = self._engine.affordable(bucket)
         busy = bucket.busy()
         if affordable < len(busy):
@@ -185,7 +186,8 @@ class Refiller:
     def _is_next_ready(self, bucket: Bucket, busy: int) -> bool:
         """Return whether another bucket uses the device better than more trials for this one.
 
-        Until then trials are requested: waiting is free, and empty lanes cost a tenth of a study.
+        Until then, trials are requested: waiting costs nothing, and empty lanes cost a tenth of a
+        study.
         """
         if 2 * busy >= bucket.lanes:
             return False

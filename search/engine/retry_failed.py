@@ -1,7 +1,7 @@
-"""Run failed trials again, in a study with other trials that finished.
+"""Repeats failed trials, in a study in which other trials finished.
 
 A trial starts over with its configuration and number. The remains of its first attempt are deleted
-in the commit that records it as running. It uses the random numbers of the first attempt.
+by the commit that records it as running. It uses the same random numbers as before.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NAMED = 8
 
 
 def to_retry(search_state: SearchState) -> list[int]:
-    """Return the failed trials of the search; `StoreError` if they cannot run alone."""
+    """Return the search's failed trials; `StoreError` if they cannot run by themselves."""
     trials = search_state.trials.values()
     failed = [t.number for t in trials if t.state is TrialState.FAILED and t.number >= 0]
     early = search_state.study.early_terminate
@@ -43,12 +43,12 @@ def to_retry(search_state: SearchState) -> list[int]:
 
 
 def lacks_test_seeds(search_state: SearchState) -> bool:
-    """Return whether a confirmed trial failed on new seeds, which run again with the rest."""
+    """Return whether a confirmed trial failed on new seeds, which then also run again."""
     return any(seed.failed and not seed.retried for seed in search_state.state.lost)
 
 
 def retry(engine: Engine, store: StudyStore, numbers: Sequence[int]) -> None:
-    """Queue failed trials again; call it before the first step."""
+    """Queue failed trials again; called before the first step."""
     if not numbers:
         return
     store.curves.drop(numbers)
@@ -60,7 +60,7 @@ def retry(engine: Engine, store: StudyStore, numbers: Sequence[int]) -> None:
 
 
 def retry_note(search_state: SearchState, numbers: Sequence[int], lacks: bool) -> str:
-    """Return the line that names the trials to run again."""
+    """Return a line that lists the trials to be repeated."""
     if not numbers:
         again = "no trial of the search has failed"
         if lacks:

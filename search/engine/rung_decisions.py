@@ -1,7 +1,7 @@
-"""Rung decisions: find the trials at a rung, ask the rule, record its verdicts.
+"""Decisions at rungs: find the trials at a rung, apply the rule, record its verdicts.
 
-A trial is judged at the first boundary where all its replicates have passed the rung, by their
-values at the rung, together with all trials that pass it at the same boundary.
+A trial is judged after the first chunk by which all its replicates have passed the rung, by their
+values at the rung, together with all trials that pass it in the same chunk.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def rung_of(search_state: SearchState, rung: int) -> Rung:
 
 
 def ranked(search_state: SearchState, trials: Sequence[Trial], rung: int) -> list[TrialAtRung]:
-    """Return the standings of trials with several losses, by their rank among each other."""
+    """Return trials with several losses as standings, by their rank among each other."""
     alone = [search_state.standing(trial, rung) for trial in trials]
     extras = [trial.extra_reports[rung] for trial in trials]
     more = [search_state.objectives.losses(row) for row in extras]
@@ -53,7 +53,7 @@ def cutoff_value(search_state: SearchState, cutoff: float | None) -> float | Non
 
 
 def promote(search_state: SearchState, rule: PromotingAsha, rung: int) -> list[Trial]:
-    """Resume the paused trials that are among the best at a rung, and return them."""
+    """Resume paused trials that are among the best at a rung, and return them."""
     waiting = [trial for trial in search_state.paused() if trial.rung == rung]
     if not waiting:
         return []
@@ -72,8 +72,9 @@ def promote_last(
 ) -> Trial | None:
     """Resume the best trial of the highest rung if nothing else can run.
 
-    So a search that ends before `eta` trials reach a rung has one finished trial. None if a trial
-    has finished, or none is paused in `able`, the buckets that the budget pays for.
+    So a search that ends before `eta` trials have reached a rung still has one finished trial.
+    Returns None if a trial has finished, or if none is paused in the buckets that the budget
+    covers (`able`).
     """
     if search_state.live() or any(
         t.state is TrialState.FINISHED for t in search_state.trials.values()
@@ -91,10 +92,10 @@ def promote_last(
 
 
 def let_go(search_state: SearchState, rule: PromotingAsha) -> None:
-    """Stop surplus paused trials, those furthest from the cutoff.
+    """Stop surplus paused trials, those furthest behind the cutoff.
 
-    These have the largest share of their rung ahead of them; ties stop the lower rung first, then
-    the larger number.
+    These have the largest share of their rung's trials ahead of them; among ties, the lower rung
+    is stopped first, then the larger trial number.
     """
     paused = search_state.paused()
     too_many = len(paused) - rule.most
@@ -128,7 +129,7 @@ def _promote(search_state: SearchState, rule: PromotingAsha, there: Rung, trial:
 def judge(
     search_state: SearchState, pruner: Pruner | None, schedules: Mapping[str, EventSchedule]
 ) -> list[Trial]:
-    """Judge every due trial, rung by rung; end or pause those that the rule stops."""
+    """Judge every trial that is due, rung by rung; end or pause those that the rule stops."""
     promoted: list[Trial] = []
     if pruner is None:
         return promoted
@@ -136,7 +137,8 @@ def judge(
         due = [trial for trial in search_state.live() if is_due(trial, rung)]
         if due:
             _judge_rung(search_state, pruner, schedules, rung, due)
-        if due and isinstance(pruner, PromotingAsha):  # before the next rung: one may stand there
+        # before the next rung, where one of them may be
+        if due and isinstance(pruner, PromotingAsha):
             promoted += promote(search_state, pruner, rung)
     if isinstance(pruner, PromotingAsha):
         let_go(search_state, pruner)
@@ -146,8 +148,8 @@ def judge(
 def is_due(trial: Trial, rung: int) -> bool:
     """Return whether a live trial must be judged at this rung now.
 
-    Tolerated diverged replicates are not waited for. Trials under audit, or with a replicate cut
-    by the budget, are no longer judged.
+    Diverged replicates within the tolerance are not waited for. Audited trials, and trials with a
+    replicate cut by the budget, are no longer judged.
     """
     if trial.rung != rung - 1 or trial.audited:
         return False
@@ -183,7 +185,7 @@ def _judge_rung(
 
 
 def _as_given(search_state: SearchState, earlier: Rung) -> Sequence[TrialAtRung]:
-    """Return the trials at a rung as passed to a rule; a user's rule may change its list."""
+    """Return the trials at a rung in the form passed to a rule; user rules may modify the list."""
     spec = search_state.study.early_terminate
     if spec is not None and rule_row(spec.type).registered:
         return list(earlier.standings.values())
@@ -193,7 +195,7 @@ def _as_given(search_state: SearchState, earlier: Rung) -> Sequence[TrialAtRung]
 def _rung_and_standings(
     search_state: SearchState, rung: int, due: Sequence[Trial]
 ) -> tuple[Rung, list[TrialAtRung]]:
-    """Return the trials judged at a rung before, and the trials due now."""
+    """Return the trials judged at a rung earlier, and the trials due now."""
     if search_state.objectives.is_plain:
         return search_state.rung(rung), [search_state.standing(trial, rung) for trial in due]
     before = search_state.judged(rung)
@@ -203,9 +205,10 @@ def _rung_and_standings(
 
 
 def value_at(search_state: SearchState, trial: Trial, rung: int) -> float:
-    """Return a trial's value at a passed rung, over the replicates that did not diverge.
+    """Return a trial's value at a rung that it has passed, over replicates that did not diverge.
 
-    With training returns, over all that passed it, because their values may be replaced later.
+    With training returns, use all replicates that passed it, because their values may still
+    change.
     """
     early = search_state.study.early_terminate
     if search_state.study.metric.training_weight and not (early is not None and early.evolves):
@@ -237,12 +240,12 @@ def _counted_runs(trial: Trial) -> list[Replicate]:
 
 
 def _is_protected(search_state: SearchState, trial: Trial) -> bool:
-    """Return whether no rung stops this trial: the default of a study with a portfolio."""
+    """Return whether no rung may stop this trial: the default in a study with a portfolio."""
     return trial.number == 0 and search_state.study.search.portfolio > 0
 
 
 def _cutoff(search_state: SearchState, verdict: Verdict) -> float | None:
-    """Return the value to reach; for a trial that passed, its own value."""
+    """Return the value that had to be reached; for a trial that passed, its own value."""
     if verdict.finish and verdict.cutoff is not None:
         return search_state.objective.loss(verdict.cutoff)
     return cutoff_value(search_state, verdict.cutoff)
@@ -252,7 +255,7 @@ def _carry_out(search_state: SearchState, trial: Trial, rung: int, verdict: Verd
     if not verdict.stop or _is_protected(search_state, trial):
         return "continue"
     if verdict.pause:
-        if not any(run.is_live for run in trial.runs):  # it has cost all that it may cost
+        if not any(run.is_live for run in trial.runs):  # it incurs no further cost
             return "continue"
         search_state.pause(trial, verdict.rule)
         return "pause"
@@ -261,7 +264,7 @@ def _carry_out(search_state: SearchState, trial: Trial, rung: int, verdict: Verd
     trial.stop_by(verdict.rule, audited)
     if audited:
         return "audit"
-    if verdict.finish:  # its runs end with their values here; `finish_trials` ends it
+    if verdict.finish:  # its runs end here with their values; `finish_trials` ends the trial
         for run in _counted_runs(trial):
             run.end_at(rung)
         return "finish"

@@ -1,1 +1,1 @@
-"""Populations of lanes: the contract of the search, and its implementation over `hpo.core`."""
+"""Populations of lanes: the interface that the search uses, and its implementations."""

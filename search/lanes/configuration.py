@@ -1,6 +1,6 @@
-"""Splits a study's configurations into a bucket's Plan and the traced rest.
+"""Splits a study's configurations into a bucket's Plan and the traced values.
 
-A name `env.<key>` belongs to the environment, on either side.
+In both parts, names `env.<key>` belong to the environment.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _SEPARATE = "separate_vf_optimiser"
 
 @dataclass(frozen=True)
 class Parts:
-    """A complete configuration for the core: the payload of `Split.resolve`."""
+    """A complete configuration in the core's form: the payload of `Split.resolve`."""
 
     config: Mapping[str, Any]  # every hyperparameter and environment parameter
     plan: Plan
     env_params: Mapping[str, float]  # of the training environment
     eval_params: Mapping[str, float]  # of the evaluation environment
-    named: EnvSpec  # the environment as in the study
+    named: EnvSpec  # the environment as written in the study
     imports: tuple[str, ...] = ()  # the study's files of user code
 
     @cached_property
     def hypers(self) -> Hypers:
-        """The traced part; created on first use, because it creates the environments."""
+        """The traced part, created on first use because this creates the environments."""
         each = ((self.plan.env, self.env_params), (self.plan.eval_env, self.eval_params))
         with self.named.named_in_errors(), _init_with(self.imports):
             taken = [environments.params_of(environments.make(at), given) for at, given in each]
@@ -48,7 +48,7 @@ class Parts:
 
 @contextmanager
 def _init_with(imports: tuple[str, ...]) -> Generator[None]:
-    """Name the files that register an environment where an error advises `hpo init`."""
+    """In errors that advise `hpo init`, name the files that register the environment."""
     try:
         yield
     except ConfigError as error:
@@ -62,11 +62,12 @@ def parts_of(resolved: Resolved) -> Parts:
 
 
 class Split:
-    """The two parts of every configuration of one study."""
+    """The two parts of each configuration of a study."""
 
     def __init__(self, study: Study):
         self.study = study
-        self.source = Path(study.source).absolute()  # environments may change the working folder
+        # absolute: environments may change the working folder
+        self.source = Path(study.source).absolute()
         possible = _possible_values(study)
         self.features = features_of(possible)
         self.separate_critic = True in possible[_SEPARATE]
@@ -90,7 +91,7 @@ class Split:
         return Parts(config, plan, params, eval_params, self.study.env, files)
 
     def _possible_features(self, config: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the features that configurations of the same bucket may turn on.
+        """Return the features that configurations in the same bucket may turn on.
 
         A searched switch is off in all of them if its conditions on static hyperparameters fail.
         """
@@ -109,9 +110,10 @@ class Split:
         return chunk_sizes_of(self.study, plan.steps_per_update)
 
     def _env_plan(self, given: Mapping[str, Any]) -> tuple[EnvPlan, dict[str, float]]:
-        """Return the environment's static part and its traced parameters.
+        """Return the static part of the environment, and its traced parameters.
 
-        Environments known only to user code are created here; keys of others were checked before.
+        Environments defined in user code are created here; the keys of others were checked
+        earlier.
         """
         id_ = self.study.env.id
         with self.study.env.named_in_errors():
@@ -135,7 +137,7 @@ def knobs_of(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _possible_values(study: Study) -> dict[str, set[Any]]:
-    """Return name -> possible values of the relevant switches."""
+    """Return name -> possible values for the switches that matter."""
     possible: dict[str, set[Any]] = {}
     searched = {parameter.name for parameter in study.space.parameters}
     for name in (*FEATURES.values(), _SEPARATE):

@@ -1,4 +1,4 @@
-"""The search loop's requests to a population of lanes, and the results."""
+"""The interface between the search loop and a population of lanes: requests and results."""
 
 from __future__ import annotations
 
@@ -20,32 +20,33 @@ from ...studies.spec import Study
 
 @dataclass(frozen=True)
 class Resolved:
-    """One configuration ready for lanes; made by `PopulationFactory.resolve`."""
+    """One configuration ready to run in lanes; created by `PopulationFactory.resolve`."""
 
     config: Mapping[str, Any]  # complete and validated
-    bucket: str  # short hash of the Plan: equal ones share a program
-    steps_per_chunk: int  # env steps of one lane in one chunk
-    payload: Any = field(default=None, repr=False)  # for the populations of this factory
+    bucket: str  # short hash of the Plan: configurations with equal ones share a program
+    steps_per_chunk: int  # training env steps of one lane per chunk
+    payload: Any = field(default=None, repr=False)  # for populations created by the same factory
 
 
 @dataclass(frozen=True)
 class Refill:
-    """Start a replicate in a lane."""
+    """The start of a replicate in a lane."""
 
     lane: int
     resolved: Resolved
     stream: Stream
-    replicate: int  # within the stream; fixes every random number, with the study's seed
-    trial: int = -1  # names the folder of a process; no number depends on it
+    replicate: int  # within the stream; with the study's seed, fixes every random number
+    trial: int = -1  # names a process's folder; does not affect results
 
 
 @dataclass(frozen=True)
 class LaneChange:
-    """Continue a lane with new hyperparameters, perhaps from another lane's training state."""
+    """New hyperparameters for a lane, possibly with another lane's training state."""
 
     lane: int
-    resolved: Resolved  # may differ only in traced hyperparameters
-    # lane to copy networks, optimiser, normalisers, random stream and environments from
+    resolved: Resolved  # only traced hyperparameters may differ
+    # the lane from which networks, optimiser, normalisers, random stream and environments are
+    # copied
     source: int | None = None
 
     @property
@@ -58,7 +59,7 @@ class LaneChange:
 
 @dataclass(frozen=True)
 class ChunkRow:
-    """A part of a chunk's updates, for all lanes."""
+    """The metrics of a part of a chunk's updates, for all lanes."""
 
     env_steps: int  # of one lane since the start of the chunk
     metrics: Mapping[str, np.ndarray]  # name -> float64 [lanes]
@@ -66,21 +67,21 @@ class ChunkRow:
 
 @dataclass(frozen=True)
 class ChunkResult:
-    """One chunk of all lanes."""
+    """The results of one chunk, for all lanes."""
 
     metrics: Mapping[str, np.ndarray]  # name -> float64 [lanes], over the chunk's updates
-    diverged: np.ndarray  # bool [lanes]; their numbers are meaningless
+    diverged: np.ndarray  # bool [lanes]; the numbers of these lanes are meaningless
     seconds: float  # wall time
-    # lane -> why its environment failed; counts as diverged
+    # lane -> why its environment failed; such a lane counts as diverged
     failed: Mapping[int, str] = field(default_factory=dict)
-    rows: Sequence[ChunkRow] = ()  # its parts, if curves have several rows per chunk
+    rows: Sequence[ChunkRow] = ()  # parts of the chunk, if curves have several rows per chunk
 
 
 @dataclass(frozen=True)
 class EvaluationResult(EpisodeRow):
-    """One lane's evaluation."""
+    """The results of one lane's evaluation."""
 
-    failed: str = ""  # why the environment failed; then there is nothing else
+    failed: str = ""  # why the environment failed; all other fields are then empty
 
     @classmethod
     def failure(cls, why: str) -> EvaluationResult:
@@ -88,7 +89,7 @@ class EvaluationResult(EpisodeRow):
 
 
 def refuse_failed(reasons: Iterable[str]) -> None:
-    """Raise SearchError for a failed evaluation that belongs to no trial."""
+    """Raise SearchError for a failed evaluation that does not belong to a trial."""
     why = next(filter(None, reasons), "")
     if why:
         raise SearchError(f"an environment failed: {why}")
@@ -101,24 +102,24 @@ _NOT_SAVED = "these lanes cannot be saved"
 class Population(Protocol):
     """The lanes of one bucket.
 
-    Subclasses compile and write nothing, unless they say otherwise.
+    Unless stated otherwise, methods compile nothing and write nothing.
     """
 
     lanes: int
-    steps_per_chunk: int  # training env steps of one lane
-    warmup_chunks: int  # chunks at the start of a replicate that do not train
-    block: int  # lanes of one tile on every device; fewer leave the machine partly idle
+    steps_per_chunk: int  # training env steps of one lane per chunk
+    warmup_chunks: int  # chunks without training at the start of a replicate
+    block: int  # lanes in one tile on every device; with fewer, part of the machine is idle
 
     @property
     def compiles(self) -> int:
         return 0
 
     def advance(self, refills: Sequence[Refill], busy: Sequence[int]) -> ChunkResult:
-        """Refill lanes, then run one chunk; lanes that are not `busy` may idle."""
+        """Refill lanes, then run one chunk; lanes that are not `busy` may stay idle."""
         raise NotImplementedError
 
     def change(self, changes: Sequence[LaneChange]) -> None:
-        """Change lanes between two chunks; all sources are read before any change.
+        """Change lanes between two chunks; all sources are read before any lane changes.
 
         Raises ConfigError if these lanes cannot be changed.
         """
@@ -137,22 +138,22 @@ class Population(Protocol):
         raise ConfigError(f"{directory}: {_NOT_WRITTEN}")
 
     def restore_state(self, directory: Path) -> Any:
-        """Return the state written by `save_state`, perhaps in an equal population."""
+        """Return a state written by `save_state`, possibly by an equal population."""
         raise ConfigError(f"{directory}: {_NOT_WRITTEN}")
 
     def compile(self) -> None:
-        """Compile the training program now (instead of at the first chunk)."""
+        """Compile the training program now instead of at the first chunk."""
 
     def compile_ahead(self) -> Callable[[], None] | None:
         """Return a function that compiles everything in another thread, or None.
 
-        User code runs before this returns, in the calling thread. Errors are raised again in
+        User code runs in the calling thread, before this returns. Errors are raised again by
         `compile` or `compile_evaluation`, which wait for the thread.
         """
         return None
 
     def compile_evaluation(self) -> None:
-        """Compile the evaluation now (instead of at the first one)."""
+        """Compile the evaluation now instead of at its first use."""
 
     def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
         raise NotImplementedError
@@ -162,35 +163,35 @@ class Population(Protocol):
         raise SearchError(f"{directory}: {_NOT_SAVED}")
 
     def restore(self, directory: Path) -> None:
-        """Read the state written by `save`; the next chunk is bitwise the same."""
+        """Read the state written by `save`; the next chunk is then bitwise the same."""
         raise SearchError(f"{directory}: {_NOT_SAVED}")
 
     def export_policy(
         self, lane: int, resolved: Resolved, directory: Path, about: Mapping[str, Any] = {}
     ) -> None:
-        """Write one lane's policy; `about` (plain JSON values) gives its origin."""
+        """Write one lane's policy; `about` (plain JSON values) describes its origin."""
         raise SearchError(f"{directory}: {_NOT_SAVED}")
 
     def evaluate_kept(
         self, resolved: Resolved, directory: Path, stream: Stream, replicate: int
     ) -> EvaluationResult:
-        """Evaluate a policy from `export_policy` bitwise as in its replicate's episodes."""
+        """Evaluate a policy written by `export_policy`, bitwise as in its replicate's episodes."""
         raise SearchError(f"{directory}: {_NOT_SAVED}")
 
 
 @runtime_checkable
 class RunsAlone(Protocol):
-    """A population whose lanes advance at different speeds, each counted after its chunk."""
+    """A population whose lanes advance at different speeds; each is counted after its chunk."""
 
     def ready(self, refills: Sequence[Refill], busy: Sequence[int]) -> list[int]:
-        """Start lanes, and return those of `busy` with a chunk to count, perhaps none.
+        """Start lanes, and return those in `busy` that have a chunk to count, possibly none.
 
-        Lanes that are not `busy` end. It waits only a moment.
+        Lanes that are not `busy` are ended. The call waits only briefly.
         """
         ...
 
     def keep_only(self, kept: Collection[tuple[int, int]]) -> None:
-        """End lanes that `take` returned, except those of these (trial, replicate)."""
+        """End lanes returned by `take`, except those of these (trial, replicate) pairs."""
         ...
 
 
@@ -199,32 +200,32 @@ class PopulationFactory(Protocol):
 
     @property
     def backend(self) -> str:
-        """`cpu`, `gpu`, ...; results of different backends differ bitwise."""
+        """`cpu`, `gpu`, ...; results from different backends differ bitwise."""
         ...
 
     @property
     def device_count(self) -> int: ...
 
     def resolve(self, config: Mapping[str, Any]) -> Resolved:
-        """Return the result of `Study.complete` ready for lanes, without compiling.
+        """Return a configuration from `Study.complete` ready for lanes, without compiling.
 
         Raises ConfigError if no program can run it.
         """
         ...
 
     def make(self, resolved: Resolved, lanes: int | None) -> Population:
-        """Create a bucket's population; by default the rule sets the lanes."""
+        """Create a bucket's population; by default the rule determines the number of lanes."""
         ...
 
     def baseline(
         self, name: str, resolved: Resolved, seeds: Sequence[tuple[Stream, int]]
     ) -> list[EvaluationResult]:
-        """Evaluate a heuristic from `Study.baselines` on these seeds, like replicates."""
+        """Evaluate a heuristic of `Study.baselines` on these seeds, as replicates are."""
         ...
 
 
 def factory_here(study: Study, *args: Any, **rest: Any) -> Any:
-    """Return this process's factory for a study's algorithm; see `LocalFactory`."""
+    """Return the factory in this process for a study's algorithm; see `LocalFactory`."""
     if study.algorithm.is_ppo:
         from .local import LocalFactory
 
@@ -243,13 +244,13 @@ class Division:
     """The division of a population's lanes into equal shares."""
 
     total: int  # lanes of the population
-    tile: int  # lanes that a device computes at a time
-    unit: int  # lanes that go to a share together, one after the other
-    own: int  # lanes of each share's program; surplus ones stay idle
+    tile: int  # lanes that a device computes together
+    unit: int  # consecutive lanes that are assigned to a share together
+    own: int  # lanes in each share's program; surplus ones stay idle
 
     @classmethod
     def of(cls, total: int, shares: int, tile: int, devices: int) -> Division:
-        """Divide lanes by whole tiles, or evenly by tiles of all `devices` at once.
+        """Divide lanes in units of one tile per device if that is even, otherwise of one tile.
 
         >>> Division.of(16, 2, 4, 2)
         Division(total=16, tile=4, unit=8, own=8)
@@ -264,7 +265,7 @@ class Division:
 
 
 def check_divides(factory: Any, resolved: Resolved, shares: int) -> None:
-    """Refuse a study whose lanes on this process are too few for the number of workers."""
+    """Raise if a study has too few lanes in this process for its number of workers."""
     division: Division = factory.divide(resolved, None, shares)
     tiles = division.total // division.tile
     if tiles < shares:
@@ -277,9 +278,9 @@ def check_divides(factory: Any, resolved: Resolved, shares: int) -> None:
 
 @dataclass
 class SimulatedLane:
-    """A lane's state in a `SimulatedPopulation`, from chunk to chunk."""
+    """The state of a lane in a `SimulatedPopulation` between chunks."""
 
-    payload: Any  # of its `Resolved`
+    payload: Any  # from its `Resolved`
     stream: Stream
     replicate: int
     chunks: int = 0
@@ -287,7 +288,7 @@ class SimulatedLane:
 
 
 class SimulatedPopulation(Population):
-    """Lanes that follow a formula or a record instead of training.
+    """Lanes whose results come from a formula or a record instead of training.
 
     Subclasses define `advance` and `evaluate`.
     """
@@ -306,7 +307,7 @@ class SimulatedPopulation(Population):
     def _count_chunk(
         self, refills: Sequence[Refill], busy: Sequence[int]
     ) -> dict[int, SimulatedLane]:
-        """Start replicates and count a chunk; return the busy lanes, without empty ones."""
+        """Start replicates and count a chunk; return the busy lanes that are not empty."""
         for one in refills:
             lane = SimulatedLane(one.resolved.payload, one.stream, one.replicate)
             self._state[one.lane] = lane
@@ -335,9 +336,9 @@ _RECENT = 256
 
 
 class Resolver:
-    """Completes and resolves a study's configurations, each once while in use.
+    """Completes and resolves a study's configurations, each only once while it is in use.
 
-    The same object is returned while it is referenced or among the latest.
+    It returns the same object as long as that is referenced or among the latest.
     """
 
     def __init__(self, study: Study, factory: PopulationFactory):
@@ -347,7 +348,7 @@ class Resolver:
         self._recent: deque[Resolved] = deque(maxlen=_RECENT)
 
     def of(self, params: Mapping[str, Any]) -> Resolved:
-        """Return the configuration of searched values (plain JSON) plus the fixed ones."""
+        """Return the configuration for searched values (plain JSON), with the fixed ones added."""
         name = json.dumps(params, sort_keys=True)
         found = self._known.get(name)
         if found is None:

@@ -1,4 +1,4 @@
-"""Lanes of a custom training: `core.training` as a population."""
+"""Lanes for a custom training: makes `core.training` a population."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class TrainingParts:
 
 
 class TrainingFactory(DeviceFactory["TrainingPopulation"]):
-    """Makes populations of a study's training."""
+    """Creates the populations of a study's training."""
 
     def __init__(self, study: Study, *args: Any, **rest: Any):
         super().__init__(study, *args, **rest)
@@ -61,7 +61,7 @@ class TrainingFactory(DeviceFactory["TrainingPopulation"]):
         return Resolved(config, bucket, steps, TrainingParts(training, hypers))
 
     def check(self, resolved: Resolved) -> None:
-        """Refuse a training whose shapes, results or metrics do not fit; nothing is compiled."""
+        """Reject a training whose shapes, results or metrics are invalid; compile nothing."""
         values = self.shapes(resolved).values
         known = [f"eval/{name}" for name in values if name not in ("return", "length")]
         known += [
@@ -87,12 +87,12 @@ class TrainingFactory(DeviceFactory["TrainingPopulation"]):
     ) -> TrainingProgram:
         """See `DeviceFactory`.
 
-        On a CPU a tile is one lane: under `vmap` a conditional runs both branches, which copies
-        large buffers. On a GPU all lanes of a device are one tile.
+        On a CPU a tile is a single lane: under `vmap` a conditional runs both branches, which
+        copies large buffers. On a GPU all lanes of a device form one tile.
         """
         if lanes is None:
             lanes = self.study.population.lanes
-        each = 3 * self.shapes(resolved).state_bytes  # of this program: refuses what does not fit
+        each = 3 * self.shapes(resolved).state_bytes  # raises if this program does not fit
         if lanes is None:
             replicates, needed = self._replicates_per_share(shares)
             machine = Machine(self.backend, self.device_count, self._memory // neighbours)
@@ -140,7 +140,7 @@ class TrainingFactory(DeviceFactory["TrainingPopulation"]):
 
 
 class TrainingPopulation(ProgramLanes):
-    """The lanes of one program of a training."""
+    """The lanes of a training's program."""
 
     warmup_chunks = 0
     _program: TrainingProgram

@@ -1,6 +1,6 @@
 """The default number of lanes: a pure function of machine, network size and study.
 
-It is never based on timing, so that the same file always makes the same program.
+It never depends on timing, so the same file always gives the same program.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from ...studies.chunk_sizes import rung_steps
 from ...studies.spec import Seeds, Study
 
 _ENOUGH = {"cpu": 64, "gpu": 4096}
-# Lanes that one device of a CPU works on at a time: the temporaries of a tile should stay in
-# cache, so a tile shrinks as networks grow. A GPU takes what its memory holds (`memory.gpu_tile`).
+# Lanes that a CPU device computes together: a tile's temporaries should stay in cache, so tiles
+# shrink as networks grow. A GPU uses as many as fit into its memory (`memory.gpu_tile`).
 _CPU_TILES = ((20_000, 4), (200_000, 2))
 
 
 def device_count(backend: str, cores: int, accelerators: int) -> int:
-    """Return the number of devices over which lanes are spread.
+    """Return the number of devices over which lanes are distributed.
 
-    On a CPU there are at least two host devices, because one gives results that differ bitwise.
+    On a CPU there are at least two host devices, because results with one differ bitwise.
     """
     if backend == "cpu":
         return max(2, cores)
@@ -27,16 +27,16 @@ def device_count(backend: str, cores: int, accelerators: int) -> int:
 
 
 def tile_of(backend: str, parameter_count: int) -> int:
-    """Return the number of lanes that a CPU device computes at a time, by weights per lane."""
+    """Return the number of lanes that a CPU device computes together, by weights per lane."""
     if backend != "cpu":
         raise ValueError("core.memory.gpu_tile has the tiles of other backends")
     return next((tile for most, tile in _CPU_TILES if parameter_count <= most), 1)
 
 
 def wanted_lanes(backend: str, replicates: int, needed: int = 1) -> int:
-    """Return the number of lanes that a study could use, before devices and memory limit it.
+    """Return the number of lanes that a study could use, before the limits of devices and memory.
 
-    `replicates` is the number it can start, of which `needed` must run side by side.
+    `replicates` is how many it can start; `needed` of them must run side by side.
 
     >>> wanted_lanes("cpu", 192), wanted_lanes("gpu", 192), wanted_lanes("gpu", 192, 300)
     (64, 192, 300)
@@ -63,12 +63,12 @@ def auto_lanes(
     needed: int = 1,
     shared_bytes: int = 0,
 ) -> int:
-    """Return the number of lanes.
+    """Return the default number of lanes.
 
-    This is the smallest multiple of devices x tile that reaches `wanted_lanes`, minus as many
-    multiples as memory demands. `shared_bytes` are independent of the number of lanes.
+    This is the smallest multiple of devices x tile that is at least `wanted_lanes`, reduced by
+    multiples until it fits into memory. `shared_bytes` do not depend on the number of lanes.
     """
-    from ...core.memory import MEMORY_SHARE  # on use: processes need no jax
+    from ...core.memory import MEMORY_SHARE  # imported on use: processes need no jax
 
     block = machine.devices * tile
     blocks = -(-wanted_lanes(machine.backend, replicates, needed) // block)
@@ -85,7 +85,7 @@ def lanes_of_share(lanes: int | None, shares: int) -> int | None:
 
 
 def fitting_lanes(most: int, block: int, replicates: int) -> int:
-    """Return the whole blocks of lanes that a bucket needs for its replicates, at most `most`.
+    """Return the lanes, in whole blocks, that a bucket needs for its replicates, at most `most`.
 
     >>> fitting_lanes(64, 8, 12), fitting_lanes(64, 8, 100), fitting_lanes(64, 8, 0)
     (16, 64, 8)
@@ -94,7 +94,7 @@ def fitting_lanes(most: int, block: int, replicates: int) -> int:
 
 
 def population_replicates(study: Study) -> int:
-    """Return how many replicates must run side by side: an evolving population, else 1."""
+    """Return how many replicates must run side by side: all of a PBT population, otherwise 1."""
     early, trials = study.early_terminate, study.budget.trials
     if early is None or not early.evolves or trials is None:
         return 1
@@ -102,11 +102,11 @@ def population_replicates(study: Study) -> int:
 
 
 def startable_replicates(study: Study) -> int:
-    """Return the maximum number of replicates that the study can have in lanes at once.
+    """Return the maximum number of replicates that a study can have in lanes at the same time.
 
-    Trials are bounded by `budget.trials` and by env steps, as each uses at least those to its
-    first rung; without a search there is one. The confirm stage runs all replicates on selection
-    seeds side by side, then those on test seeds.
+    Trials are limited by `budget.trials` and by env steps, because each uses at least those up to
+    its first rung; without a search there is one trial. The confirm stage runs all replicates on
+    selection seeds side by side, and then those on test seeds.
     """
     bounds = []
     if not study.space.parameters:
@@ -120,7 +120,7 @@ def startable_replicates(study: Study) -> int:
 
 
 def _at_once(seeds: Seeds) -> int:
-    """Return how many replicates of a trial may run at once: racing doubles them."""
+    """Return how many of a trial's replicates may run at the same time; racing doubles them."""
     done = most = seeds.first
     while done < seeds.per_config:
         more = min(done, seeds.per_config - done)

@@ -1,4 +1,4 @@
-"""Creates the populations of this machine: a bucket's program and its lanes."""
+"""Creates this machine's populations: a bucket's program and its lanes."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ from .lane_count import (
 from .local_population import STREAMS, LocalPopulation, ProgramLanes, results_of
 
 _Lanes = TypeVar("_Lanes", bound=ProgramLanes)
-_TRIED = 12  # buckets that a saved policy is held against before a study begins
+_TRIED = 12  # buckets for which a saved policy is checked before a study starts
 
 
 class SavedStart:
-    """The saved policy from which a study's lanes start, if there is one.
+    """The saved policy from which a study's lanes start, if any.
 
     Each warning is given once.
     """
@@ -68,7 +68,7 @@ class SavedStart:
         self._saved = load_policy(self._folder)
 
     def check(self) -> None:
-        """Refuse a policy that does not fit one of the first few buckets."""
+        """Reject a policy that does not fit one of the first few buckets."""
         if self._saved is None:
             return
         study = self._split.study
@@ -85,7 +85,7 @@ class SavedStart:
                 ) from None
 
     def of(self, plan: Plan, example: Hypers) -> Initial | None:
-        """Return the initial state of a plan's lanes, None for fresh ones.
+        """Return the initial state for a plan's lanes; None for fresh ones.
 
         Raises ConfigError if the policy does not fit, and StoreError if it lacks the optimiser's
         state.
@@ -118,7 +118,7 @@ class SavedStart:
 
 
 class DeviceFactory(Generic[_Lanes]):
-    """Creates populations on this machine's devices for one study, from a subclass's programs.
+    """Creates a study's populations on this machine's devices; subclasses provide the programs.
 
     `compiling` is entered around each compile. `environments` factories share the memory.
     """
@@ -145,9 +145,9 @@ class DeviceFactory(Generic[_Lanes]):
         return len(self.devices)
 
     def program_of(self, resolved: Resolved, lanes: int | None = None) -> Any:
-        """Return the program of a configuration's bucket, without compiling.
+        """Return the program of a configuration's bucket, without compiling it.
 
-        Given lanes are rounded up to a multiple of the devices.
+        A given number of lanes is rounded up to a multiple of the devices.
         """
         raise NotImplementedError
 
@@ -165,14 +165,14 @@ class DeviceFactory(Generic[_Lanes]):
         return self._population(dataclasses.replace(whole, lanes=lanes), resolved)
 
     def make_share(self, resolved: Resolved, division: Division) -> _Lanes:
-        """Create one share; its lanes have the same bits as in one process."""
+        """Create one share, whose lanes have the same bits as in a single process."""
         whole = self.program_of(resolved, division.own)
         return self._population(dataclasses.replace(whole, tile=division.tile), resolved)
 
     def notes(self, resolved: Resolved) -> Iterator[str]:
-        """Yield a run's notes about its lanes before it starts.
+        """Yield notes about a run's lanes, before it starts.
 
-        Results depend on the tile: XLA sums in another order if fewer lanes are computed together.
+        Results depend on the tile, because XLA sums in a different order for fewer lanes per tile.
         """
         asked = self.study.population.lanes
         if asked is None:
@@ -207,7 +207,7 @@ class DeviceFactory(Generic[_Lanes]):
         return -(-lanes // self.device_count) * self.device_count
 
     def _replicates_per_share(self, shares: int) -> tuple[int, int]:
-        """Return a share's maximum replicates, and how many must run side by side."""
+        """Return the maximum replicates of a share, and how many must run side by side."""
         bounds = (startable_replicates(self.study), population_replicates(self.study))
         most, needed = (-(-bound // shares) for bound in bounds)
         return most, needed
@@ -225,7 +225,7 @@ class DeviceFactory(Generic[_Lanes]):
 
 
 class LocalFactory(DeviceFactory[LocalPopulation]):
-    """Makes populations of PPO."""
+    """Creates populations that train by PPO."""
 
     def __init__(self, study: Study, *args: Any, **rest: Any):
         super().__init__(study, *args, **rest)
@@ -233,15 +233,15 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
         self.saved_start = SavedStart(self.split, self.warn)
 
     def check(self, resolved: Resolved) -> None:
-        """Refuse a configuration or saved policy that cannot run, or too little memory."""
+        """Reject a configuration or saved policy that cannot run or needs too much memory."""
         self.saved_start.check()
         self.check_environments(resolved)
-        _ = parts_of(resolved).hypers  # makes the environments, which may refuse
-        if population_replicates(self.study) > 1:  # all of them must have a lane
+        _ = parts_of(resolved).hypers  # creates the environments, which may raise
+        if population_replicates(self.study) > 1:  # each of them needs a lane
             self.program_of(resolved)
 
     def check_environments(self, resolved: Resolved) -> None:
-        """Trace custom environments once: one clear error before one in every trial."""
+        """Trace custom environments once, so that one clear error precedes failing trials."""
         plan = parts_of(resolved).plan
         if find(plan.env.id) is None:
             for one in dict.fromkeys((plan.env, plan.eval_env)):
@@ -251,24 +251,24 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
         return self.split.resolve(config)
 
     def _lanes_per_tile(self, parts: Parts, lanes: int | None = None, shares: int = 1) -> int:
-        """Return the lanes per tile; on a GPU as many as memory allows."""
+        """Return the lanes per tile; on a GPU, as many as fit into memory."""
         if self.backend != "cpu":
             count = self.device_count
             lanes = lanes or wanted_lanes(self.backend, *self._replicates_per_share(shares))
             plan = for_platform(parts.plan, self.backend)
             return gpu_tile(plan, parts.hypers, -(-lanes // count), self._memory // count)
-        # All lanes of a tile loop as long as the one with the most epochs: with 2 to 10 epochs,
-        # tiles of 1 did 1.2 times the work per CPU-second of tiles of 4.
+        # All lanes of a tile loop as long as the lane with the most epochs: with 2 to 10 epochs,
+        # tiles of 1 did 1.2 times as much work per CPU-second as tiles of 4.
         if any(item.name == "update_epochs" for item in self.study.space.parameters):
             return 1
         return tile_of(self.backend, parameter_count(parts.plan, parts.hypers))
 
     def _fitting_tile(self, whole: int, lanes: int) -> int:
-        """Return the lanes per tile for a study that requests this many lanes.
+        """Return the lanes per tile for a study that requests this number of lanes.
 
-        Whole tiles with idle lanes take 1.8 times as long for 4 lanes on two devices and 2.7 times
-        for 1 or 2. With more devices, one whole tile on each gives more lanes than requested. So
-        fewer lanes than that are spread over all devices in narrow tiles.
+        Whole tiles with idle lanes take 1.8 times as long for 4 lanes on two devices, and 2.7
+        times for 1 or 2. With more devices, one whole tile on each gives more lanes than
+        requested. So fewer lanes than that are distributed over all devices in narrow tiles.
         """
         tiles, enough = self.study.population.tiles, whole * self.device_count
         is_whole = tiles == "whole" or (tiles == "auto" and lanes >= enough)
@@ -282,14 +282,14 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
         return LocalPopulation(self.split, compiled, self.compiling, words)
 
     def _whole_tile(self, resolved: Resolved, lanes: int) -> int:
-        if self.backend != "cpu":  # one tile takes what memory holds
+        if self.backend != "cpu":  # one tile takes as many as fit into memory
             return self.program_of(resolved, lanes).tile
         return self._lanes_per_tile(parts_of(resolved), lanes)
 
     def make_short(self, resolved: Resolved, lanes: int | None) -> LocalPopulation:
         """Create a population for timing, from the study's compiled programs.
 
-        If the host steps environments, only chunks of one update are compiled.
+        If the host steps the environments, only chunks of one update are compiled.
         """
         compiled = self.program_of(resolved, lanes)
         if is_hosted(compiled.plan.env.id):
@@ -301,8 +301,8 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
     ) -> Division:
         """Divide a bucket's lanes into equal shares that form one population.
 
-        A given number of lanes is the total over shares; the rule's number is per share.
-        `neighbours` shares use this machine's memory.
+        A given number of lanes is the total over shares; the number from the rule is per share.
+        `neighbours` is the number of shares in this machine's memory.
         """
         asked, parts, tile = self.study.population.lanes, parts_of(resolved), None
         if asked is None:
@@ -353,7 +353,7 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
         return HostProgram(**parts, workers=self._workers, warn=self.warn)
 
     def expected_program(self, resolved: Resolved, buckets: int) -> program.Program:
-        """Return the program with its expected lanes, for a study with this many buckets."""
+        """Return the program with its likely lanes, for a study with this number of buckets."""
         whole = self.program_of(resolved)
         if buckets < 2 or self.study.population.lanes is not None:
             return whole
@@ -363,13 +363,13 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
         return dataclasses.replace(whole, lanes=lanes)
 
     def _auto_lanes(self, parts: Parts, tile: int, shares: int = 1, neighbours: int = 1) -> int:
-        """Return a share's lanes by the rule; ConfigError if `needed` ones do not fit."""
+        """Return the lanes per share by the rule; ConfigError if the `needed` ones do not fit."""
         count, memory = self.device_count, self._memory
         plan = for_platform(parts.plan, self.backend)
         block = count * tile
         one, two = (estimate_memory(plan, parts.hypers, n * block, tile, count) for n in (1, 2))
-        # Of a GPU's memory one tile takes the temporaries of all; on a CPU each lane counts as
-        # one that runs, which is what studies there have always had.
+        # On a GPU, one tile's temporaries serve all lanes; on a CPU each lane is counted as a
+        # running one, as in all studies so far.
         each, shared = two - one, 2 * one - two
         if self.backend == "cpu":
             each, shared, memory = one, 0, memory // neighbours
@@ -391,7 +391,7 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
 
 
 def _check_alike(plan: Plan) -> None:
-    """Refuse an evaluation environment that does not fit policies of the training environment."""
+    """Reject an evaluation environment that does not fit policies of the training environment."""
     ours, theirs = environments.make(plan.env), environments.make(plan.eval_env)
     if ours.action_space != theirs.action_space:
         raise ConfigError(
@@ -415,7 +415,7 @@ def device_memory(devices: Sequence[Device]) -> int:
 def baseline_of(
     study: Study, name: str, plan: EnvPlan, params: Any, seeds: Sequence[tuple[Stream, int]]
 ) -> list[EvaluationResult]:
-    """Evaluate an optical network's heuristic like replicates."""
+    """Evaluate a heuristic for an optical network, in the same way as replicates."""
     from ...core.envs.contract import unwrapped
     from ...core.envs.optical.heuristic_evaluation import evaluate_baseline
     from ...core.envs.optical.optical_environment import OpticalEnvironment, make_environment

@@ -1,6 +1,6 @@
 """The lanes of one program on this machine.
 
-The loop numbers lanes in the order of filling; the program may place them elsewhere.
+The loop numbers lanes in the order in which it fills them; the program may place them elsewhere.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from .configuration import Split, knobs_of, parts_of
 from .contract import ChunkResult, ChunkRow, EvaluationResult, LaneChange, Refill, Resolved
 
 STREAMS = {Stream.SEARCH: 0, Stream.CHOOSE: 1, Stream.REPORT: 2}
-"""Which of a study's seeds, as a number that keys are folded with."""
+"""Kind of seeds -> the number that is folded into their random keys."""
 
 
 class ProgramLanes:
-    """The lanes of one program, compiled on first use, for any training; see `Population`.
+    """The lanes of one program, compiled on first use, for any kind of training; see `Population`.
 
-    `compiling` is entered around each compile, with `words` for the bucket.
+    `compiling` is entered around each compile, with `words` that describe the bucket.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class ProgramLanes:
 
     @cached_property
     def _lanes(self) -> Any:
-        """Allocated on first use: programs of several populations compile ahead."""
+        """Lane arrays, allocated on first use, so that several populations can compile ahead."""
         return self._program.empty()
 
     @property
@@ -86,7 +86,7 @@ class ProgramLanes:
     def compile_ahead(self) -> Callable[[], None] | None:
         """Trace the programs, and return a function that compiles them in a thread.
 
-        Not on a GPU, where compiling times kernels on the busy device.
+        On a GPU nothing is compiled ahead, because compiling times kernels on the busy device.
         """
         if self._program.devices[0].platform != "cpu":
             return None
@@ -94,7 +94,7 @@ class ProgramLanes:
         return self._compile_quietly
 
     def _compile_quietly(self) -> None:
-        with self._training_lock:  # a lock each: the first chunk does not wait for both
+        with self._training_lock:  # separate locks: the first chunk need not wait for both
             self._program.compile()
         with self._evaluation_lock:
             self._program.compile_evaluation()
@@ -114,7 +114,7 @@ class ProgramLanes:
         started: float,
         failed: Mapping[int, str] = {},
     ) -> ChunkResult:
-        """Return a chunk from its row and those of its parts, in the program's order."""
+        """Return a chunk from its row and those of its parts, in the loop's order of lanes."""
         whole, *parts = map(self._in_lane_order, rows)
         ends = (end * self._each for end in self._row_ends)
         lanes = {int(at): lane for lane, at in enumerate(self._place)}
@@ -151,7 +151,7 @@ class ProgramLanes:
 
 
 class LocalPopulation(ProgramLanes):
-    """The lanes of one PPO program."""
+    """The lanes of a PPO program."""
 
     _program: Program
 
@@ -191,7 +191,7 @@ class LocalPopulation(ProgramLanes):
         self._lanes, metrics = self._program.advance(self._split.study.seed, self._lanes, rows)
         found, diverged = split_rows(metrics, self._row_ends)
         timed = self._add_phase_seconds(found)
-        if not self._split.separate_critic:  # its rate is that of the policy in every lane
+        if not self._split.separate_critic:  # equals the policy's rate in every lane
             for row in timed:
                 row.pop("vf_learning_rate", None)
         return self._result(timed, diverged, started, self._program.failures())
@@ -199,7 +199,7 @@ class LocalPopulation(ProgramLanes):
     def _add_phase_seconds(
         self, rows: Sequence[Mapping[str, np.ndarray]]
     ) -> list[dict[str, np.ndarray]]:
-        """Add seconds to a chunk's rows, if the program knows them."""
+        """Add seconds to a chunk's rows, if the program measures them."""
         firsts = (0, 0, *self._row_ends)
         ends = (self._program.updates, *self._row_ends)
         phases = self._program.phase_seconds().items()
@@ -244,7 +244,7 @@ class LocalPopulation(ProgramLanes):
             try:
                 found = self._program.evaluate(self._lanes, sound)
                 break
-            except EnvironmentsFailed as error:  # the others are evaluated again, without them
+            except EnvironmentsFailed as error:  # evaluate the others again
                 failed |= error.reasons
         results = iter(results_of(found, range(len(sound))))
         return [
@@ -253,13 +253,13 @@ class LocalPopulation(ProgramLanes):
         ]
 
     def save_fields(self, directory: Path, names: Sequence[str]) -> None:
-        """Write chosen fields of all lanes' states, except fields without arrays."""
+        """Write some fields of all lanes' states, except fields without arrays."""
         new_folder(directory)
         for name, value in self._state_fields(names).items():
             save_tree(directory / name, value)
 
     def restore_fields(self, directory: Path, names: Sequence[str]) -> None:
-        """Read fields written by `save_fields`; nothing changes if one cannot be read."""
+        """Read fields written by `save_fields`; change nothing if any of them cannot be read."""
         old = self._state_fields(names)
         found = {name: restore_tree(directory / name, value) for name, value in old.items()}
         placed = jax.tree.map(lambda new, was: jax.device_put(new, was.sharding), found, old)
@@ -315,10 +315,10 @@ class LocalPopulation(ProgramLanes):
         return results_of(found, range(1))[0]
 
     def _saved_parts(self, at: int, hypers: Hypers, state: LaneState) -> dict[str, Any]:
-        """Return the parts of a lane that the study saves with its policies.
+        """Return the parts of a lane's state that the study saves with its policies.
 
-        Rollout parts are omitted if environments failed; see `HostProgram.look`, also for
-        `begun_anew`.
+        Parts of the rollout are omitted if environments failed; see `HostProgram.look`, which also
+        explains `begun_anew`.
         """
         wanted = self._split.study.checkpoint.parts
         found: dict[str, Any] = {"parameters": state.params, "optimiser": state.moments}
@@ -353,7 +353,7 @@ def put_row(rows: Any, row: Any, at: int) -> None:
 
 
 def _of_its_day(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a kept policy's configuration; an old one has 0 for values that are now `off`."""
+    """Return a saved policy's configuration; an old one has 0 where values are now `off`."""
     if saved.get(AVERAGE_REWARD) == 0 and asked.get(AVERAGE_REWARD) is None:
         return {**saved, AVERAGE_REWARD: None}
     return saved

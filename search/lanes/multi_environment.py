@@ -1,7 +1,7 @@
-"""Lanes over several environments: lane l trains one configuration and seed on each.
+"""Lanes over several environments: lane l trains the same configuration and seed on each.
 
-Each environment has a program with the same number of lanes; a chunk runs one chunk of each in
-turn. The rest of the search sees lanes, rungs and policies as with one environment.
+Each environment has a program with the same number of lanes; a chunk runs one chunk of each
+program in turn. All other code handles lanes, rungs and policies as with one environment.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _Own = TypeVar("_Own", bound=PopulationFactory)
 
 
 def factories_of(study: Study, make: Callable[[Study, int], _Own]) -> _Own | SeveralFactory:
-    """Return a study's factory; `make(study, environments)` creates one per environment."""
+    """Return a study's factory, which `make(study, environments)` creates for each environment."""
     if not study.more_envs:
         return make(study, 1)
     return SeveralFactory(study, [make(one, study.spread) for one in each_alone(study)])
@@ -43,7 +43,7 @@ def factories_of(study: Study, make: Callable[[Study, int], _Own]) -> _Own | Sev
 
 @dataclass(frozen=True)
 class SeveralFactory:
-    """Creates populations over several environments, from one factory for each."""
+    """Creates populations over several environments, with one factory per environment."""
 
     study: Study
     factories: Sequence[PopulationFactory]
@@ -78,10 +78,11 @@ class SeveralFactory:
         return Resolved(config, key, each[0].steps_per_chunk, tuple(each))
 
     def make(self, resolved: Resolved, lanes: int | None) -> SeveralPopulation:
-        """See `PopulationFactory`; uses as many lanes as memory allows in every environment."""
+        """See `PopulationFactory`; uses as many lanes as fit into memory in every environment."""
         pairs = list(zip(self.factories, resolved.payload, strict=True))
         made = [factory.make(one, lanes) for factory, one in pairs]
-        for agree in (min, max):  # what memory holds of all of them, in whole tiles of each
+        # as many as fit into memory for all of them, in whole tiles of each
+        for agree in (min, max):
             asked = agree(population.lanes for population in made)
             made = [
                 population if population.lanes == asked else factory.make(one, asked)
@@ -94,7 +95,7 @@ class SeveralFactory:
         for factory, one in zip(self.factories, resolved.payload, strict=True):
             if check := getattr(factory, "check", None):
                 check(one)
-        self.make(resolved, None)  # compiles nothing
+        self.make(resolved, None)  # does not compile
 
     def check_environments(self, resolved: Resolved) -> None:
         factories: Sequence[Any] = self.factories
@@ -136,7 +137,7 @@ class SeveralPopulation:
         return sum(one.compiles for one in self.populations)
 
     def advance(self, refills: Sequence[Refill], busy: Sequence[int]) -> ChunkResult:
-        """See `Population`; a lane that diverges in one environment has diverged."""
+        """See `Population`; a lane that diverges in one environment counts as diverged."""
         found = [
             one.advance(_in_environment(refills, at), busy)
             for at, one in enumerate(self.populations)
@@ -168,7 +169,7 @@ class SeveralPopulation:
             one.put({lane: (state[at], new.payload[at]) for lane, (state, new) in own})
 
     def save_state(self, state: Any, directory: Path) -> None:
-        """See `Population`; one folder per environment, by its number."""
+        """See `Population`; there is one folder per environment, named by its number."""
         new_folder(directory)
         for at, (one, own) in enumerate(zip(self.populations, state, strict=True)):
             one.save_state(own, directory / str(at))
@@ -198,7 +199,7 @@ class SeveralPopulation:
             one.compile_evaluation()
 
     def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
-        """See `Population`; episodes of all environments, in their order."""
+        """See `Population`; returns the episodes of all environments, in order."""
         each = zip(*(one.evaluate(lanes) for one in self.populations), strict=True)
         return [self._join_results(results) for results in each]
 
@@ -240,7 +241,7 @@ class SeveralPopulation:
     def export_policy(
         self, lane: int, resolved: Resolved, directory: Path, about: Mapping[str, Any] = {}
     ) -> None:
-        """See `Population`; one folder per environment, by its name."""
+        """See `Population`; there is one folder per environment, with its name."""
         new_folder(directory)
         for at, (name, one) in enumerate(zip(self._names, self.populations, strict=True)):
             own = {**about, "environment": name}
@@ -268,7 +269,7 @@ def _merge_metrics(each: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.nda
 
 
 def notes_of(factory: Any, resolved: Resolved) -> Iterable[str]:
-    """Return a run's notes about its lanes; none with programs for several environments."""
+    """Return notes about a run's lanes; none if it has programs for several environments."""
     if isinstance(factory, SeveralFactory):
         return ()
     return factory.notes(resolved)

@@ -1,8 +1,8 @@
-"""Lanes that are processes: a study's command as a population.
+"""Lanes that are processes: the command of a study as a population.
 
-Each lane runs one process of a replicate, at the speed of that process. The search counts a chunk
-of a lane once the process has reported its steps, and ends the process when its trial stops. At a
-rung the process is suspended until the trial has been judged.
+Each lane runs the process of one replicate, at that process's speed. The search counts a lane's
+chunk once the process has reported its steps, and ends the process when its trial stops. At a rung
+the process is suspended until the trial has been judged.
 """
 
 from __future__ import annotations
@@ -43,24 +43,25 @@ from ...studies.study_keys import COSTS
 from .contract import ChunkResult, EvaluationResult, LaneChange, Population, Refill, Resolved
 
 FOLDER = "processes"
-"""The folder of a study with those of its processes."""
+"""The folder in a study's folder that contains those of its processes."""
 _RECORD = "run.json"
-_GLANCE, _PAUSE = 0.25, 0.01  # seconds that `ready` waits at most, and between two looks
-_ENOUGH = 3.0  # seconds between two reported steps that tell the speed of a process
-_SAME_CODE = 5.0  # seconds between two looks at the state of the code
-_SEEDS = 10_000  # of one study; the streams of two replicates never share one
+_GLANCE, _PAUSE = 0.25, 0.01  # longest wait of `ready`, and pause between two checks, in seconds
+_ENOUGH = 3.0  # seconds between two reported steps that suffice to measure a process's speed
+_SAME_CODE = 5.0  # seconds between two checks of the state of the code
+_SEEDS = 10_000  # seeds per study; no two replicates of a study share a seed
 _STREAMS = {Stream.SEARCH: 0, Stream.CHOOSE: 1000, Stream.REPORT: 2000}
-_NEAR = 0.9  # of the length, at which a process may end by itself: batches do not divide it
-_MOST_OUTPUT = 1 << 30  # bytes of one process's output
-_MOST_NAMED = 12  # metrics in an error
-_MOST_LOSSES = 3  # of the node of one run in a row
-_MOST_ROWS = 5000  # rows of one process that are kept once they were counted
+# share of the length at which a process may end by itself, since batches may not divide it
+_NEAR = 0.9
+_MOST_OUTPUT = 1 << 30  # bytes of output per process
+_MOST_NAMED = 12  # metrics listed in an error
+_MOST_LOSSES = 3  # consecutive node failures of one run
+_MOST_ROWS = 5000  # counted rows that are kept per process
 
 
 def seed_of(study: Study, stream: Stream, replicate: int) -> int:
     """Return the `{seed}` of a replicate: from 0 in the search, from 1000 and 2000 on new seeds.
 
-    The `seed` of the study moves all of them by 10,000.
+    The study's `seed` shifts all of them by 10,000.
     """
     return (study.seed * _SEEDS + _STREAMS[stream] + replicate) % 2**31
 
@@ -101,7 +102,7 @@ class ProcessFactory:
         self.executor.begin(self.folder)
 
     def code(self) -> dict[str, str]:
-        """Return the state of the code in the working folder, checked every few seconds."""
+        """Return the state of the code in the working folder, read every few seconds."""
         if time.monotonic() - self._looked > _SAME_CODE:
             self._code, self._looked = code_version(self.cwd), time.monotonic()
         return self._code
@@ -128,11 +129,11 @@ class ProcessFactory:
         return Resolved(config, FOLDER, self.chunk_sizes.steps_per_chunk, dict(config))
 
     def check(self, resolved: Resolved) -> None:
-        """Refuse a command that cannot start where it runs, or an unusual number of GPUs."""
+        """Reject a command that cannot start where it would run, or an invalid number of GPUs."""
         each = self.settings.gpus
         if each and each > 1 and each != int(each):
             raise ConfigError(f"processes.gpus is {each:g}; allowed: 0.5, 0.25, 1, 2, ...")
-        program = ""  # of a line for the shell
+        program = ""  # of a shell command line
         if not self.line.needs_shell:
             program = self.line.argv(self.values(Refill(0, resolved, Stream.SEARCH, 0)))[0]
         self.executor.check(program, self.cwd)
@@ -155,7 +156,7 @@ class ProcessFactory:
         raise ConfigError(f"baseline {name!r}: a command has no heuristics; remove baselines")
 
     def values(self, refill: Refill) -> dict[str, Any]:
-        """Return the values of all placeholders of a run."""
+        """Return the values of all placeholders for a run."""
         length = self.study.horizon
         return {
             **refill.resolved.payload,
@@ -186,27 +187,27 @@ class ProcessFactory:
 
 @dataclass
 class ProcessRun:
-    """One replicate as a process: its start, its reported metrics and its end."""
+    """One replicate run as a process: its start, its reported metrics and its end."""
 
     factory: ProcessFactory = field(repr=False)
     refill: Refill
-    chunks: int = 0  # counted so far
-    is_free: bool = False  # of rungs: nothing judges it
+    chunks: int = 0  # number counted so far
+    is_free: bool = False  # at no rung: it is not judged
     process: Process | None = None
-    before: Process | None = None  # of the same lane, which has to end first
+    before: Process | None = None  # the lane's previous process, which must end first
     reader: Reader | None = None
     rows: list[Row] = field(default_factory=list[Row])
     exit_code: int | None = None
     failure: str = ""
     diverged: bool = False
-    continued: bool = False  # from a checkpoint
-    starts_over: bool = False  # because it could not
+    continued: bool = False  # started from a checkpoint
+    starts_over: bool = False  # because it could not continue
     last_step: float = 0.0
     has_steps: bool = False
-    losses: int = 0  # in a row, of its node or its place
-    _lost_at: float = 0.0  # its last step then
-    _has_looked_back: bool = False  # at an earlier start of the study
-    _sign: float = 0.0  # when it last reported something
+    losses: int = 0  # in a row, from its node or its slot
+    _lost_at: float = 0.0  # its last step at that time
+    _has_looked_back: bool = False  # for a process of an earlier start of the study
+    _sign: float = 0.0  # time of its last report
 
     @property
     def key(self) -> tuple[int, Stream, int]:
@@ -221,7 +222,7 @@ class ProcessRun:
         return self.exit_code is not None or bool(self.failure) or self.diverged
 
     def look(self) -> None:
-        """Start it when its lane is free, read new metrics, and detect its end."""
+        """Start the process when its lane is free, read new metrics, and detect its end."""
         if self.is_over:
             return
         if self.process is None:
@@ -246,7 +247,7 @@ class ProcessRun:
         record = _record_of(self.folder)
         is_sound = record.get("command") == list(line.argv) and "failure" not in record
         if is_sound and record.get("exit_code") == 0:
-            self._open_reader(record)  # of an earlier life of the study, which could not commit it
+            self._open_reader(record)  # of an earlier start, which did not commit it
             self._read_metrics(ended=True)
             self._end_process(0)
             return
@@ -280,7 +281,7 @@ class ProcessRun:
         self.process = self.factory.executor.start(launch, self.refill.lane)
 
     def _left_over(self, is_wanted: bool) -> Process | None:
-        """Return the process that an earlier start of the study left; end an unwanted one."""
+        """Return the process left by an earlier start of the study; end it if it is not wanted."""
         if self._has_looked_back:
             return None
         self._has_looked_back = True
@@ -329,7 +330,7 @@ class ProcessRun:
         if self.process is not None and self.process.lost and not self.diverged:
             self._lose(self.process.lost)
             return
-        if code != 0 and self.continued:  # perhaps its checkpoint was cut short
+        if code != 0 and self.continued:  # its checkpoint may be incomplete
             self.continued, self.starts_over = False, True
             self._run_again()
             return
@@ -349,11 +350,11 @@ class ProcessRun:
                 f"ended by itself at {self.last_step:,.0f} of {length:,} {unit}; pass "
                 "{env_steps} to the script, or lower the length"
             )
-        elif self.process is not None:  # else it was noted by an earlier life of the study
+        elif self.process is not None:  # otherwise, an earlier start of the study recorded it
             self._note_end()
 
     def _lose(self, why: str) -> None:
-        """Run it again, except if it is lost time after time."""
+        """Run it again, unless it has been lost too often."""
         if self.factory.resume is not None and self.last_step > self._lost_at:
             self.losses = 0
         self.losses += 1
@@ -392,7 +393,7 @@ class ProcessRun:
         write_text(self.folder / _RECORD, json.dumps(record, indent=2) + "\n")
 
     def _fail(self, why: str) -> None:
-        """End it as failed, with the last lines of its output."""
+        """Mark it as failed, with the last lines of its output."""
         if self.process is not None:
             self.process.ask_to_end(self.factory.settings.grace)
         said = ""
@@ -426,7 +427,7 @@ class ProcessRun:
         return following is not None and self.has_reached(following)
 
     def has_reached(self, chunks: int) -> bool:
-        """Return whether this many chunks can be counted; the last ones once it has ended."""
+        """Return whether this many chunks can be counted; for all of them, it must have ended."""
         chunk_sizes = self.factory.chunk_sizes
         if self.is_over:
             return True
@@ -450,7 +451,7 @@ class ProcessRun:
         return frozenset(marks)
 
     def _first_row_after(self, name: str, mark: float) -> int | None:
-        """Return the index of the first row at or after a mark that has a metric."""
+        """Return the index of the first row, at or after a mark, that has a metric."""
         rows = enumerate(self.rows)
         return next(
             (at for at, (step, own) in rows if step is not None and step >= mark and name in own),
@@ -477,7 +478,7 @@ class ProcessRun:
         return found
 
     def count(self) -> dict[str, float]:
-        """Count a chunk; return the last value of each metric in it."""
+        """Count a chunk; return each metric's last value in it."""
         each = self.factory.chunk_sizes.steps_per_chunk
         start, end = self.chunks * each, (self.chunks + 1) * each
         self.chunks += 1
@@ -491,18 +492,18 @@ class ProcessRun:
         return found
 
     def _drop_old_rows(self, mark: float) -> None:
-        """Drop rows before a mark, except the last ones, which a mean may need."""
+        """Drop rows before a mark, except the last ones, which a mean may still need."""
         if len(self.rows) > 2 * _MOST_ROWS + self.factory.metrics.mean_of:
             keep = len(self.rows) - _MOST_ROWS - self.factory.metrics.mean_of
             cut = [at for at, (step, _) in enumerate(self.rows) if (step or mark) < mark]
             del self.rows[: min(keep, len(cut))]
 
     def leave(self) -> Process | None:
-        """Ask its process to end; return it while it is still running."""
+        """Ask the process to end; return it if it is still running."""
         if self.process is None:
             return self.before
         has_ended = self.process.look() is not None
-        if not self.is_over:  # else its end is noted
+        if not self.is_over:  # otherwise its end is recorded
             self._read_metrics(ended=has_ended)
             self._note_end()
         if has_ended:
@@ -511,7 +512,7 @@ class ProcessRun:
         return self.process
 
     def put_aside(self) -> None:
-        """Suspend it, or end it if it can resume from a checkpoint."""
+        """Suspend the process, or end it if it can resume from a checkpoint."""
         if self.process is None:
             return
         if self.factory.resume is None:
@@ -531,13 +532,13 @@ class ProcessRun:
 
 @dataclass(frozen=True)
 class Tried:
-    """The results of a process after some seconds."""
+    """The results of a process that ran for a few seconds."""
 
-    steps_per_second: float  # after its start; 0: it reported fewer than two steps
-    start_seconds: float  # of each process, beside its steps: imports, compiling, its end
-    run_seconds: float | None  # of a whole run, if it came to its end
-    names: tuple[str, ...]  # of its metrics
-    memory_bytes: int  # the most that was seen
+    steps_per_second: float  # after its start; 0 if it reported fewer than two steps
+    start_seconds: float  # per process, in addition to its steps: imports, compiling, its end
+    run_seconds: float | None  # of a whole run, if it finished
+    names: tuple[str, ...]  # names of its metrics
+    memory_bytes: int  # the largest value seen
     failure: str = ""
 
     @property
@@ -551,14 +552,14 @@ class Tried:
 
 
 def try_out(factory: ProcessFactory, folder: Path, seconds: float) -> Tried:
-    """Run the default configuration in a folder until its speed is known, or for `seconds`."""
+    """Run the default configuration until its speed is known, for at most `seconds`."""
     factory.begin(folder)
     resolved = factory.resolve(factory.study.default())
     refill = Refill(0, resolved, Stream.SEARCH, 0, trial=0)
     run = ProcessRun(factory, refill, is_free=True)
-    factory.code()  # its time is none of the process
+    factory.code()  # so that its time does not count
     started, memory = time.monotonic(), 0
-    marks: list[tuple[float, float]] = []  # seconds of the first and last report, and its step
+    marks: list[tuple[float, float]] = []  # seconds and steps of the first and the last report
     while not run.is_over and time.monotonic() - started < seconds:
         known = all(name in run.names for name in factory.wanted)
         if known and marks and marks[-1][0] - marks[0][0] > _ENOUGH:
@@ -574,7 +575,7 @@ def try_out(factory: ProcessFactory, folder: Path, seconds: float) -> Tried:
     if left is not None:
         left.end()
     whole = took if run.exit_code == 0 else None
-    failure = run.failure.partition("\n(all output")[0]  # whose folder is deleted
+    failure = run.failure.partition("\n(all output")[0]  # its folder is deleted
     if run.diverged and not failure:
         failure = "its metric is not finite"
     speed, start = speed_and_start(marks, took, whole is not None)
@@ -584,10 +585,10 @@ def try_out(factory: ProcessFactory, folder: Path, seconds: float) -> Tried:
 def speed_and_start(
     marks: Sequence[tuple[float, float]], took: float, is_whole: bool
 ) -> tuple[float, float]:
-    """Return steps per second, and the seconds of a process beside its steps.
+    """Return steps per second, and a process's seconds in addition to its steps.
 
-    `marks` are the seconds and steps of the first and the last report, or fewer. A whole run
-    without two reports is all start: no rung can shorten it.
+    `marks` are the seconds and steps of the first and the last report, or fewer. For a whole run
+    without two reports, all time counts as start, because no rung can shorten it.
 
     >>> speed_and_start([(3.0, 100), (5.0, 300)], 5.5, False)
     (100.0, 2.0)
@@ -609,7 +610,7 @@ def speed_and_start(
 
 
 def _record_of(folder: Path) -> dict[str, Any]:
-    """Return a folder's record of its process; {} for a damaged one."""
+    """Return the record of a folder's process; {} if it is damaged."""
     path = folder / _RECORD
     if not path.is_file():
         return {}
@@ -620,7 +621,7 @@ def _record_of(folder: Path) -> dict[str, Any]:
 
 
 class ProcessPopulation(Population):
-    """A study's processes; lanes advance one by one, see `RunsAlone`."""
+    """The processes of a study; lanes advance one by one, see `RunsAlone`."""
 
     warmup_chunks, block = 0, 1
 
@@ -630,11 +631,11 @@ class ProcessPopulation(Population):
         self._runs: list[ProcessRun | None] = [None] * lanes
         self._ending: list[Process | None] = [None] * lanes
         self._away: dict[tuple[int, Stream, int], ProcessRun] = {}  # taken out of their lanes
-        self._leaving: list[Process] = []  # of runs that nothing wants any more
+        self._leaving: list[Process] = []  # of runs that are no longer needed
         self._counted_at = time.perf_counter()
 
     def ready(self, refills: Sequence[Refill], busy: Sequence[int]) -> list[int]:
-        """Start processes, end those of lanes that are not busy, and wait a moment.
+        """Start processes, end those of lanes that are not busy, and wait briefly.
 
         Return the busy lanes whose next chunk can be counted.
         """
@@ -652,7 +653,7 @@ class ProcessPopulation(Population):
             time.sleep(_PAUSE)
 
     def advance(self, refills: Sequence[Refill], busy: Sequence[int]) -> ChunkResult:
-        """Count the next chunk of some lanes, once all of them have reported it."""
+        """Count the next chunk of some lanes, after all of them have reported it."""
         self._begin_runs(refills)
         self._poll_processes()
         while not all(self._has_reached(lane) for lane in busy):
@@ -678,7 +679,7 @@ class ProcessPopulation(Population):
             there = self._runs[refill.lane]
             run = ProcessRun(self._factory, refill)
             if there is not None and there.key == run.key:
-                continue  # it has begun and has not come far
+                continue  # it has only just started
             if there is not None:
                 self._ending[refill.lane] = there.leave()
             run.before = self._ending[refill.lane]
@@ -708,12 +709,12 @@ class ProcessPopulation(Population):
             raise ConfigError("processes do not copy each other; use early_terminate: asha")
 
     def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
-        """Return the metrics that the processes reported at their counted chunks."""
+        """Return the metrics that processes reported at their counted chunks."""
         each = (self._run(lane).measured() for lane in lanes)
         return [*map(_result_of, each)]
 
     def take(self, lanes: Sequence[int]) -> list[Any]:
-        """Remove processes from their lanes: suspended, or ended if they can resume."""
+        """Remove processes from their lanes; they are suspended, or ended if they can resume."""
         found: list[ProcessRun] = []
         for lane in lanes:
             run = self._run(lane)
@@ -734,7 +735,7 @@ class ProcessPopulation(Population):
             self._runs[lane] = run
 
     def keep_only(self, kept: Collection[tuple[int, int]]) -> None:
-        """End the processes that `take` returned, except those of these (trial, replicate)."""
+        """End processes returned by `take`, except those of these (trial, replicate) pairs."""
         for key, run in list(self._away.items()):
             if (key[0], key[2]) not in kept:
                 if (process := run.leave()) is not None:
@@ -745,7 +746,7 @@ class ProcessPopulation(Population):
         write_text(new_folder(directory) / "run.json", json.dumps(state.as_data()))
 
     def restore_state(self, directory: Path) -> Any:
-        """Return the process if it is still suspended here, or a run that starts again."""
+        """Return the process if it is still suspended here, otherwise a run that starts again."""
         data = json.loads(read_text(directory / "run.json"))
         run = self._from_data(0, data)
         return self._away.get(run.key, run)
@@ -755,7 +756,7 @@ class ProcessPopulation(Population):
         write_text(new_folder(directory) / "lanes.json", json.dumps(data))
 
     def restore(self, directory: Path) -> None:
-        """Read the lanes written by `save`; their processes start again."""
+        """Read lanes written by `save`; their processes start again."""
         data = json.loads(read_text(directory / "lanes.json"))
         for lane, one in enumerate(data):
             self._runs[lane] = None if one is None else self._from_data(lane, one)
@@ -770,13 +771,13 @@ class ProcessPopulation(Population):
     def export_policy(
         self, lane: int, resolved: Resolved, directory: Path, about: Mapping[str, Any] = {}
     ) -> None:
-        """Write the command line, seed and folder of a run, and the state of the code."""
+        """Write a run's command line, seed and folder, and the state of the code."""
         run = self._run(lane)
         told = {**_record_of(run.folder), "folder": str(run.folder), "about": dict(about)}
         write_text(new_folder(directory) / PROCESS, json.dumps(told, indent=2) + "\n")
 
     def close(self) -> None:
-        """End all processes and wait for it."""
+        """End all processes and wait until they have ended."""
         runs = [*filter(None, self._runs), *self._away.values()]
         left = [process for process in self._ending if process is not None] + self._leaving
         left += [process for run in runs if (process := run.leave()) is not None]

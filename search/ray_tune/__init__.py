@@ -1,1 +1,1 @@
-"""Ray Tune as the scheduler of our lanes."""
+"""Ray Tune as the scheduler for our lanes."""

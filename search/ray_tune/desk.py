@@ -1,7 +1,7 @@
-"""Trial reports to a foreign scheduler, and its decisions.
+"""Reports of trials to an external scheduler, and the scheduler's decisions.
 
-Every evaluation before the last is a rung: the scheduler receives the value there, and its
-decision is written once known.
+Every evaluation except the last is a rung: the scheduler receives the value there, and its
+decision is recorded once it is known.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from ..state.trials import RunState, Trial
 
 @dataclass(frozen=True)
 class DeskRequest:
-    key: str  # of the request; the reply goes there
-    # `train` to the next evaluation, or `keep` the trial's state as it is
+    key: str  # key of the request, to which the reply is sent
+    # `train` until the next evaluation, or `keep` the trial's current state
     kind: Literal["train", "keep"]
     trial: int
-    # searched hyperparameters from here on
+    # searched hyperparameters from now on
     params: Mapping[str, Any] = field(default_factory=dict)
-    state: str | None = None  # the kept state it goes on from; None: its own
+    state: str | None = None  # the kept state to resume from; None: the trial's own state
 
 
 @dataclass(frozen=True)
 class Report:
-    # the metric over its replicates; the worst seen so far in place of what is missing
+    # mean metric over its replicates; missing values count as the worst so far
     value: float
     env_steps: int  # training env steps of one replicate
-    done: bool = False  # there is no more to train
+    done: bool = False  # whether training is complete
 
 
-Reply = Report | str  # A report, or the name of a kept state
+Reply = Report | str  # a report, or the name of a kept state
 
 
 class Desk(Protocol):
-    """The scheduler as seen by the driver of the lanes; it runs concurrently."""
+    """The scheduler as seen by the driver of the lanes; both run concurrently."""
 
     @property
     def is_over(self) -> bool: ...
@@ -55,25 +55,25 @@ class Desk(Protocol):
     def answer(self, replies: Mapping[str, Reply]) -> None: ...
 
     def expected(self) -> int:
-        """Return how many trials must ask before lanes step."""
+        """Return how many trials must have sent requests before lanes step."""
         ...
 
     def has_more(self) -> bool: ...
 
     def ended(self) -> list[int]:
-        """Return the trials that the scheduler has ended since the last call."""
+        """Return the trials that the scheduler ended since the last call."""
         ...
 
     def paused(self) -> set[int]: ...
 
 
-_WORST = 1e6  # the loss that is told while none was seen
+_WORST = 1e6  # loss reported while there is no value
 
 
 class Reports:
     def __init__(self, search_state: SearchState, buckets: Mapping[str, Bucket], rule: str):
         self._search_state, self._buckets, self._rule = search_state, buckets, rule
-        # trial -> its rank among so many, until it is known what the scheduler made of it
+        # trial -> (rank, number of trials), until the scheduler's decision is known
         self._shown: dict[int, tuple[int, int]] = {}
         self._worst: float | None = None
         for number in sorted(search_state.undecided):  # shown before the study was cut
@@ -88,7 +88,7 @@ class Reports:
         return number in self._shown
 
     def note(self, numbers: Iterable[int]) -> None:
-        """Record the values of trials at an evaluation before their last."""
+        """Record the values of trials at any evaluation except their last."""
         shown = list[Trial]()
         for number in numbers:
             trial = self._search_state.trials[number]
@@ -98,7 +98,7 @@ class Reports:
                 self._search_state.judge(trial.rung, [number])
                 self._search_state.touch(trial)
                 shown.append(trial)
-        for trial in shown:  # compared with all that were here by now
+        for trial in shown:  # compared with all that have reported so far
             self._show_rank(trial)
 
     def _value_and_steps(self, trial: Trial) -> tuple[float, int] | None:
@@ -147,7 +147,7 @@ class Reports:
         return Report(*point)
 
     def _of_lost(self, trial: Trial) -> Report:
-        """Report a diverged trial as the worst running one, so that it copies."""
+        """Report the worst loss for a diverged trial, so that it copies a better trial."""
         bucket = self._buckets[trial.bucket]
         marks = sorted(bucket.schedule.evaluations)
         chunks = max((bucket.trained(run) for run in trial.runs), default=0)
@@ -176,11 +176,11 @@ class Reports:
         return self._search_state.objective.loss(worst)  # a loss is the value, or its negative
 
 
-_PATIENCE_SECONDS = 120.0  # a handle's process begins within seconds, on a busy machine not
+_PATIENCE_SECONDS = 120.0  # a process starts within seconds, but not on a busy machine
 
 
 class Waiting:
-    """The requests of one study that have no reply yet."""
+    """The unanswered requests of one study."""
 
     def __init__(self, search_state: SearchState, desk: Desk, reports: Reports):
         self._search_state, self._desk, self._reports = search_state, desk, reports
@@ -189,14 +189,14 @@ class Waiting:
 
     @property
     def numbers(self) -> list[int]:
-        """The waiting trials, in the order of their requests."""
+        """The waiting trials in the order of their requests."""
         return list(self._asked)
 
     def add(self, request: DeskRequest) -> None:
         self._asked[request.trial] = request
 
     def heard(self) -> None:
-        """Record that the scheduler is working: another request may follow soon."""
+        """Record that the scheduler is working, so another request may follow soon."""
         self._heard = time.monotonic()
 
     def is_complete(self) -> bool:
@@ -212,7 +212,7 @@ class Waiting:
             self.heard()
 
     def reply_to_all(self) -> None:
-        """Answer the trials that are at an evaluation or have ended."""
+        """Reply to trials that are at an evaluation or have ended."""
         replies: dict[str, Reply] = {}
         for number, request in list(self._asked.items()):
             report = self._reports.report(self._search_state.trials[number])
@@ -222,7 +222,7 @@ class Waiting:
         self.reply(replies)
 
     def dismiss(self, number: int) -> None:
-        """Tell a waiting trial that there is nothing more to train."""
+        """Reply to a waiting trial that its training is complete."""
         request = self._asked.pop(number, None)
         if request is not None:
             self.turn_away(request)

@@ -1,8 +1,8 @@
-"""Lanes driven by a foreign scheduler: its trials step together, and end as it decides.
+"""Lanes driven by an external scheduler: its trials step together, and end when it decides.
 
-Each chunk waits for the trials that it runs, so that its processes are lanes of one program. Rows,
-budget, divergence and policies work as in every study. Its decisions are recorded as rungs, one at
-every evaluation.
+Each chunk waits for the trials that it runs, so that their processes are lanes of one program.
+Rows, budget, divergence and policies work as in every study. The scheduler's decisions are
+recorded as rungs, one per evaluation.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from ..state.search_state import SearchState
 from ..state.trials import Replicate, RunState, Segment, Trial, cut, lineage_of
 from .desk import Desk, DeskRequest, Reports, Waiting
 
-_KEPT = 4  # another trial may ask for one after its own has gone on, or ended
+_KEPT = 4  # number kept: another trial may request a state after its trial has continued or ended
 
 
 @dataclass(frozen=True)
 class _Kept:
     trial: int
-    params: Mapping[str, Any]  # it was trained with
+    params: Mapping[str, Any]  # with which it was trained
     way: tuple[Segment, ...]  # its lineage
     runs: tuple[Replicate, ...]  # copies of its replicates
-    states: Mapping[int, Any]  # replicate -> what its lane held; none of those that had diverged
+    states: Mapping[int, Any]  # replicate -> state of its lane, except diverged replicates
 
 
 class KeptStates:
-    """The states of one study, by name."""
+    """A study's kept states, by name."""
 
     def __init__(self, search_state: SearchState):
         self._search_state = search_state
@@ -80,7 +80,7 @@ class KeptStates:
         request: DeskRequest,
         room: Callable[[Bucket, int], None],
     ) -> int | None:
-        """Make a trial resume from a kept state; return the state's trial if it is another one."""
+        """Make a trial resume from a kept state; return the trial of another one's state."""
         kept = self._kept.get(request.state or "")
         if kept is None or bucket.population is None:
             raise SearchError(
@@ -91,7 +91,7 @@ class KeptStates:
         if own and all(starmap(_is_intact, zip(runs, kept.runs, strict=True))):
             return None
         if not kept.states:
-            return None  # it had diverged itself
+            return None  # it had itself diverged
         if _furthest(kept.runs) < _furthest(runs):
             raise SearchError(
                 f"Ray Tune sets trial {trial.number} back to fewer env steps than it has "
@@ -123,7 +123,7 @@ class KeptStates:
 
 
 def _furthest(runs: Sequence[Replicate]) -> int:
-    """Return the chunks of the replicate that trained most."""
+    """Return the number of chunks of the replicate that trained longest."""
     return max(run.chunks for run in runs)
 
 
@@ -137,7 +137,7 @@ _LISTEN_SECONDS = 0.05
 
 
 class Driven:
-    """The search of a study whose trials a foreign scheduler runs."""
+    """The search of a study whose trials are run by an external scheduler."""
 
     def __init__(self, engine: Engine, desk: Desk, rule: str, copies: bool = False):
         self._engine, self._search_state = engine, engine.search_state
@@ -146,7 +146,7 @@ class Driven:
         self._waiting = Waiting(engine.search_state, desk, self._reports)
         self._states = KeptStates(engine.search_state)  # that the scheduler has put aside
         self._replicates = engine.study.seeds.per_config
-        # chunks, and over these the sums of stepping and of live lanes
+        # number of chunks, and sums over them of stepping lanes and of live lanes
         self._together = Counter[str]()
 
     def run(self, interrupts: Interrupts) -> Outcome:
@@ -176,7 +176,7 @@ class Driven:
         return "finished"
 
     def _first_lanes(self) -> tuple[Bucket, int]:
-        """Return the default configuration's bucket, and how many trials its lanes hold."""
+        """Return the default configuration's bucket, and how many trials fit into its lanes."""
         try:
             resolved = self._search_state.resolved(self._search_state.study.space.default())
             bucket = self._engine.bucket_of(resolved, 0)
@@ -191,7 +191,7 @@ class Driven:
             ) from error
 
     def _trials_per_chunk(self, bucket: Bucket) -> int:
-        """Create a bucket's lanes, and report how many trials they hold."""
+        """Create a bucket's lanes, and report how many trials fit into them."""
         study = self._search_state.study
         population = self._population_of(bucket)
         width = population.lanes // self._replicates
@@ -209,12 +209,12 @@ class Driven:
         return width
 
     def _population_of(self, bucket: Bucket) -> Population:
-        """Return a bucket's population, created if needed; all hold the same number of trials."""
+        """Return a bucket's population, created if needed; all hold equally many trials."""
         others = [other.lanes for other in self._engine.buckets.values() if other.lanes]
         return self._engine.make(bucket, min(others, default=None))
 
     def _give_up_without_lanes(self) -> None:
-        """End trials that were put aside when the study was interrupted: their states are gone."""
+        """End trials that were suspended before an interruption: their states are lost."""
         for trial in self._search_state.live():
             runs = [run for run in trial.runs if run.state is RunState.RUNNING]
             if trial.lost or any(run.lane is None for run in runs):
@@ -222,10 +222,10 @@ class Driven:
                 self._search_state.end(trial, TrialState.UNFINISHED, text)
         self._engine.release()
 
-    # ------------------------------------------------------------------ what the scheduler wants
+    # ------------------------------------------------------------------ requests of the scheduler
 
     def _take_requests(self) -> None:
-        """Take requests from the desk; ended trials make room before others enter."""
+        """Take requests from the desk; ended trials free their lanes before others enter."""
         requests = self._desk.wait(_LISTEN_SECONDS)
         gone = self._desk.ended()
         if requests:
@@ -245,7 +245,7 @@ class Driven:
         self._engine.notifier.changes()
 
     def _admit(self, request: DeskRequest) -> None:
-        """Make a trial wait for the next chunk in its lanes, unless it has ended."""
+        """Put a trial in its lanes to wait for the next chunk, unless it has ended."""
         engine, trial = self._engine, self._search_state.trials.get(request.trial)
         if trial is None and (engine.is_out_of_time() or not engine.pays_for_any()):
             self._waiting.turn_away(request)
@@ -282,7 +282,7 @@ class Driven:
         return study.search.searcher.rpartition(".")[2]
 
     def _assign_lanes(self, trial: Trial, request: DeskRequest) -> None:
-        """Assign a lane to every replicate of a trial, with the state from which it resumes."""
+        """Assign a lane to each of a trial's replicates, with the state from which it resumes."""
         bucket = self._engine.buckets[trial.bucket]
         self._population_of(bucket)
         if request.state is not None:
@@ -298,7 +298,7 @@ class Driven:
                 self._search_state.started(run)
 
     def _make_room(self, bucket: Bucket, wanted: int) -> None:
-        """Make room: trials that were put aside release their lanes."""
+        """Free the lanes of suspended trials."""
         for number in sorted(self._desk.paused()):
             if bucket.slots.count(None) >= wanted:
                 return
@@ -312,7 +312,7 @@ class Driven:
             )
 
     def _end_trial(self, number: int) -> None:
-        """Record that the scheduler ended a trial: it stopped one that could have continued."""
+        """Record that the scheduler ended a trial, as a stop if it could have continued."""
         trial = self._search_state.trials.get(number)
         if trial is not None and trial.is_live:
             shown = self._reports.has_shown(number)
@@ -340,7 +340,7 @@ class Driven:
         self._waiting.reply_to_all()
 
     def _run_chunk(self, asked: Container[int]) -> list[EvaluationRow]:
-        """Run one chunk of some trials' lanes together; return their evaluations."""
+        """Run one chunk for some trials' lanes together; return their evaluations."""
         engine, has_more = self._engine, self._desk.has_more()
         out_of_time = engine.is_out_of_time()
         evaluations: list[EvaluationRow] = []
@@ -356,7 +356,7 @@ class Driven:
     def _payable_runs(
         self, bucket: Bucket, asked: Container[int], affordable: float
     ) -> list[Replicate]:
-        """Return the replicates of some trials that the budget pays for; the others are cut."""
+        """Return the replicates of some trials that the budget covers; the others are cut."""
         runs = [run for run in bucket.busy() if run.trial in asked and run.is_live]
         if affordable < len(runs):
             cut(runs[int(affordable) :])
@@ -364,7 +364,7 @@ class Driven:
 
 
 def drive(engine: Engine, interrupts: Interrupts) -> Outcome:
-    """Let Ray Tune run a study's trials in its lanes; a cluster must exist."""
+    """Let Ray Tune run a study's trials in its lanes; requires a cluster."""
     from ..cluster.via_ray import import_ray
     from .tune import TuneDesk
 

@@ -1,7 +1,7 @@
-"""Ray Tune's trials: handles in separate processes, and their exchange with the lanes.
+"""Ray Tune's trials: handles in separate processes, and their communication with the lanes.
 
-A handle does not train. It requests the next evaluation of its trial from the exchange and waits;
-the process with the lanes fetches requests there and leaves its replies.
+A handle does not train. It requests its trial's next evaluation from the exchange and waits; the
+process with the lanes fetches requests there and deposits its replies.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ EXCHANGE, POINT = "exchange", "point"
 """Keys of a trial's configuration: the name of the exchange, and the point to train."""
 
 Asked = tuple[str, str, str, Mapping[str, Any], str | None]
-"""A request: its key, kind, trial of Tune's, point, and kept state."""
+"""A request: its key, kind, Tune trial, point and kept state."""
 
 _STATE = "state.txt"
 
 
 class Exchange:
-    """Requests from handles and their replies; an actor."""
+    """An actor that passes requests from handles to the lanes, and replies back."""
 
     def __init__(self) -> None:
         self._requests: list[Asked] = []
@@ -34,7 +34,7 @@ class Exchange:
         self._closed = False
 
     async def ask(self, kind: str, trial: str, point: Mapping[str, Any], state: str | None) -> Any:
-        """Ask for something, and wait for the reply; None: there is nothing any more."""
+        """Send a request and wait for the reply; None if the exchange is closed."""
         if self._closed:
             return None
         self._count += 1
@@ -55,20 +55,20 @@ class Exchange:
         return requests
 
     async def answer(self, replies: Mapping[str, Any]) -> None:
-        """Leave replies, by the keys of requests; handles that are gone get none."""
+        """Store replies by the keys of their requests; handles that are gone are skipped."""
         for key, reply in replies.items():
             waiting = self._replies.pop(key, None)
             if waiting is not None and not waiting.done():
                 waiting.set_result(reply)
 
     async def close(self) -> None:
-        """Answer every handle, now and later, that there is nothing any more."""
+        """Reply to every handle, now and later, that the exchange is closed."""
         self._closed = True
         await self.answer(dict.fromkeys(self._replies))
 
 
 class Handle(tune.Trainable):
-    """One Ray Tune trial, whose lanes are elsewhere."""
+    """One Ray Tune trial, whose lanes are in a different process."""
 
     def setup(self, config: dict[str, Any]) -> None:
         self._exchange = ray.get_actor(config[EXCHANGE])
@@ -86,7 +86,7 @@ class Handle(tune.Trainable):
         return dict(reply)
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
-        """Keep the state of the lanes in place; the checkpoint is its name."""
+        """Keep the current state of the trial's lanes; the checkpoint contains its name."""
         name = self._ask("keep") or ""
         (Path(checkpoint_dir) / _STATE).write_text(name)
 
@@ -94,6 +94,6 @@ class Handle(tune.Trainable):
         self._state = (Path(checkpoint) / _STATE).read_text()
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Become another trial, because starting a process costs seconds."""
+        """Become a different trial, because starting a new process takes seconds."""
         self.config, self._state = new_config, None
         return True

@@ -1,7 +1,7 @@
-"""A Ray Tune searcher proposes a study's trials, within its rules and without repeats.
+"""A Ray Tune searcher as the source of a study's trials, within its rules and without repeats.
 
 The default and the enqueued configurations come first, then the searcher's suggestions. A
-suggestion that a rule forbids is returned to it as an error, and it is asked again.
+suggestion that a rule forbids is reported to the searcher as an error, and it is asked again.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from .ray_trial import POINT
 
 
 def point_of(trial: int, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a trial in Tune's form; the configuration is text, which Tune does not change."""
+    """Return a trial in Tune's form; the configuration is text, so Tune does not change it."""
     return {"trial": trial, "params": json.dumps(plain_json(params))}
 
 
 class _NotNow(Exception):
-    """The searcher waits for a trial to end before it suggests another one."""
+    """Raised if the searcher waits for a trial to end before it suggests another one."""
 
 
 class _Suggested:
@@ -44,14 +44,14 @@ class _Suggested:
         return self
 
     def draw(self, trial: int, attempt: int) -> Draw | None:
-        if self.last is not None:  # what it suggested before was refused
+        if self.last is not None:  # the previous suggestion was rejected
             self._searcher.on_trial_complete(self.last, error=True)
         self.last = None
         name = f"{trial}.{attempt}"
         found = self._searcher.suggest(name)
         if found is None:
             raise _NotNow
-        if isinstance(found, str):  # it is finished
+        if isinstance(found, str):  # the searcher has finished
             return None
         self.last = name
         return Draw(from_internal(self._space, found))
@@ -71,10 +71,10 @@ class Suggestions:
         taken: Container[int],
     ):
         self.searcher = searcher
-        self.ids: dict[str, str] = {}  # trial of Tune's -> what the searcher calls its suggestion
-        self.exhausted = False  # there is nothing new to propose
+        self.ids: dict[str, str] = {}  # Tune's trial id -> the searcher's id of the suggestion
+        self.exhausted = False  # whether there is nothing new to propose
         self._sampler = _Suggested(searcher, study.space)
-        search = replace(study.search, random_share=0.0)  # Tune's searcher has its own share
+        search = replace(study.search, random_share=0.0)  # Tune's searcher has its own
         self._proposer = Proposer(replace(study, enqueue=(), search=search), self._sampler)
         self._points = list(points)
         self._seen = [PriorTrial(point["trial"], json.loads(point["params"])) for point in points]
@@ -83,7 +83,7 @@ class Suggestions:
         self._numbers = deque(numbers)
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
-        """Return the next trial; a word if none is left, None if there is none yet."""
+        """Return the next trial, a word if there are no more, or None if there is none yet."""
         if self._points:
             return self._points.pop(0)
         found: Sequence[Proposal] = ()
@@ -104,7 +104,7 @@ class Suggestions:
 
 
 SUGGESTIONS: dict[str, Suggestions] = {}
-"""By the name of an exchange: Tune may copy or pickle what it holds, which is the name alone."""
+"""Name of an exchange -> suggestions; Tune holds only the name, as it may copy its objects."""
 
 
 class RayProposals(Searcher):
@@ -117,7 +117,7 @@ class RayProposals(Searcher):
     def set_search_properties(
         self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any
     ) -> bool:
-        """See `Searcher`; the wrapped searcher already knows them."""
+        """See `Searcher`; nothing to do, because the wrapped searcher already has them."""
         self._metric, self._mode = metric, mode
         return True
 

@@ -1,7 +1,7 @@
-"""Ray Tune as scheduler of our lanes: its trials are handles, its checkpoints kept states.
+"""Ray Tune as the scheduler for our lanes: its trials are handles, its checkpoints kept states.
 
-Tune runs in a thread of this process, and its handles in separate processes. Their requests go to
-the driver of the lanes.
+Tune runs in a thread of this process, and its handles in separate processes. Their requests are
+sent to the driver of the lanes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .ray_trial import EXCHANGE, POINT, Exchange, Handle
 from .searcher import SUGGESTIONS, RayProposals, Suggestions, point_of
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
-# Ray leaves out what a choice is among.
+# Ray does not annotate the options of a choice.
 
 
 def domains(space: Space) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def domains(space: Space) -> dict[str, Any]:
 def _on_axis(axis: Axis) -> Any:
     if axis.kind == "choice":
         return tune.choice(list(range(int(axis.high) + 1)))
-    if axis.kind == "integer":  # Ray's upper end is left out
+    if axis.kind == "integer":  # Ray excludes the upper end
         draw = tune.lograndint if axis.log else tune.randint
         return draw(int(axis.low), int(axis.high) + 1)
     return (tune.loguniform if axis.log else tune.uniform)(axis.low, axis.high)
@@ -58,8 +58,8 @@ _SCHEDULERS = {
     "pbt": "ray.tune.schedulers.PopulationBasedTraining",
 }
 _SEARCHERS = {"optuna": "ray.tune.search.optuna.OptunaSearch"}
-TIME = "env_steps"  # what schedulers measure time by: training env steps of one replicate
-_COUNT = "training_iteration"  # Tune's own count of a trial's evaluations
+TIME = "env_steps"  # the schedulers' unit of time: training env steps of one replicate
+_COUNT = "training_iteration"  # Tune's count of a trial's evaluations
 
 
 def copies_states(study: Study) -> bool:
@@ -71,10 +71,10 @@ def copies_states(study: Study) -> bool:
 def scheduler_of(
     study: Study, schedule: EventSchedule, explore: Callable[[dict[str, Any]], dict[str, Any]]
 ) -> Any:
-    """Build the scheduler of a study.
+    """Create a study's scheduler.
 
-    A scheduler that derives its brackets from the run length alone (`HyperBandScheduler`) counts
-    evaluations: in env steps it would plan brackets that end after one of them.
+    A scheduler that derives its brackets only from the run length (`HyperBandScheduler`) counts
+    evaluations: in env steps it would plan brackets that end after a single evaluation.
     """
     first = min(schedule.evaluations) * schedule.quantum
     known = {
@@ -148,7 +148,7 @@ def _module_named(name: str) -> Any:
 def _build_from_options(
     what: str, cls: Any, known: Mapping[str, Any], options: Mapping[str, Any]
 ) -> Any:
-    """Call a class with its options, and with the known arguments that it accepts."""
+    """Call a class with its options, and with those known arguments that it accepts."""
     takes = _arguments_of(cls)
     given = {key: value for key, value in known.items() if key in takes}
     try:
@@ -159,7 +159,7 @@ def _build_from_options(
 
 
 def _arguments_of(cls: Any) -> Container[str]:
-    """Return a class's argument names; none if Python does not know them."""
+    """Return the names of a class's arguments; none if Python cannot inspect them."""
     try:
         return inspect.signature(cls).parameters
     except (TypeError, ValueError):
@@ -168,11 +168,11 @@ def _arguments_of(cls: Any) -> Container[str]:
 
 _VALUE = "value"
 _DESKS: dict[str, TuneDesk] = {}
-"""By the name of their exchange: what Tune holds of ours it may copy or pickle."""
+"""Name of the exchange -> desk; Tune gets only names, because it may copy or pickle objects."""
 
 
 class TuneDesk:
-    """Ray Tune's side of the desk; see `Desk`."""
+    """The `Desk` through which Ray Tune sends its requests."""
 
     def __init__(self, ray: ModuleType, study: Study, search_state: SearchState):
         self._ray, self.study, self._search_state = ray, study, search_state
@@ -187,7 +187,7 @@ class TuneDesk:
         self._width = 1
         self._error: BaseException | None = None
         self.stopping = False
-        self._thread: threading.Thread | None = None  # None where Tune has nothing to do
+        self._thread: threading.Thread | None = None  # None if Tune has nothing to do
         self._folder = tempfile.TemporaryDirectory(prefix="hpo-tune-", ignore_cleanup_errors=True)
 
     def close(self) -> None:
@@ -206,7 +206,7 @@ class TuneDesk:
         return True
 
     def begin(self, width: int, schedule: EventSchedule) -> None:
-        """See `Desk`; if all trials have ended before, Tune does not start."""
+        """See `Desk`; Tune does not start if all trials had already ended."""
         self._planned = self._trials_left()
         if not self._planned:
             return
@@ -226,7 +226,7 @@ class TuneDesk:
         found = self._get_result(self._exchange.wait.remote(seconds))
         requests: list[DeskRequest] = []
         for key, kind, trial, point, state in found:
-            with self._lock:  # a copy is given its source's point; its own number came before
+            with self._lock:  # a copy receives its source's point; its own number was set before
                 number = self._numbers.setdefault(trial, int(point["trial"]))
             requests.append(DeskRequest(key, kind, number, json.loads(point["params"]), state))
         return requests
@@ -245,7 +245,7 @@ class TuneDesk:
             return min(self._width, self._total_trials() - gone)
 
     def _total_trials(self) -> int:
-        """Return how many trials Tune will start in total; the lock is held."""
+        """Return how many trials Tune will start in all; the lock must be held."""
         if self.suggestions is not None and self.suggestions.exhausted:
             return len(self._status)
         return self._planned
@@ -273,7 +273,7 @@ class TuneDesk:
         if self._thread is not None and self._thread.is_alive():
             try:
                 self._get_result(self._exchange.close.remote())
-            except SearchError:  # the cluster is gone, and with it all handles
+            except SearchError:  # the cluster is gone, and all handles with it
                 return
             self._thread.join(timeout=60.0)
 
@@ -295,12 +295,12 @@ class TuneDesk:
             text = " ".join(str(error).split())[-300:]
             raise SearchError(f"Ray Tune failed: {type(error).__name__}: {text}") from error
 
-    # ------------------------------------------------------------------ Tune, in its own thread
+    # ------------------------------------------------------------------ Tune, in a separate thread
 
     def _fit(self, tuner: tune.Tuner) -> None:
         try:
             tuner.fit()
-        except BaseException as error:  # said by whoever drives the lanes
+        except BaseException as error:  # reported by the driver of the lanes
             self._error = error
 
     def _tuner(self, schedule: EventSchedule) -> tune.Tuner:
@@ -348,7 +348,7 @@ class TuneDesk:
         return (self.study.budget.trials or 0) - ended
 
     def _first_points(self) -> list[dict[str, Any]]:
-        """Return the first trials: running, default and enqueued; random ones if all are."""
+        """Return the trials to start with: running, default and enqueued ones (or random ones)."""
         study, search_state = self.study, self._search_state
         live = {trial.number: trial.params for trial in search_state.live()}
         count = study.budget.trials or 0
@@ -371,7 +371,7 @@ class TuneDesk:
             self._ended.append(trial.trial_id)
 
 
-# ---------------------------------------------------------------------- what Tune holds of ours
+# ---------------------------------------------------------------------- objects passed to Tune
 
 
 class _StatusReporter(tune.Callback, tune.Stopper):
@@ -381,7 +381,7 @@ class _StatusReporter(tune.Callback, tune.Stopper):
         self._name = name
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        """Do not stop individual trials."""
+        """Never stop an individual trial."""
         return False
 
     def stop_all(self) -> bool:
@@ -399,7 +399,7 @@ class _StatusReporter(tune.Callback, tune.Stopper):
 
 
 class _Explore:
-    """Gives a copy its hyperparameters, like the rule `pbt`."""
+    """Gives a copy its hyperparameters, in the same way as the rule `pbt`."""
 
     def __init__(self, name: str):
         self._name, self._count = name, 0
@@ -425,5 +425,5 @@ def _as_result(reply: Reply) -> Any:
 
 
 def _directory_of(trial: Any) -> str:
-    """Return a short name for a trial's folder; Tune's name contains its whole configuration."""
+    """Return a short name for a trial's folder; Tune's name would contain the configuration."""
     return str(trial.trial_id)

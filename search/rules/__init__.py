@@ -1,1 +1,1 @@
-"""The rules that judge trials at a rung: stop, pause, or copy another trial."""
+"""Rules that judge trials at a rung: stop a trial, pause it, or let it copy another."""

@@ -1,10 +1,10 @@
-"""PB2: a bandit over earlier gains, not chance, chooses a copy's hyperparameters.
+"""PB2: a bandit over earlier gains, instead of chance, chooses a copy's hyperparameters.
 
     Parker-Holder, J., Nguyen, V., Roberts, S. (2020). Provably Efficient Online Hyperparameter
     Optimization with Population-Based Bandits. NeurIPS 33. arXiv:2002.02518.
 
-The model is a Gaussian process of an interval's gain over hyperparameters, the loss at the
-interval's start, and time, which discounts early results.
+The model is a Gaussian process for the gain in an interval, as a function of the hyperparameters,
+the loss at the interval's start, and time, which discounts early results.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ from ...studies.spec import EarlyTerminate, Study
 from .pbt_perturb import Gain, Perturb, Situation
 from .pbt_perturb import build as build_perturb
 
-_FEWEST = 4  # gains, below which chance decides
-_SPREAD, _AROUND, _NEAR = 256, 128, 0.05  # candidates everywhere, around the best, how near
-_C1, _C2 = 0.2, 0.4  # of the bonus for what is unknown, as in the authors' experiments
-_STEPS, _FITTED = 30, 128  # of the fit, and the latest gains that it sees
-# log of: lengthscale, signal variance, noise variance; forgetting is on the scale of its logit.
+_FEWEST = 4  # with fewer gains, values are random
+# candidates everywhere, candidates around the best, and their distance
+_SPREAD, _AROUND, _NEAR = 256, 128, 0.05
+_C1, _C2 = 0.2, 0.4  # of the exploration bonus, as in the authors' experiments
+_STEPS, _FITTED = 30, 128  # steps of the fit, and number of latest gains that it uses
+# logs of lengthscale, signal variance and noise variance; forgetting is a logit.
 _START = (math.log(0.3), 0.0, math.log(0.1), -2.0)
 _BOUNDS = (
     (math.log(0.05), math.log(3.0)),
@@ -48,7 +49,7 @@ class Process:
     k((x, t), (x', t')) = s exp(-|x - x'|^2 / (2 l^2)) (1 - e)^(|t - t'| / 2), plus noise.
     """
 
-    x: np.ndarray  # points seen [n, d]
+    x: np.ndarray  # observed points [n, d]
     t: np.ndarray  # their times [n]
     y: np.ndarray  # gains [n], standardised
     theta: tuple[float, ...]  # log l, log s, log noise, logit e
@@ -64,7 +65,7 @@ class Process:
 
     @cached_property
     def _cholesky_factor(self) -> np.ndarray:
-        """The lower Cholesky factor of the seen points; undefined above its diagonal."""
+        """The lower Cholesky factor of the observed points; undefined above its diagonal."""
         return cho_factor(self._covariance(self.x, self.t), lower=True)[0]
 
     @cached_property
@@ -79,9 +80,9 @@ class Process:
     ) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
         """Return the deviation as a function of points (x, t), as if gains at `more` were known.
 
-        A variance needs no values, so points with running intervals already count, which spreads
-        the copies of one rung (section 4.2, after GP-BUCB). The factor of the seen points is
-        extended by their rows: every copy adds one, and the rest is unchanged.
+        A variance does not depend on values, so points with running intervals already count, which
+        spreads the copies at one rung (section 4.2, after GP-BUCB). The factor of the observed
+        points is extended by their rows: every copy adds one, and the rest is unchanged.
         """
         across = self._solve_covariances(more_x, more_t)
         corner = self._covariance(more_x, more_t) - across.T @ across
@@ -99,13 +100,13 @@ class Process:
         return at
 
     def _solve_covariances(self, x: np.ndarray, t: np.ndarray) -> np.ndarray:
-        """Return the factor's inverse times the covariances of seen points with points [n, m]."""
+        """Return the factor's inverse times the covariances of points with seen points [n, m]."""
         return solve_triangular(
             self._cholesky_factor, self.kernel(self.x, self.t, x, t), lower=True
         )
 
     def evidence(self) -> tuple[float, np.ndarray]:
-        """Return the negative log marginal likelihood over n, and its gradient in theta."""
+        """Return the negative log marginal likelihood divided by n, and its gradient in theta."""
         scale = math.exp(self.theta[0])
         forgets = 1.0 / (1.0 + math.exp(-self.theta[3]))
         covariance = self.kernel(self.x, self.t, self.x, self.t)
@@ -147,8 +148,8 @@ def fit_process(x: np.ndarray, t: np.ndarray, y: np.ndarray) -> Process:
 class Bandit:
     """Gives a copy the values with the highest upper confidence bound on their gain.
 
-    Unordered values, and all values while gains are few, follow `perturb`: the paper's model
-    covers real numbers only.
+    Unordered values, and all values while there are few gains, are chosen as by `perturb`, because
+    the paper's model covers only real numbers.
     """
 
     def __init__(self, space: Space, perturb: Perturb):
@@ -166,8 +167,9 @@ class Bandit:
     ) -> dict[str, Any]:
         if len(situation.gains) < _FEWEST or not self._ordered:
             return self._perturb.explore(params, situation, rng)
-        # One thread: matrices this small gain nothing from more, which on a busy machine wait for
-        # each other a hundred times longer than they work, and round differently by their number.
+        # One thread: such small matrices gain nothing from more threads, which on a busy machine
+        # wait for each other a hundred times longer than they compute, and whose number affects
+        # rounding.
         with self._threads.limit(limits=1, user_api="blas"):
             return self._propose_by_model(params, situation, rng)
 
@@ -214,7 +216,7 @@ class Bandit:
         return both[int(np.argmax(value(both)))]
 
     def _process(self, gains: Sequence[Gain], span: tuple[float, float]) -> Process:
-        """Fit the model once for all copies of a rung."""
+        """Fit the model once for all copies at a rung."""
         key = tuple(gains)
         if self._fitted is None or self._fitted[0] != key:
             x = np.array([self._point(gain.params, gain.before, span) for gain in gains])
@@ -228,7 +230,7 @@ class Bandit:
     def _point(
         self, params: Mapping[str, Any], loss: float, span: tuple[float, float]
     ) -> list[float]:
-        """Return a configuration's coordinates, 0 to 1, and its initial loss."""
+        """Return a configuration's coordinates, from 0 to 1, and its initial loss."""
         return [
             *(_unit_coordinate(parameter, params) for parameter in self._ordered),
             _scale_loss(loss, span),
@@ -236,7 +238,7 @@ class Bandit:
 
 
 def _unit_coordinate(parameter: Parameter, params: Mapping[str, Any]) -> float:
-    """Return one hyperparameter's coordinate; the middle if it is not active."""
+    """Return one hyperparameter's coordinate, or the middle of its axis if it is inactive."""
     value, distribution = params.get(parameter.name), parameter.distribution
     if parameter.name not in params or distribution.why_not(value) is not None:
         return 0.5

@@ -1,4 +1,4 @@
-"""How a copy's hyperparameters change: resampled, or perturbed (Jaderberg et al. 2017, 4.1).
+"""Changes to a copy's hyperparameters: resampled, or perturbed (Jaderberg et al. 2017, 4.1).
 
 Jaderberg, M. et al. (2017). Population Based Training of Neural Networks. arXiv:1711.09846.
 """
@@ -17,22 +17,23 @@ from ...studies.spec import EarlyTerminate, Study
 
 @dataclass(frozen=True)
 class Gain:
-    """The result of one trial's hyperparameters between two rungs."""
+    """The gain from one trial's hyperparameters between two rungs."""
 
     rung: int  # where the interval ends
     params: dict[str, Any]
-    before: float  # loss of the state that it began from
+    before: float  # loss of the state from which it started
     after: float
 
 
 @dataclass(frozen=True)
 class Situation:
-    """The results known when a copy is made."""
+    """The results available when a copy is made."""
 
     rung: int
-    loss: float  # of the state that is copied
-    gains: Sequence[Gain] = ()  # of earlier intervals, this rung's included, oldest first
-    # hyperparameters and loss of every trial whose next interval is decided already
+    loss: float  # of the copied state
+    # from earlier intervals, including the one that ends here, oldest first
+    gains: Sequence[Gain] = ()
+    # hyperparameters and loss of every trial whose next interval is already decided
     others: Sequence[tuple[Mapping[str, Any], float]] = field(default_factory=tuple)
 
 
@@ -42,7 +43,7 @@ class Explorer(Protocol):
     def explore(
         self, params: Mapping[str, Any], situation: Situation, rng: Generator
     ) -> dict[str, Any]:
-        """Return a configuration of the space."""
+        """Return a configuration that is in the space."""
         ...
 
 
@@ -50,8 +51,9 @@ class Explorer(Protocol):
 class Perturb:
     """Resample each hyperparameter with some probability, otherwise perturb it by a factor.
 
-    The paper multiplies each value; here it moves along the axis of its distribution. A learning
-    rate is multiplied, 1 - gamma is, and lambda moves up or down by a share of its range.
+    The paper multiplies each value; here a value moves along the axis of its distribution. A
+    learning rate is multiplied, and so is 1 - gamma; lambda moves up or down by a share of its
+    range.
     """
 
     space: Space
@@ -68,7 +70,7 @@ class Perturb:
         return self.space.resolve(choose)
 
     def moved(self, parameter: Parameter, params: Mapping[str, Any], rng: Generator) -> Any:
-        """Return one new value; a value that the copied trial lacks is drawn."""
+        """Return one new value; a value that the copied trial does not have is sampled."""
         distribution, name = parameter.distribution, parameter.name
         anew = float(rng.random()) < self.resample
         if anew or name not in params or distribution.why_not(params[name]) is not None:

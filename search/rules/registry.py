@@ -1,7 +1,7 @@
-"""Early stopping: the contract of rules that judge trials at a rung, and the registry.
+"""Early stopping: the interface of rules that judge trials at a rung, and their registry.
 
-A rule is a pure function of the results at one rung. `studies/stopping_rules.py` has the table; a
-rule's module is imported when a study uses it.
+A rule is a pure function of the results at one rung. The table of rules is in
+`studies/stopping_rules.py`; a rule's module is imported when a study uses it.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class TrialAtRung:
     """A trial at a rung."""
 
     trial: int
-    # lower is better; with several objectives or constraints the place among all trials judged
-    # there (0 the best), so only its order has a meaning
+    # lower is better; with several objectives or constraints, the rank among all trials judged
+    # there (0 is the best), of which only the order matters
     loss: float
-    curve: tuple[float, ...] = ()  # loss of the first objective at every rung up to this one
+    curve: tuple[float, ...] = ()  # losses of the first objective at all rungs up to this one
 
 
 Order = tuple[float, int]
-"""The loss and the number of a trial at a rung; of equal losses the smaller number is better."""
+"""The loss of a trial at a rung, and its number; of equal losses, the smaller number is better."""
 
 
 class Rung:
@@ -42,7 +42,7 @@ class Rung:
 
     def __init__(self, standings: Iterable[TrialAtRung] = ()):
         self.standings = {standing.trial: standing for standing in standings}
-        self.order = sorted(map(_ranking_key, self.standings.values()))  # the best first
+        self.order = sorted(map(_ranking_key, self.standings.values()))  # best first
         self._parts: dict[Callable[[int], int], defaultdict[int, Rung]] = {}
 
     def __len__(self) -> int:
@@ -55,7 +55,7 @@ class Rung:
             parts[part_of(standing.trial)].add(standing)
 
     def part(self, part_of: Callable[[int], int], part: int) -> Rung:
-        """Return those of one part, selected by a function of their numbers."""
+        """Return the trials of one part, which a function of their numbers assigns."""
         if part_of not in self._parts:
             self._parts[part_of] = defaultdict(Rung)
             for standing in self.standings.values():
@@ -63,7 +63,7 @@ class Rung:
         return self._parts[part_of][part]
 
     def rank(self, loss: float) -> int:
-        """Return the rank of a loss; 1 is the best, ties share.
+        """Return the rank of a loss; 1 is the best, ties share a rank.
 
         >>> Rung([TrialAtRung(0, 2.0), TrialAtRung(1, 1.0), TrialAtRung(2, 2.0)]).rank(2.0)
         2
@@ -79,10 +79,9 @@ class Rung:
 
 
 class Judged(Sequence[TrialAtRung]):
-    """The trials judged at a rung, as seen by the rules of this package.
+    """The trials judged at a rung, in the form used by the rules of this package.
 
-    A rule that uses `ordered` and `part_of` does not look at any trial twice. Registered rules
-    receive a list.
+    A rule that uses `ordered` and `part_of` reads no trial twice. Registered rules receive a list.
     """
 
     def __init__(self, rung: Rung):
@@ -103,11 +102,11 @@ class Judged(Sequence[TrialAtRung]):
 
 
 class Merged(Sequence[Order]):
-    """Two sorted lists as one, without copying the first."""
+    """Two sorted lists as one, without a copy of the first."""
 
     def __init__(self, first: Sequence[Order], second: Iterable[Order]):
         self._first, self._second = first, sorted(second)
-        # the places of the second list's entries in the whole
+        # the positions of the second list's entries in the merged list
         self._places = [
             bisect.bisect_left(first, entry) + index for index, entry in enumerate(self._second)
         ]
@@ -145,7 +144,7 @@ def ordered(
 def part_of(
     standings: Sequence[TrialAtRung], key: Callable[[int], int], part: int
 ) -> Sequence[TrialAtRung]:
-    """Return the trials of one part, selected by a function of their numbers."""
+    """Return the trials of one part, which a function of their numbers assigns."""
     if isinstance(standings, Judged):
         return Judged(standings.rung.part(key, part))
     return [standing for standing in standings if key(standing.trial) == part]
@@ -157,15 +156,16 @@ def _ranking_key(standing: TrialAtRung) -> Order:
 
 @dataclass(frozen=True)
 class Verdict:
-    stop: bool  # the trial ends here
-    rule: str  # in words, for example `asha eta=4`
+    stop: bool  # whether the trial ends here
+    rule: str  # the rule as text, for example `asha eta=4`
     cutoff: float | None  # the loss that had to be reached; None if no trial stops
-    finish: bool = False  # with `stop`: with its value here, as if its run were over
-    pause: bool = False  # with `stop`: it waits here instead of ending
+    # with `stop`: the trial finishes with its value here, as if its run were over
+    finish: bool = False
+    pause: bool = False  # with `stop`: the trial waits here instead of ending
 
 
 class Pruner(Protocol):
-    """Judges the trials at one rung at one chunk boundary.
+    """Judges the trials at one rung, after each chunk.
 
     Values are losses: the loop negates a maximised metric, so lower is better.
     """
@@ -173,15 +173,15 @@ class Pruner(Protocol):
     def judge(
         self, rung: int, earlier: Sequence[TrialAtRung], arriving: Sequence[TrialAtRung]
     ) -> list[Verdict]:
-        """Return one verdict for each arriving trial.
+        """Return one verdict per arriving trial.
 
         Args:
-            rung: its index.
+            rung: index of the rung.
             earlier: trials judged at this rung before, in any order.
-            arriving: those judged now, also compared with each other.
+            arriving: trials to judge now, which are also compared with each other.
 
         Returns:
-            One verdict per entry of `arriving`, in its order; the same whatever the order.
+            The verdicts in the order of `arriving`; each must not depend on that order.
         """
         ...
 
@@ -196,22 +196,22 @@ def register_rule(
     even: bool = False,
     finishes: bool = False,
 ) -> None:
-    """Register a rule as `early_terminate: {type: name}`; a file of `imports` calls this.
+    """Register a rule as `early_terminate: {type: name}`; called by a file in `imports`.
 
     Args:
-        name: of the rule.
-        build: makes the rule, which `testing/search.py` tests; `early.options` has a value for
-            every option.
-        options: keys of `early_terminate` that only this rule has, each made by
-            `option(name, default, meaning, low=..., high=...)`.
-        evolves: `build` makes an `Explorer`, which gives copies their hyperparameters; its keys
-            are those of a population.
-        learns: such an explorer looks at earlier gains.
-        even: its rungs are all multiples of `min`, instead of min x eta^i.
-        finishes: its verdicts may end a trial with the value it has.
+        name: name of the rule.
+        build: creates the rule, which `testing/search.py` can test; `early.options` has a value
+            for every option.
+        options: keys of `early_terminate` that only this rule has, each created by `option(name,
+            default, meaning, low=..., high=...)`.
+        evolves: whether `build` creates an `Explorer`, which gives copies their hyperparameters;
+            it then also has the keys of a population.
+        learns: whether such an explorer uses earlier gains.
+        even: whether its rungs are all multiples of `min`, instead of min x eta^i.
+        finishes: whether its verdicts may end a trial with its current value.
 
     Raises:
-        ConfigError: the name is taken, or an option is not in order.
+        ConfigError: the name is taken, or an option is invalid.
     """
     shown = ""
     if evolves:
@@ -231,7 +231,7 @@ def register_rule(
 
 
 def make_pruner(study: Study) -> Pruner | None:
-    """Build the rule named by a study; None without one or with an evolving population."""
+    """Create the rule named by a study; None without a rule or with an evolving population."""
     early = study.early_terminate
     if early is None or early.evolves:
         return None
@@ -239,7 +239,7 @@ def make_pruner(study: Study) -> Pruner | None:
 
 
 def make_explorer(study: Study) -> Explorer | None:
-    """Build the object that gives copies their hyperparameters; None without such a population."""
+    """Create the explorer that gives copies their hyperparameters; None without a population."""
     early = study.early_terminate
     if early is None or not early.evolves:
         return None
@@ -259,7 +259,7 @@ def _build_rule(early: EarlyTerminate, study: Study) -> Any:
 
 
 def rank_of(loss: float, losses: Sequence[float]) -> int:
-    """Return the rank of a loss among sorted losses (itself included); 1 is the best, ties share.
+    """Return the rank of a loss among sorted losses that include it; 1 is best, ties share it.
 
     >>> rank_of(2.0, [1.0, 2.0, 2.0, 5.0])
     2
@@ -268,7 +268,7 @@ def rank_of(loss: float, losses: Sequence[float]) -> int:
 
 
 def is_audited(seed: int, trial: int, share: float) -> bool:
-    """Return whether a trial continues as a control after being stopped; depends only on the seed.
+    """Return whether a stopped trial continues as a control; this depends only on the seed.
 
     >>> sum(is_audited(0, trial, 0.25) for trial in range(1000)) in range(200, 300)
     True

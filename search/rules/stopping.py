@@ -1,8 +1,8 @@
 """Rules that end trials at rungs: asha, asha with pauses, Hyperband, median, plateau.
 
 Halving at an early rung is cheap, but wrong if curves cross later. Hyperband hedges: some trials
-are judged at every rung, others only from a later one on, each bracket separately (Li et al. 2018,
-"Hyperband"; asynchronous inside a bracket like `asha`).
+are judged at every rung, others only from a later rung on, in separate brackets (Li et al. 2018,
+"Hyperband"; here each bracket is asynchronous, like `asha`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .registry import Order, TrialAtRung, Verdict, ordered, part_of
 
 @dataclass(frozen=True)
 class _Halving:
-    eta: float  # one in `eta` passes
+    eta: float  # one in `eta` trials passes
 
     def __post_init__(self) -> None:
         if not self.eta > 1:
@@ -37,7 +37,7 @@ class PromotingAsha(_Halving):
     Of two equal trials the one with the smaller number counts as better.
     """
 
-    most: int  # how many trials are paused at once
+    most: int  # largest number of paused trials
 
     def judge(
         self, rung: int, earlier: Sequence[TrialAtRung], arriving: Sequence[TrialAtRung]
@@ -61,7 +61,7 @@ class PromotingAsha(_Halving):
         return f"asha eta={self.eta:g} pause"
 
     def last(self, order: Sequence[Order]) -> Order | None:
-        """Return the worst judged trial that may resume, None if none may.
+        """Return the worst judged trial that may resume; None if none may.
 
         >>> PromotingAsha(2.0, 10).last([(1.0, 1), (2.0, 2), (3.0, 0)])
         (1.0, 1)
@@ -76,8 +76,8 @@ class PromotingAsha(_Halving):
 class Asha(_Halving):
     """Stop all but the best ceil(n / eta) of the n trials judged at the rung.
 
-    n includes the trials that arrive together, which are also compared with each other. A tie with
-    the cut-off passes; if n < eta, all pass.
+    n includes the trials that arrive together, which are also compared with each other. A trial
+    equal to the cutoff passes; if n < eta, all pass.
     """
 
     def judge(
@@ -113,8 +113,8 @@ class Hyperband(_Halving):
     same; s = rungs - b, and the last bracket is never stopped.
     """
 
-    rungs: int  # how many there are below the length of a run
-    seed: int = 0  # of the study
+    rungs: int  # number of rungs below the length of a run
+    seed: int = 0  # the study's seed
 
     def shares(self) -> list[float]:
         """Return each bracket's share of trials.
@@ -152,9 +152,9 @@ def build_hyperband(early: EarlyTerminate, study: Study) -> Hyperband:
 
 @dataclass(frozen=True)
 class Median:
-    """Stop trials worse than the median of all losses at the rung, including this boundary's."""
+    """Stop trials worse than the median of all losses at the rung, arriving ones included."""
 
-    at_least: int = 5  # with fewer judged trials than this everyone goes on
+    at_least: int = 5  # with fewer judged trials, all continue
 
     def judge(
         self, rung: int, earlier: Sequence[TrialAtRung], arriving: Sequence[TrialAtRung]
@@ -174,14 +174,15 @@ def build_median(early: EarlyTerminate, study: Study) -> Median:
 
 @dataclass(frozen=True)
 class Plateau:
-    """End a trial whose last `patience` rungs hardly improved on its earlier best.
+    """End a trial that hardly improved on its earlier best over the last `patience` rungs.
 
-    Hardly means by less than `tolerance` of the gain so far, which is the distance between its
-    first and best loss. Its value at that rung becomes the trial's value, as if its run were over.
+    "Hardly" means by less than `tolerance` times the gain so far, which is the difference between
+    its first and best loss. The value at that rung becomes the trial's value, as if its run were
+    over.
     """
 
-    patience: int = 4  # rungs without an improvement that counts
-    tolerance: float = 0.02  # the share of the gain so far that counts as one
+    patience: int = 4  # rungs without a sufficient improvement
+    tolerance: float = 0.02  # the share of the gain so far that is sufficient
 
     def __post_init__(self):
         if self.patience < 1 or not 0.0 <= self.tolerance < 1.0:

@@ -1,8 +1,8 @@
-"""A sampler's view of a long history, and losses for trials that never finished.
+"""A window on a long history for slow samplers, and losses for trials that never finished.
 
-Slow samplers see a window of the history. Samplers that support only finished trials get a loss
-for every ended trial. With early stopping most trials never finish, and a method that ignores them
-proposes the neighbours of stopped and diverged ones again.
+Slow samplers receive only a window of the history. Samplers that support only finished trials get
+a loss for every trial that has ended. With early stopping most trials never finish, and a method
+that ignores them proposes the neighbours of stopped and diverged trials again.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ Losses = tuple[float, ...]
 
 @dataclass(frozen=True)
 class Window:
-    """The part of a history that a sampler sees: running trials, the best and the latest."""
+    """The part of a history that a sampler receives: running trials, the best and the latest."""
 
-    best: int  # finished trials of those that are not among the latest
-    latest: int  # ended trials, by number
+    best: int  # number of finished trials that are not among the latest
+    latest: int  # number of latest trials that have ended
 
     def of(self, history: Sequence[PriorTrial]) -> list[PriorTrial]:
         live = [past for past in history if past.is_live]
@@ -38,18 +38,18 @@ class Window:
 
 
 def _was_cut(past: PriorTrial) -> bool:
-    """Return whether a trial ended at a rung, with values up to there."""
+    """Return whether a trial ended at a rung, with values up to that rung."""
     lost = past.state in (TrialState.DIVERGED, TrialState.FAILED)
     return not past.is_live and bool(past.reports) and not lost
 
 
 def estimates(history: Sequence[PriorTrial]) -> dict[int, Losses]:
-    """Return one loss per objective for every ended trial: (trial -> losses).
+    """Return one loss per objective for every trial that has ended: (trial -> losses).
 
     A trial that was stopped or cut at a rung is expected to gain from there as much as finished
-    trials gained in the median, but never to beat the best finished one. A diverged trial counts
-    as much as the worst of all others. Trials that failed, and those that ended before their first
-    rung, have none.
+    trials did in the median, but never to beat the best finished one. A diverged trial gets the
+    worst loss of all others. Failed trials, and trials that ended before their first rung, have no
+    loss.
     """
     known: dict[int, Losses] = {
         past.trial: past.losses
@@ -79,7 +79,7 @@ def estimates(history: Sequence[PriorTrial]) -> dict[int, Losses]:
 
 
 def _median_gain(history: Sequence[PriorTrial], rung: int, objectives: int) -> Losses:
-    """Return each loss's median change from a rung to the end, 0 while nothing has finished."""
+    """Return each loss's median change from a rung to the end; 0 if no trial has finished."""
     finite: list[list[float]] = []
     for past in history:
         if past.losses is None or len(past.reports) <= rung:

@@ -1,7 +1,7 @@
-"""The next trials: the default, enqueued and learnt configurations, then the sampler.
+"""The next trials: the default, enqueued and learnt configurations, then the sampler's.
 
-Configurations that a rule forbids or that were proposed before are redrawn; a repeated trial would
-repeat every bit of its run. Nothing here depends on timing.
+Configurations that a rule forbids, or that were proposed before, are redrawn; a repeated trial
+would repeat every bit of its run. Proposals do not depend on timing.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class Proposal:
 
 @dataclass
 class Proposals:
-    # fewer than asked for when nothing new is left
+    # fewer than requested if nothing new is left
     found: list[Proposal] = field(default_factory=list)
-    draws: int = 0  # configurations drawn for them
-    refused: int = 0  # of those, forbidden by a rule
+    draws: int = 0  # number of configurations drawn to get them
+    refused: int = 0  # how many of those a rule rejected
 
 
 class Proposer:
@@ -48,9 +48,9 @@ class Proposer:
             *(("enqueue", study.space.complete(entry)) for entry in study.enqueue),
             *(("portfolio", placed.params) for placed in places_of(study).used),
         ]
-        self._seen: set[Hashable] = set()  # configurations of the histories so far
-        self._known: set[int] = set()  # their trials
-        self._earlier = 0  # trials of earlier studies in them
+        self._seen: set[Hashable] = set()  # configurations in the histories so far
+        self._known: set[int] = set()  # the trials of these configurations
+        self._earlier = 0  # number of trials from earlier studies among them
         self._is_finite = all(
             parameter.distribution.axis.kind != "real" for parameter in study.space.parameters
         )
@@ -85,7 +85,7 @@ class Proposer:
         is_random = uniform(seed, "random_share", trial) < search.random_share
         if not (is_random and self._learns):
             sources.insert(0, (search.method, drawn))
-        if self._is_finite:  # the last resort: every configuration there is
+        if self._is_finite:  # last resort: try every possible configuration
             sources.append(("random", (Draw(params) for params in space.grid(points=2**31))))
         for source, draws in sources:
             for draw in draws:
@@ -100,9 +100,10 @@ class Proposer:
         return None
 
     def _read_history(self, history: Sequence[PriorTrial]) -> set[Hashable]:
-        """Return a history's configurations, reading only the new trials."""
+        """Return the configurations in a history; only new trials are read."""
         new = [*takewhile(self._is_new, reversed(history))]
-        if self._earlier + len(self._known) + len(new) != len(history):  # not the one that grew
+        # not the history that grew
+        if self._earlier + len(self._known) + len(new) != len(history):
             self._seen, self._known = set(), set()
             new = [past for past in history if past.trial >= 0]
             self._earlier = len(history) - len(new)
@@ -130,7 +131,7 @@ class SeenConfigurations:
 
 
 class AskAhead:
-    """Draws one batch at a time in a thread."""
+    """Draws one batch at a time in a separate thread."""
 
     def __init__(self, proposer: Proposer):
         self._proposer = proposer
@@ -138,7 +139,7 @@ class AskAhead:
         self._future: Future[Proposals] | None = None
 
     def start(self, batch: int, trials: Sequence[int], history: Sequence[PriorTrial]) -> None:
-        """Begin a batch; `join` must have returned the previous one."""
+        """Start drawing a batch; `join` must have returned the previous one."""
         if self._future is not None:
             raise RuntimeError("a batch is being drawn already")
         self._future = self._threads.submit(
@@ -146,7 +147,7 @@ class AskAhead:
         )
 
     def join(self) -> Proposals:
-        """Wait for the batch and return it; errors of the sampler are raised here."""
+        """Wait for the batch and return it; the sampler's errors are raised here."""
         if self._future is None:
             raise RuntimeError("no batch is being drawn")
         future, self._future = self._future, None
@@ -156,5 +157,5 @@ class AskAhead:
         return self._proposer.propose(batch, trials, history)
 
     def close(self) -> None:
-        """Wait for the thread; a batch being drawn is lost, and drawn again on resume."""
+        """Wait for the thread; an unfinished batch is lost, and drawn again on resuming."""
         self._threads.shutdown(wait=True, cancel_futures=True)

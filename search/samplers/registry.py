@@ -1,6 +1,6 @@
-"""Samplers: their contract, and the registry that builds the one named by a study.
+"""Samplers: their interface, and the registry that builds the one named by a study.
 
-`studies/search_methods.py` has the table; a method's module is imported when a study uses it.
+The table of methods is in `studies/search_methods.py`; a method's module is imported on use.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from ...studies.spec import Study
 
 @dataclass(frozen=True)
 class PriorTrial:
-    """An earlier trial as seen by a sampler; a running one has no loss and no reports.
+    """An earlier trial in the form given to a sampler; a running one has no loss and no reports.
 
     Paused trials are `stopped` here, and may have more reports or a different end in a later
     history.
     """
 
-    trial: int  # its number; negative in an earlier study
+    trial: int  # its number; negative for a trial of an earlier study
     params: Mapping[str, Any]  # active searched hyperparameters
-    attributes: Mapping[str, Any] = field(default_factory=dict)  # that its sampler attached
+    attributes: Mapping[str, Any] = field(default_factory=dict)  # attached by its sampler
     state: TrialState = TrialState.RUNNING
     loss: float | None = None  # of a finished trial; lower is better whatever the goal
     reports: tuple[float, ...] = ()  # loss at each rung
-    proposed_by: str = ""  # the method, `default`, `enqueue`, `portfolio` or `warm_start`
-    more: tuple[float, ...] = ()  # losses of the second objective and on
+    proposed_by: str = ""  # a method, or `default`, `enqueue`, `portfolio` or `warm_start`
+    more: tuple[float, ...] = ()  # losses of the second and further objectives
     more_reports: tuple[tuple[float, ...], ...] = ()  # the same at each rung
-    # one per constraint, above 0 if it is violated; of stopped trials at their last rung
+    # one per constraint, above 0 if it is violated; for stopped trials, at their last rung
     violations: tuple[float, ...] = ()
     seeds: tuple[float, ...] = ()  # last loss of each seed, once the trial has ended
 
@@ -60,54 +60,54 @@ class PriorTrial:
 
 @dataclass(frozen=True)
 class Draw:
-    """One configuration: active searched hyperparameters, and attributes to keep (JSON)."""
+    """One configuration: active searched hyperparameters, and attributes to store (JSON)."""
 
     params: Mapping[str, Any]
     attributes: Mapping[str, Any] = field(default_factory=dict)
 
 
 class ProposalBatch(Protocol):
-    """Draws configurations one by one, given those kept earlier in the same batch."""
+    """Draws configurations one by one, given those already kept in the same batch."""
 
     def draw(self, trial: int, attempt: int) -> Draw | None:
-        """Propose for one trial; `attempt` counts from 0 and grows when a draw is refused.
+        """Propose for one trial; `attempt` counts from 0 and grows when a draw is rejected.
 
         Returns:
-            None when there is nothing left to propose, ever.
+            None if there will never be anything left to propose.
         """
         ...
 
     def keep(self, trial: int, params: Mapping[str, Any]) -> None:
-        """Record that this trial will run: the last draw, or one from another source."""
+        """Record that this trial will run, with the last draw or one from another source."""
         ...
 
 
 class Sampler(Protocol):
-    """A method of proposing configurations."""
+    """A method that proposes configurations."""
 
     def begin(self, batch: int, history: Sequence[PriorTrial]) -> ProposalBatch:
-        """Open a batch.
+        """Start a batch.
 
         Args:
-            batch: its number, which with seed and trial numbers fixes all randomness.
-            history: every trial proposed so far, by number, running ones included.
+            batch: number of the batch, which with seed and trial numbers fixes all randomness.
+            history: every trial proposed so far, by number, including running ones.
         """
         ...
 
 
 @dataclass(frozen=True)
 class SamplerSpec:
-    """The inputs from which a method is built."""
+    """The inputs from which a sampler is built."""
 
     space: Space
-    seed: int  # of the study
-    options: Mapping[str, Any]  # `search: {options: ...}`; omitted ones have their defaults
-    objectives: int = 1  # losses of a trial
-    constraints: int = 0  # violations of a trial
+    seed: int  # the study's seed
+    options: Mapping[str, Any]  # `search: {options: ...}`; omitted options have their defaults
+    objectives: int = 1  # losses per trial
+    constraints: int = 0  # violations per trial
 
 
 def options_of(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Check a method's options, and fill in the defaults."""
+    """Check a method's options, and add the defaults."""
     return checked_options(f"search method {method!r}", method_row(method).options, given)
 
 
@@ -123,22 +123,23 @@ def register_sampler(
     conditional: Dealt = "modelled",
     choices: Dealt = "modelled",
 ) -> None:
-    """Register a method as `search: {method: name}`; a file of `imports` calls this.
+    """Register a method as `search: {method: name}`; called by a file in `imports`.
 
     Args:
-        name: of the method.
-        build: makes the sampler, which `testing/search.py` tests; `spec.options` has a value for
-            every option.
-        options: each made by `option(name, default, meaning, low=..., high=...)`.
-        learns_from: its proposals depend on these, in words; "" for no results.
-        ahead: proposals are drawn while lanes run; right if a proposal takes over a millisecond.
-        ends: it may run out of proposals.
-        objectives: how many it takes.
+        name: name of the method.
+        build: creates the sampler, which `testing/search.py` can test; `spec.options` has a value
+            for every option.
+        options: each created by `option(name, default, meaning, low=..., high=...)`.
+        learns_from: a phrase for the results on which its proposals depend; "" for none.
+        ahead: whether proposals are drawn while lanes run, advisable if one takes over a
+        millisecond.
+        ends: whether it may run out of proposals.
+        objectives: the number of objectives that it supports.
         conditional: how it models parameters that are not always active.
-        choices: how it models values without an order.
+        choices: how it models unordered values.
 
     Raises:
-        ConfigError: the name is taken, or an option is not in order.
+        ConfigError: the name is taken, or an option is invalid.
     """
     add_method(
         Method(
@@ -163,7 +164,7 @@ def draws_ahead(study: Study) -> bool:
 
 
 def make_sampler(study: Study) -> Sampler:
-    """Build the method named by a study; ConfigError if it cannot work here."""
+    """Build the sampler named by a study; ConfigError if it cannot work here."""
     row, objectives = method_row(study.search.method), max(1, len(study.objectives))
     what = f"search method {row.name!r}"
     options = checked_options(what, row.options, study.search.options)

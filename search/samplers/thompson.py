@@ -1,7 +1,7 @@
 """Default-weighted Thompson sampling (Thompson 1933) on a quadratic mixed model.
 
-A value is modelled as a quadratic surface of the positions, plus a configuration effect, a seed
-effect and noise. Each proposal is the best of some candidates on one draw of the surface from its
+A value is modelled as a quadratic surface over the axis positions, plus a configuration effect, a
+seed effect and noise. Each proposal is the best of some candidates on one surface drawn from the
 exact posterior. Candidates near the default configuration are more likely.
 """
 
@@ -21,25 +21,28 @@ from ..seeds import generator
 from .history_window import Losses, Window, penalised
 from .registry import Draw, PriorTrial, ProposalBatch, SamplerSpec, options_of
 
-_LEAST_FINISHED, _LEAST_KNOWN = 2, 4  # trials, before there is a model
-_DRAWS, _SHARED = 1_000, 64  # draws of the space, from which so many proposals take candidates
-_MOST_PAIRED = 30  # columns, at most, whose products are modelled
-_SURFACE, _QUADRATIC = 0.6, 0.35  # of the variance between configurations; of the surface's
-_LEAST_BETWEEN = 0.15  # variance between configurations: at least this share of that of means
-_NOISE, _NOISE_COUNT = 0.4, 4  # prior: noise of a seed / variance of means; worth so many values
-_SEED, _SEED_COUNT = 0.3, 2  # prior: variance of seeds / noise; worth so many seeds
-_SLOPE_COUNT = 2  # prior: a difference at a rung is that at the end; worth so many trials
+_LEAST_FINISHED, _LEAST_KNOWN = 2, 4  # trials needed before there is a model
+# draws from the space, and how many proposals share them as candidates
+_DRAWS, _SHARED = 1_000, 64
+_MOST_PAIRED = 30  # maximum number of columns whose products are modelled
+# shares: of the variance between configurations; of the surface's variance
+_SURFACE, _QUADRATIC = 0.6, 0.35
+_LEAST_BETWEEN = 0.15  # least variance between configurations, as a share of the variance of means
+_NOISE, _NOISE_COUNT = 0.4, 4  # prior: noise of a seed / variance of means; weight in values
+_SEED, _SEED_COUNT = 0.3, 2  # prior: variance of seeds / noise; weight in seeds
+_SLOPE_COUNT = 2  # prior: differences at a rung equal those at the end; weight in trials
 
 
 class Coordinates:
-    """Places configurations in [0, 1]^d, each parameter on its distribution's scale.
+    """Maps configurations to [0, 1]^d, each parameter on its distribution's scale.
 
     A choice of m values has m - 1 indicator columns. An inactive parameter is placed at its
-    default. A conditional one has another column, which is 1 while it is inactive.
+    default. A conditional parameter has a further column, which is 1 while it is inactive.
     """
 
     def __init__(self, space: Space):
-        self._space, self._curved = space, list[bool]()  # for every column, if it has a square
+        # for every column, whether its square is a feature
+        self._space, self._curved = space, list[bool]()
         for _, one in space.keyed:
             axis = one.distribution.axis
             bends = axis.kind == "real" or (axis.kind == "integer" and axis.high > axis.low + 1)
@@ -57,7 +60,7 @@ class Coordinates:
         return np.array(row)
 
     def features(self, rows: Sequence[np.ndarray]) -> np.ndarray:
-        """Return 1, the columns minus the default's, their squares and products [n, p]."""
+        """Return 1, the columns minus the default's, their squares, and products [n, p]."""
         z = np.array(rows) - self.default
         paired = z.shape[1]
         if paired > _MOST_PAIRED:
@@ -75,14 +78,14 @@ def _feature_columns(parameter: Parameter, value: Any) -> list[float]:
 
 @dataclass(frozen=True)
 class Result:
-    """The results of ended trials; a stopped one is extrapolated to the end of a run."""
+    """A trial's results; those of a stopped trial are extrapolated to the end of a run."""
 
-    losses: np.ndarray  # [seeds, objectives]; one row of means where seeds are not known
-    extra: np.ndarray  # variance that carrying it on added [objectives]
+    losses: np.ndarray  # [seeds, objectives]; one row of means if seeds are unknown
+    extra: np.ndarray  # variance added by the extrapolation [objectives]
 
 
 def results_of(history: Sequence[PriorTrial]) -> dict[int, Result]:
-    """Return (trial -> result); empty while too few trials have one."""
+    """Return trial -> result, or {} if too few trials have one."""
     finished = [past for past in history if past.losses and all(map(math.isfinite, past.losses))]
     found = {p.trial: Result(_by_seed(p, p.losses or ()), np.zeros(1)) for p in finished}
     found |= _expected_ends(history, finished)
@@ -102,7 +105,7 @@ def results_of(history: Sequence[PriorTrial]) -> dict[int, Result]:
 def _expected_ends(
     history: Sequence[PriorTrial], finished: Sequence[PriorTrial]
 ) -> dict[int, Result]:
-    """Return stopped trials' results, by regressing final losses on those at the rung."""
+    """Return stopped trials' results, by regression of final losses on those at the rung."""
     cut = (TrialState.STOPPED, TrialState.UNFINISHED)
     stopped = [past for past in history if past.state in cut and past.reports]
     rungs = {len(past.reports) - 1 for past in stopped}
@@ -118,14 +121,14 @@ def _expected_ends(
 
 
 def _by_seed(past: PriorTrial, losses: Losses) -> np.ndarray:
-    """Return losses that spread like the seeds around the trial's loss, which may be no mean."""
+    """Return losses spread like the seeds around the trial's loss, which may not be their mean."""
     if len(losses) != 1 or not past.seeds or not all(map(math.isfinite, past.seeds)):
         return np.array([losses])
     return (losses[0] + np.subtract(past.seeds, np.mean(past.seeds)))[:, None]
 
 
 def _regression(finished: Sequence[PriorTrial], rung: int) -> tuple[np.ndarray, ...] | None:
-    """Return mean at the rung, mean at the end, slope and residual variance [objectives]."""
+    """Return the means at the rung and at the end, slope and residual variance [objectives]."""
     pairs = [(one.losses_at(rung), one.losses) for one in finished if len(one.reports) > rung]
     both = np.array([pair for pair in pairs if np.isfinite(pair[0]).all()])
     if not len(both):
@@ -140,7 +143,7 @@ def _regression(finished: Sequence[PriorTrial], rung: int) -> tuple[np.ndarray, 
 
 
 def weighed(results: Sequence[Result], weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return values [trial, seed], larger is better or NaN, and their extra variance."""
+    """Return values [trial, seed], larger is better, NaN if missing, and their extra variance."""
     seeds = max(len(one.losses) for one in results)
     value, extra = np.zeros((len(results), seeds)), np.zeros(len(results))
     for objective, weight in enumerate(weights):
@@ -164,25 +167,25 @@ def weighed(results: Sequence[Result], weights: np.ndarray) -> tuple[np.ndarray,
 class MixedModel:
     """The posterior of the surface's coefficients, followed by the seed effects.
 
-    For y[c, s] = phi[c] theta + own[c] + seed[s] + noise, with given variances.
+    The model is y[c, s] = phi[c] theta + own[c] + seed[s] + noise, with given variances.
     """
 
     mean: np.ndarray  # [p + seeds]
-    root: np.ndarray  # lower Cholesky factor of their precision
+    root: np.ndarray  # lower Cholesky factor of the precision
     noise: float  # variance of one value
-    seed: float  # variance of the effects of seeds
+    seed: float  # variance of the seed effects
     own: np.ndarray  # variance of a configuration around the surface [trials]
     prior: np.ndarray  # precision of the coefficients [p]
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
-        """Return the coefficients of a surface [p]."""
+        """Draw the coefficients of a surface [p]."""
         normal = rng.standard_normal(len(self.mean))
         moved = solve_triangular(self.root, normal, trans=1, lower=True)
         return (self.mean + moved)[: len(self.prior)]
 
 
 def fit(y: np.ndarray, extra: np.ndarray, phi: np.ndarray, linear: int) -> MixedModel:
-    """Solve the model exactly, with variances from moments and a prior.
+    """Solve the model exactly, with variances estimated from moments and a prior.
 
     `y` [trials, seeds] is NaN where missing; `extra` [trials] is added to the variance of `own`.
     The first `linear` features in `phi` [trials, p] are the constant and the linear ones.
@@ -190,7 +193,7 @@ def fit(y: np.ndarray, extra: np.ndarray, phi: np.ndarray, linear: int) -> Mixed
     there, p, seeds = ~np.isnan(y), phi.shape[1], y.shape[1]
     k, mean = there.sum(1), np.nanmean(y, 1)
     total = max(float(mean.var()), 1e-9)
-    # noise: contrasts within configurations, without the effects of seeds
+    # noise: contrasts within configurations, without seed effects
     within = there & (k > 1)[:, None]
     contrasts, seen = np.where(within, y - mean[:, None], 0.0), within.sum(0)
     effects = contrasts.sum(0) / np.maximum(seen, 1)
@@ -209,7 +212,7 @@ def fit(y: np.ndarray, extra: np.ndarray, phi: np.ndarray, linear: int) -> Mixed
         prior[part] = (spread[part].sum() + 1e-9) / (share * _SURFACE * configurations)
     own = (1.0 - _SURFACE) * configurations + extra
 
-    shrunk = own / (noise + k * own)  # own effects are integrated out
+    shrunk = own / (noise + k * own)  # configuration effects are integrated out
     alone, values = (1.0 - shrunk * k) / noise, np.where(there, y, 0.0)
     precision = np.diag(np.r_[prior, there.sum(0) / noise + 1.0 / seed])
     precision[:p, :p] += (phi * (k * alone)[:, None]).T @ phi
@@ -227,11 +230,11 @@ def fit(y: np.ndarray, extra: np.ndarray, phi: np.ndarray, linear: int) -> Mixed
 class _Pool:
     params: Sequence[dict[str, Any]]
     phi: np.ndarray  # their features
-    weights: np.ndarray  # how likely each is a candidate; the sum is 1
+    weights: np.ndarray  # probability of each as a candidate; the sum is 1
 
 
 class Thompson:
-    """See the module; each proposal uses random weights for several objectives."""
+    """See the module; with several objectives, each proposal weights them randomly."""
 
     window = Window(best=100, latest=400)
 
@@ -239,7 +242,7 @@ class Thompson:
         self.space, self.seed, self.objectives = spec.space, spec.seed, spec.objectives
         self.options = options_of("thompson", spec.options)
         self.coordinates = Coordinates(spec.space)
-        self._pools: dict[int, _Pool] = {}  # the latest one
+        self._pools: dict[int, _Pool] = {}  # only the latest
 
     def pool(self, trial: int) -> _Pool:
         """Return the space's draws from which a trial's candidates are taken."""
@@ -262,7 +265,7 @@ class Thompson:
 
 
 class _ThompsonBatch:
-    """Draws from one posterior; after a refused candidate comes the next best, then any."""
+    """Proposes the best candidates under one posterior, then random configurations."""
 
     def __init__(self, method: Thompson, results: list[Result], rows: list[np.ndarray]):
         self._method, self._results = method, results
@@ -282,10 +285,10 @@ class _ThompsonBatch:
         return Draw(self._method.space.draw(rng))
 
     def keep(self, trial: int, params: Mapping[str, Any]) -> None:
-        """See `Batch.keep`; proposals spread because each uses a separate surface."""
+        """See `Batch.keep`; nothing to do, because each proposal uses a separate surface."""
 
     def _candidates(self, trial: int, rng: np.random.Generator) -> list[dict[str, Any]]:
-        """Return candidates, best first; before there is a model, in the order drawn."""
+        """Return candidates, best first; without a model, they stay in the order drawn."""
         method, pool = self._method, self._method.pool(trial)
         count = min(method.options["candidates"], np.count_nonzero(pool.weights))
         found = rng.choice(len(pool.params), count, replace=False, p=pool.weights)

@@ -1,8 +1,8 @@
-"""The only module that uses the package `cmaes`, the evolution strategy CMA-ES.
+"""The only module that uses the package `cmaes`, an implementation of CMA-ES.
 
-A trial stores its generation and the point it was drawn at. The first trial of a generation also
-stores the losses of the previous one. After a crash the strategy is rebuilt from these records, so
-its state is never stored.
+A trial stores its generation and the point at which it was drawn. The first trial of a generation
+also stores the losses of the previous one. After a crash the strategy is rebuilt from these
+records, so its state is never stored.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from .history_window import estimates, penalised
 from .registry import Draw, PriorTrial, ProposalBatch, SamplerSpec, options_of
 
 _GENERATION, _POINT, _TOLD = "cmaes:generation", "cmaes:point", "cmaes:told"
-_ENOUGH_TO_START_FROM = 10  # trials of an earlier study
+_ENOUGH_TO_START_FROM = 10  # trials of an earlier study that suffice as a start
 
 
 @dataclass(frozen=True)
 class _Generation:
-    """The end of a generation: its trials, and the loss that each counted for then."""
+    """A complete generation: its trials, and the loss with which each counted."""
 
     trials: tuple[int, ...]
     losses: tuple[float, ...]
 
 
 def modelled(space: Space) -> list[tuple[str, Parameter]]:
-    """Return (key, parameter) of adaptable parameters: ranges that are always active."""
+    """Return (key, parameter) of the parameters that CMA-ES can adapt: ranges always active."""
     return [
         (key, parameter)
         for key, parameter in space.keyed
@@ -46,11 +46,11 @@ def modelled(space: Space) -> list[tuple[str, Parameter]]:
 class CmaEs:
     """CMA-ES (Hansen 2016) on axis positions; it restarts with twice the points when done.
 
-    A generation ends when as many of its trials have ended as the population is large; trials that
-    end later are not used. The strategy gets points as drawn, before rounding to whole numbers.
+    A generation ends when the number of its ended trials equals the population size; trials that
+    end later are not used. The strategy receives points as drawn, before rounding to integers.
 
     The population size is the library's, 4 + 3 ln d, or half of the trials drawn before the first
-    generation was complete, if that is more. With many lanes a small population would leave most
+    generation was complete if that is more. With many lanes, a small population would leave most
     running trials unused.
     """
 
@@ -106,7 +106,7 @@ class CmaEs:
     def _complete_generation(
         self, history: Sequence[PriorTrial], strategy: _Strategy
     ) -> _Generation | None:
-        """Return the newest generation if it is complete, lowest trial numbers first."""
+        """Return the newest generation if it is complete, by trial number."""
         generation = len(strategy.chain)
         members = [past for past in history if past.attributes.get(_GENERATION) == generation]
         if not members:
@@ -124,7 +124,7 @@ class CmaEs:
     def _strategy_after(
         self, chain: Sequence[_Generation], history: Sequence[PriorTrial]
     ) -> _Strategy:
-        """Return the strategy after these generations, from the known one if possible."""
+        """Return the strategy after these generations, from the cached one if possible."""
         known = self._known
         if known is None or list(chain[: len(known.chain)]) != known.chain:
             size = None
@@ -174,7 +174,7 @@ class CmaEs:
             population_size=size,
             cov=covariance,
             lr_adapt=self._options["lr_adapt"],  # Nomura et al. 2023, for noisy objectives
-            seed=0,  # every draw sets its own
+            seed=0,  # every draw sets its own seed
         )
 
     def _point_of(self, params: Mapping[str, Any]) -> np.ndarray:
@@ -184,13 +184,14 @@ class CmaEs:
 
 @dataclass
 class _Strategy:
-    cma: Any  # of the library
-    chain: list[_Generation] = field(default_factory=list[_Generation])  # it has learnt from
+    cma: Any  # optimiser object of the library
+    # generations from which it has learnt
+    chain: list[_Generation] = field(default_factory=list[_Generation])
     restarts: int = 0
 
 
 class _CmaEsBatch:
-    """Draws from one generation; the first kept trial records its origin."""
+    """Draws from one generation; the first trial that is kept records the generation's origin."""
 
     def __init__(self, method: CmaEs, strategy: _Strategy, new: _Generation | None):
         self._method, self._strategy, self._new = method, strategy, new

@@ -1,7 +1,7 @@
-"""Optuna's samplers, proposing from a history kept by this project.
+"""Optuna's samplers, which propose from a history kept by this package.
 
 Every batch gets a new sampler object, seeded by (seed, batch number), and a study built from the
-current history. So proposals repeat after a resume, and no Optuna state is stored.
+current history. So proposals repeat after resuming, and no Optuna state is stored.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _STATES = optuna.trial.TrialState
 
 
 class HistoryStorage(BaseStorage):
-    """One study; trials may be appended, and the last one removed again."""
+    """A storage with one study; trials may be appended, and the last one removed again."""
 
     NAME = "history"
 
@@ -42,7 +42,7 @@ class HistoryStorage(BaseStorage):
         system: Mapping[str, Any] | None = None,
     ):
         self._directions = list(directions)
-        self._trials = {trial.number: trial for trial in trials}  # in the order of the list
+        self._trials = {trial.number: trial for trial in trials}  # in list order
         self._system: dict[str, Any] = dict(system or {})
 
     def append(self, trial: FrozenTrial) -> None:
@@ -76,7 +76,7 @@ class HistoryStorage(BaseStorage):
         return self._system
 
     def create_new_trial(self, study_id: int, template_trial: FrozenTrial | None = None) -> int:
-        """See `BaseStorage`; the number follows the last one."""
+        """See `BaseStorage`; the new trial gets the number after the last one."""
         number = next(reversed(self._trials), -1) + 1
         if template_trial is not None:
             raise NotImplementedError("trials are added whole, by `append`")
@@ -118,10 +118,11 @@ def frozen_trial(
     losses: Sequence[float] | None = None,
     attributes: Mapping[str, Any] | None = None,
 ) -> FrozenTrial:
-    """Return a trial as Optuna's `FrozenTrial`.
+    """Return a trial in Optuna's form, as a `FrozenTrial`.
 
-    A stopped trial is pruned with its reports, and a diverged one pruned without any (which ranks
-    it last; a failed one would be ignored). A trial with an error has failed.
+    A stopped trial is pruned with its reports, and a diverged one is pruned without any (which
+    ranks it last; a failed one would be ignored). A trial that ended with an error has Optuna's
+    state FAIL.
     """
     params, distributions = internal_params(space, past.params)
     if number is None:
@@ -154,12 +155,12 @@ def frozen_trial(
 
 
 class OptunaMethod:
-    """Common part of Optuna's methods: from the history to a batch."""
+    """The common part of Optuna's methods, from the history to a batch."""
 
     name = ""
-    window = Window(best=200, latest=800)  # the part of the history that the sampler sees
-    # Optuna gets pruned trials as such; else every trial that has ended counts as finished, with
-    # the loss that `estimates` gives it.
+    window = Window(best=200, latest=800)  # the part of the history that the sampler receives
+    # Whether Optuna receives pruned trials as pruned. Otherwise every trial that has ended counts
+    # as finished, with its loss from `estimates`.
     understands_stopped = False
 
     def __init__(self, spec: SamplerSpec):
@@ -198,7 +199,7 @@ class OptunaMethod:
         return {}
 
     def _to_frozen_trial(self, past: PriorTrial, shift: int) -> FrozenTrial:
-        """Return a trial as Optuna sees it, cached until its state or reports change."""
+        """Return a trial in Optuna's form, cached until its state or reports change."""
         known, here = self._frozen.get(past.trial), (past.state, len(past.reports))
         if known is None or known[0] != here:
             attributes = _constraints(past.violations)
@@ -215,7 +216,7 @@ class OptunaMethod:
         for past in seen:
             told = losses.get(past.trial)
             if told is None and not past.is_live:
-                continue  # it tells nothing
+                continue  # it carries no information
             own = dict(attributes.get(past.trial, {}))
             if told is not None and self._constraints:
                 own |= _constraints(past.violations or missing)
@@ -223,7 +224,7 @@ class OptunaMethod:
         return trials
 
     def _worst_violations(self, seen: Sequence[PriorTrial]) -> tuple[float, ...]:
-        """Return the violations of a trial that diverged before its constraints were measured."""
+        """Return the violations for a trial that diverged before its constraints were measured."""
         known = [past.violations for past in seen if past.violations]
         worst = [max(column) for column in zip(*known, strict=True)] or [1.0] * self._constraints
         return tuple(max(1.0, violation) for violation in worst)
@@ -251,7 +252,7 @@ class OptunaBatch:
         return Draw(suggest(self._open, self._method.space), self._note_attributes(self._open))
 
     def keep(self, trial: int, params: Mapping[str, Any]) -> None:
-        """See `Batch.keep`; the trial counts as running for the next draws."""
+        """See `Batch.keep`; for the next draws, the trial counts as running."""
         self._drop_open_trial()
         past = PriorTrial(trial, params)
         self._storage.append(frozen_trial(self._method.space, past, trial + self._shift))
@@ -268,8 +269,8 @@ class OptunaBatch:
 class Gp(OptunaMethod):
     """Bayesian optimisation with a Gaussian process (Matern 5/2, log expected improvement).
 
-    Its time grows with the cube of the number of trials, hence a small window. Conditional
-    parameters are outside its model and drawn at random.
+    Its time grows with the cube of the number of trials, so the window is small. Conditional
+    parameters are not in its model, and are drawn at random.
     """
 
     name = "gp"
@@ -284,10 +285,10 @@ class Gp(OptunaMethod):
 
 
 class GpBatch(OptunaBatch):
-    """A batch in which a refused draw counts as running for the next attempts.
+    """A batch in which a rejected draw counts as running for the next attempts.
 
-    Otherwise the model would propose the same point again. After a few attempts it is not asked
-    again, because its favourite points are forbidden or known.
+    Otherwise the model would propose the same point again. After a few attempts the model is no
+    longer used, because the points that it prefers are forbidden or already proposed.
     """
 
     _ATTEMPTS = 8
@@ -317,9 +318,9 @@ class GpBatch(OptunaBatch):
 class Nsga2(OptunaMethod):
     """NSGA-II (Deb et al. 2002): generations of parents, crossover and mutation.
 
-    Each trial stores its generation, and the first of a generation its parents
-    (`nsga2:generation`, `nsga2:parents`), so nothing has to be replayed. Trials from another
-    source (the default, enqueued, random) belong to the generation in which they were proposed.
+    Each trial stores its generation, and the first trial of a generation its parents
+    (`nsga2:generation`, `nsga2:parents`), so nothing has to be replayed. Trials from other sources
+    (the default, enqueued, random) belong to the generation in which they were proposed.
     """
 
     name = "nsga2"
@@ -358,7 +359,7 @@ class _Nsga2Batch(OptunaBatch):
 
     def __init__(self, *args: Any):
         super().__init__(*args)
-        # keys of parents; generation 0 has none
+        # keys of the parents; generation 0 has none
         noted = self._storage.get_study_system_attrs(_STUDY_ID)
         self._noted = {f"{Nsga2.OPTUNAS_PARENTS}0", *noted}
 
@@ -387,7 +388,7 @@ class _Nsga2Batch(OptunaBatch):
 class Tpe(OptunaMethod):
     """Tree-structured Parzen estimator (Bergstra et al. 2011), multivariate and grouped.
 
-    Running trials count as bad (the constant liar), so that the many proposals of one batch spread
+    Running trials count as bad (the constant liar), so that the many proposals in one batch spread
     out.
     """
 
@@ -398,7 +399,8 @@ class Tpe(OptunaMethod):
         self.understands_stopped = spec.objectives == 1
         conditional = any(parameter.when for parameter in spec.space.parameters)
         if not conditional or not self._options["multivariate"]:
-            self._options["group"] = False  # one group anyway; looking for more costs a fifth
+            # there is one group anyway; a search for more costs a fifth of the time
+            self._options["group"] = False
 
     def _sampler(self, seed: int) -> BaseSampler:
         for option in ("multivariate", "group", "constant_liar"):

@@ -1,7 +1,7 @@
-"""SMAC: a random forest models the objective, with an ask-and-tell interface.
+"""SMAC: a random forest models the objective, through an ask-and-tell interface.
 
 Every batch gets a new facade, seeded by (seed, batch number), with the current history. So
-proposals repeat after a resume, and no SMAC state is stored.
+proposals repeat after resuming, and no SMAC state is stored.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CHALLENGERS, _LOCAL_SEARCHES, _PLATEAU_STEPS = 10_000, 10, 10  # SMAC's own def
 class Smac:
     """SMAC (Lindauer et al. 2022): expected improvement under a random forest.
 
-    Running trials count as average (the constant liar), so that proposals avoid them. Its model
+    Running trials count as average (the constant liar), so proposals avoid them. The model
     includes conditions, and rules written as mappings. Each batch weights several objectives
     (ParEGO, Knowles 2006); a trial that violates a constraint counts as worse than all feasible
     ones.
@@ -35,7 +35,7 @@ class Smac:
     def __init__(self, spec: SamplerSpec):
         self.space, self.seed, self.objectives = spec.space, spec.seed, spec.objectives
         self.options = options_of("smac", spec.options)
-        to_configspace(spec.space)  # which may refuse it
+        to_configspace(spec.space)  # raises if it cannot be converted
 
     def begin(self, batch: int, history: Sequence[PriorTrial]) -> ProposalBatch:
         seen = self.window.of(history)
@@ -43,7 +43,7 @@ class Smac:
 
 
 class _SmacBatch:
-    """One batch drawn by one facade, which is created on the first request."""
+    """One batch drawn by one facade, which is created at the first draw."""
 
     def __init__(
         self,
@@ -73,11 +73,11 @@ class _SmacBatch:
         return Draw(from_configuration(self._method.space, dict(asked.config)))
 
     def keep(self, trial: int, params: Mapping[str, Any]) -> None:
-        """See `Batch.keep`; the facade knows its own proposals."""
+        """See `Batch.keep`; the facade remembers its own proposals."""
         self._kept.append(params)
 
     def _scaled_costs(self) -> list[tuple[Mapping[str, Any], list[float]]]:
-        """Return (configuration, costs); a cost is 0 for the best seen and 1 for the worst."""
+        """Return (configuration, costs); a cost is 0 for the best so far and 1 for the worst."""
         columns = list(zip(*self._losses.values(), strict=True))
         low = [min(column) for column in columns]
         width = [(max(column) - least) or 1.0 for column, least in zip(columns, low, strict=True)]
@@ -92,7 +92,7 @@ class _SmacBatch:
 def _facade(
     method: Smac, batch: int, told: Sequence[tuple[Mapping[str, Any], list[float]]]
 ) -> Any:
-    """Return SMAC's hyperparameter facade with a history."""
+    """Return SMAC's hyperparameter facade, given a history."""
     from ConfigSpace import Configuration
     from smac import HyperparameterOptimizationFacade, Scenario  # pyright: ignore[reportMissingImports]
     from smac.multi_objective.parego import ParEGO  # pyright: ignore[reportMissingImports]
@@ -141,10 +141,10 @@ def _facade(
 
 
 def _maximizer(scenario: Any) -> Any:
-    """Return SMAC's own maximiser, with a reproducible order of local searches.
+    """Return SMAC's own maximiser, with local searches in a reproducible order.
 
-    SMAC keeps starting points in a set of configurations, whose text hashes differ between
-    processes, and each search draws from one random stream in turn.
+    SMAC keeps starting points in a set of configurations, whose string hashes differ between
+    processes, and its searches draw from one random stream in turn.
     """
     from smac.acquisition.maximizer import LocalAndSortedRandomSearch, LocalSearch  # pyright: ignore[reportMissingImports]
 

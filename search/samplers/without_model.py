@@ -1,4 +1,4 @@
-"""Search without a model: random, grid, Sobol."""
+"""Search methods without a model: random, grid, Sobol."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ class Walk:
 
 
 class GridSearch(Walk):
-    """Every combination once, the file's last parameter fastest, without forbidden ones."""
+    """Every allowed combination once, with the file's last parameter varying fastest."""
 
     INDEX = "grid:index"
 
     def __init__(self, spec: SamplerSpec):
-        # values of each real hyperparameter
+        # number of values per real-valued hyperparameter
         self._space, self._points = spec.space, options_of("grid", spec.options)["points"]
         self._restart()
 
@@ -74,7 +74,7 @@ class GridSearch(Walk):
 
 
 class RandomSearch:
-    """Draws from the space's distributions; trial n of a seed is always the same."""
+    """Draws from the space's distributions; trial n depends only on n and the seed."""
 
     def __init__(self, spec: SamplerSpec):
         self._space, self._seed = spec.space, spec.seed
@@ -92,15 +92,15 @@ class RandomSearch:
 class SobolSearch(Walk):
     """Scrambled low-discrepancy points, with one coordinate per parameter.
 
-    Categorical and conditional parameters have coordinates as well, so that every projection of
-    the space is covered evenly (Sobol' 1967; scrambling after Owen 1998). The points equal
+    Categorical and conditional parameters also have coordinates, so that every projection of the
+    space is covered evenly (Sobol' 1967; scrambling after Owen 1998). The points equal
     `scipy.stats.qmc.Sobol(d, rng=seed)` with the study's seed.
     """
 
     INDEX = "sobol:index"
 
     def __init__(self, spec: SamplerSpec):
-        from scipy.stats import qmc  # loaded on use: random search starts faster
+        from scipy.stats import qmc  # imported on use: random search starts faster
 
         self._space = spec.space
         dimensions = len(spec.space.keyed)
@@ -115,7 +115,8 @@ class SobolSearch(Walk):
         if self._place >= _MOST_POINTS:
             return None
         with warnings.catch_warnings():
-            # The balance of 2^n points is lost anyway once a study may end at any trial.
+            # The balance of 2^n points is lost in any case, because a study may end after any
+            # trial.
             warnings.simplefilter("ignore", UserWarning)
             point = self._engine.random(1)[0]
         coordinate = {key: index for index, (key, _) in enumerate(self._space.keyed)}

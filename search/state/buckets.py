@@ -1,6 +1,6 @@
 """Buckets and their lanes: the waiting and running replicates, and which bucket runs next.
 
-Replicates enter free lanes one by one in (trial, replicate) order; none waits for another
+Replicates enter free lanes one by one, in (trial, replicate) order; none waits for another
 replicate of its trial.
 """
 
@@ -24,19 +24,19 @@ class Bucket:
     """All trials with the same Plan, and the lanes of their program."""
 
     key: str  # short hash of the Plan
-    example: int  # a trial with this Plan
+    example: int  # number of a trial with this Plan
     resolved: Resolved
     schedule: EventSchedule
     population: Population | None = None  # None before the bucket's first chunk and after an error
     # the replicate in each lane; empty without a population
     slots: list[Replicate | None] = field(default_factory=list)
-    lanes_fixed: bool = False  # the number of lanes is final; until then no chunk has run
+    lanes_fixed: bool = False  # whether the number of lanes is final; until then, no chunk has run
     waiting: list[Replicate] = field(default_factory=list)  # without a lane, sorted by `order`
-    offered: int = 0  # lanes of the first population, before some were given up
+    offered: int = 0  # lanes of the first population, before their number was reduced
 
     @classmethod
     def of(cls, study: Study, resolved: Resolved, example: int) -> Bucket:
-        """Create a configuration's bucket, with the trial `example` and without lanes."""
+        """Create a configuration's bucket, without lanes, with `example` as its first trial."""
         schedule = schedule_of(study, resolved.steps_per_chunk)
         return cls(resolved.bucket, example, resolved, schedule)
 
@@ -85,7 +85,7 @@ class Bucket:
         self.offered = self.offered or population.lanes
 
     def fix_lanes(self, population: Population | None = None) -> None:
-        """Fix the number of lanes; replicates move to a given smaller population."""
+        """Fix the number of lanes; replicates move to a smaller population if one is given."""
         self.lanes_fixed = True
         if population is None:
             return
@@ -98,7 +98,7 @@ class Bucket:
         self.population = None
 
     def release(self) -> None:
-        """Free the lanes of ended replicates, and drop replicates that need none."""
+        """Free the lanes of ended replicates, and remove replicates that need none."""
         for lane, run in enumerate(self.slots):
             if run is not None and run.state is not RunState.RUNNING:
                 self._free_lane(lane, run)
@@ -131,7 +131,7 @@ class Bucket:
     def lay_out(
         self, lanes: int, lanes_fixed: bool, runs: Iterable[Replicate], offered: int
     ) -> None:
-        """Restore lanes and queue from a commit; `runs` are the bucket's live replicates."""
+        """Restore lanes and queue from a commit; `runs` are the live replicates of this bucket."""
         self.slots, self.lanes_fixed, self.offered = [None] * lanes, lanes_fixed, offered
         for run in runs:
             if run.state is RunState.WAITING:
@@ -149,10 +149,10 @@ class Bucket:
 
 
 def order(run: Replicate) -> tuple[int, int, int, int]:
-    """Return a replicate's sort key in every queue.
+    """Return the sort key of a replicate, used in every queue.
 
-    On test seeds the winner comes before the default, which the budget cuts first. A trial 0 with
-    changed hyperparameters may win; the default is then not a trial of the search.
+    On test seeds the winner precedes the default, so that the budget cuts the default first. A
+    trial 0 with changed hyperparameters may win; the default is then not a search trial.
     """
     late = 0
     if run.stream is Stream.REPORT and run.trial <= 0:
@@ -161,7 +161,7 @@ def order(run: Replicate) -> tuple[int, int, int, int]:
 
 
 def next_bucket(buckets: Mapping[str, Bucket], running: str) -> str:
-    """Return the bucket that runs the next chunk."""
+    """Return the bucket that runs in the next chunk."""
     best, most = running, 0
     if running in buckets:
         here = buckets[running]

@@ -1,8 +1,8 @@
 """The remaining budget: trials, env steps, seconds, failures.
 
-Env steps are a hard limit: before every chunk, the replicates that the rest can pay for are
-selected in order, and the others are cut. The cost of the confirm stage is reserved first. The
-trials of `confirm.also` are not limited, because they are requested one by one.
+Env steps are a hard limit: before every chunk, as many replicates as the remaining budget covers
+are selected in order, and the others are cut. The cost of the confirm stage is reserved first.
+Trials listed in `confirm.also` are not limited, because they are requested one by one.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _FIRST_TRIALS = 20
 def reserve(study: Study, phase: Phase, env_steps: int) -> int:
     """Return the env steps reserved for later phases.
 
-    `env_steps`: of the longest full run of any bucket, on each environment. Once selection seeds
-    run, the default gets the winner's remainder.
+    `env_steps` is the length of the longest full run in any bucket, on each environment. Once
+    selection seeds run, the default gets what the winner leaves.
     """
     confirm = study.confirm
     if confirm is None or phase in (Phase.REPORT, Phase.ALSO, Phase.DONE):
@@ -64,11 +64,12 @@ def may_propose(search_state: SearchState) -> bool:
 
 
 def seconds_left(search_state: SearchState, run_env_steps: int, run_chunks: int) -> float:
-    """Return the remaining wall time without the reserve for confirming; may be infinite.
+    """Return the remaining wall time, minus the reserve for confirm; may be infinite.
 
-    Confirming is estimated from its env steps at the speed of chunks so far, without compiles. It
-    takes at least whole runs one after another: selection, test, and the rest after an interim
-    look. At most half of the wall time is reserved for it. `run_chunks`: of the longest full run.
+    The time for confirm is estimated from its env steps and the speed of chunks so far, without
+    compiles. It is at least that of whole runs one after another: selection, test, and the rest
+    after an interim look. At most half of the wall time is reserved. `run_chunks` is the length of
+    the longest full run.
     """
     wall, state = search_state.study.budget.wall_seconds, search_state.state
     phase, usage = state.phase, state.usage
@@ -85,7 +86,7 @@ def seconds_left(search_state: SearchState, run_env_steps: int, run_chunks: int)
 
 
 def check_confirm_fits(study: Study, run_env_steps: int) -> None:
-    """Refuse a budget that the confirm stage alone would use up (ConfigError)."""
+    """Raise ConfigError if the confirm stage alone would use up the budget."""
     total, kept = study.budget.env_steps, reserve(study, Phase.SEARCH, run_env_steps)
     if total is not None and kept >= total:
         raise ConfigError(
@@ -96,7 +97,7 @@ def check_confirm_fits(study: Study, run_env_steps: int) -> None:
 
 
 def check_health(search_state: SearchState) -> None:
-    """Stop a study in which everything fails (SearchError)."""
+    """Raise SearchError to stop a study in which everything fails."""
     failures, most = search_state.state.usage.failures, search_state.study.budget.max_failures
     if failures > 0 and failures >= most:
         failed = (trial for trial in search_state.trials.values() if trial.error)  # or diverged

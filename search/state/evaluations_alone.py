@@ -1,10 +1,11 @@
 """Evaluation values without training returns, for trials that are ranked by both.
 
-`metric.training_weight` mixes the mean return of training episodes into values that choose. A
-trial whose training has finished no episode by a rung, or by its end, has only evaluations. Ranked
-among mixed values it would win or lose by that, not by its policy, because training returns are
-lower. So from then on only evaluations count, and earlier values are replaced. This applies to the
-whole study, because rungs, curves and final values are compared with each other.
+`metric.training_weight` mixes the mean return of training episodes into the values used for
+selection. A trial that has not finished a training episode by a rung, or by its end, has only
+evaluations. Ranked among mixed values, it would win or lose for that reason and not by its policy,
+because training returns are lower. So from then on only evaluations count, and earlier values are
+replaced. This applies to the whole study, because rungs, curves and final values are compared with
+each other.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ...store.rows import EvaluationRow, Stream
 
 
 class EvaluationsAlone:
-    """Values of all evaluations of a study, by trial, seed and env steps."""
+    """Values of all evaluations in a study, by trial, seed and env steps."""
 
     def __init__(self) -> None:
         self._points: dict[tuple[int, Stream], dict[int, dict[int, float]]] = {}
@@ -26,14 +27,14 @@ class EvaluationsAlone:
         of_trial.setdefault(row.replicate, {})[row.env_steps] = value
 
     def at(self, trial: int, env_steps: int, seeds: Iterable[int]) -> list[float]:
-        """Return the values of the search seeds that reached a rung."""
+        """Return the values of those search seeds that reached a rung."""
         known = self._points.get((trial, Stream.SEARCH), {})
         return [known[seed][env_steps] for seed in seeds if env_steps in known.get(seed, ())]
 
     def last(self, trial: int, stream: Stream, end: int | None = None) -> dict[int, float]:
-        """Return seed -> value at the end of the run, which all ended seeds reached.
+        """Return seed -> value at the end of the run, which all finished seeds reached.
 
-        `end`: the point at which a rule ended it with its value.
+        `end` is the point at which a rule ended the trial with its value.
         """
         known = self._points.get((trial, stream), {})
         if not known:
@@ -44,5 +45,5 @@ class EvaluationsAlone:
         return {seed: known[seed][at] for seed in sorted(known) if at in known[seed]}
 
     def matches(self, found: Sequence[float], values: Sequence[float]) -> bool:
-        """Return whether the counts match; otherwise seeds are missing and nothing is replaced."""
+        """Return whether the counts are equal; if not, seeds are missing and all rows are kept."""
         return bool(found) and len(found) == len(values)

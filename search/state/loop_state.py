@@ -1,7 +1,7 @@
-"""The loop's state outside the store's rows, as dataclasses and as JSON text.
+"""The part of the loop's state that is not in the store's rows, as dataclasses and JSON text.
 
-Ended trials are rows of the store; this holds the live ones. Text to state to text returns the
-same text, so a study resumes from exactly the same state.
+Ended trials are rows in the store; this module has the live ones. Converting text to state and
+back gives the same text, so a study resumes from exactly the same state.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ T = TypeVar("T")
 
 
 def decode(kind: type[T], value: Any) -> T:
-    """Return parsed JSON as the declared type; TypeError if it does not fit.
+    """Convert parsed JSON to a declared type; TypeError if it does not fit.
 
-    Inverts `json.dumps(value, default=vars)`, which writes dataclasses by their fields.
+    This inverts `json.dumps(value, default=vars)`, which writes dataclasses by their fields.
     """
     declared: Any = kind
     found: Any = None
@@ -74,19 +74,19 @@ class Phase(StrEnum):
     SEARCH = "search"
     CHOOSE = "choose"
     REPORT = "report"
-    ALSO = "also"  # trials that `confirm.also` names
+    ALSO = "also"  # trials listed in `confirm.also`
     DONE = "done"
 
 
 @dataclass
 class BucketState:
-    """A bucket with lanes."""
+    """A bucket that has lanes."""
 
     key: str  # short hash of its Plan
-    example: int  # a trial whose configuration makes its population
+    example: int  # a trial whose configuration creates its population
     lanes: int
-    settled: bool = True  # the number of lanes is final
-    offered: int = 0  # lanes at first; 0 in older studies
+    settled: bool = True  # whether the number of lanes is final
+    offered: int = 0  # initial number of lanes; 0 in older studies
 
 
 @dataclass
@@ -94,13 +94,13 @@ class PendingAsk:
     """A batch of proposals drawn while a chunk runs."""
 
     batch: int
-    trials: list[int]  # numbers for its proposals
+    trials: list[int]  # numbers reserved for its proposals
     told: list[int]  # trials that ended or were paused since the last batch
 
 
 @dataclass
 class KeptPolicy:
-    """A policy in the folder `policies`: its trial, and its loss in the first objective."""
+    """A policy in the folder `policies`: its trial, and the trial's first objective as a loss."""
 
     trial: int
     loss: float
@@ -108,21 +108,21 @@ class KeptPolicy:
 
 @dataclass
 class EndedTrial:
-    """A finished study's only trial, in lanes that the last commit keeps."""
+    """The only trial of a finished study, in lanes that the last commit contains."""
 
     trial: Trial
-    env_steps: int  # of a run, as the study set them
+    env_steps: int  # length of a run, as set by the study
 
 
 @dataclass
 class LostSeed:
-    """A replicate on new seeds without a value. If it diverged, that is its result."""
+    """A replicate on new seeds without a value; if it diverged, that is its result."""
 
     trial: int
     stream: Stream
     replicate: int
     failed: bool  # by an error: it runs again if the study does
-    retried: bool = False  # since it failed, the study was asked to run failed seeds again
+    retried: bool = False  # whether the study was asked to retry failed seeds since it failed
 
     @property
     def key(self) -> tuple[int, Stream, int]:
@@ -131,15 +131,15 @@ class LostSeed:
 
 @dataclass
 class Outlook:
-    """The expected remainder of a running study."""
+    """The expected remaining work of a running study."""
 
-    env_steps_total: int  # training, of the whole study
+    env_steps_total: int  # training env steps of the whole study
     seconds_left: float | None = None  # None before this process has run a chunk
-    env_steps_per_second: float = 0.0  # recent, without compiles; 0 before a chunk
-    least_share: float = 0.0  # done, by the estimate before: `share` never decreases
+    env_steps_per_second: float = 0.0  # recent speed without compiles; 0 before a chunk
+    least_share: float = 0.0  # completed share by the previous estimate: `share` never decreases
 
     def share(self, env_steps: int) -> float:
-        """Return the completed share, below 1 while anything remains.
+        """Return the completed share, below 1 while any work remains.
 
         >>> Outlook(1000, 3.0).share(400), Outlook(1000, 3.0).share(1000)
         (0.4, 0.99)
@@ -154,33 +154,33 @@ class LoopState:
     """The loop's state that is not in rows."""
 
     phase: Phase = Phase.SEARCH
-    boundary: int = 0  # chunk boundaries passed
-    batches: int = 0  # ask batches started
-    proposed: int = 0  # trials, pending ones included
-    exhausted: bool = False  # the sampler has nothing new
+    boundary: int = 0  # number of chunk boundaries passed
+    batches: int = 0  # number of batches requested
+    proposed: int = 0  # number of trials, including pending ones
+    exhausted: bool = False  # whether the sampler has nothing new
     pending: PendingAsk | None = None
     # trials that ended or were paused since the last batch started, in order
     told: list[int] = field(default_factory=list)
     # waiting, running, paused or confirmed trials, by number
     live: dict[int, Trial] = field(default_factory=dict)
-    # those with lanes, in the order they got them
+    # those with lanes, in the order in which they got them
     buckets: list[BucketState] = field(default_factory=list)
-    running: str = ""  # bucket of the current chunk, "" before the first
-    # between rungs, oldest first, for explorers that learn (pb2)
+    running: str = ""  # bucket of the current chunk; "" before the first
+    # gains between rungs, oldest first, for explorers that learn (pb2)
     gains: list[Gain] = field(default_factory=list)
     candidates: list[int] = field(default_factory=list)  # in the confirm stage, best first
     winner: int | None = None  # the trial whose test seeds run
-    kept: list[KeptPolicy] = field(default_factory=list)  # policies, best first
-    best_evaluation: KeptPolicy | None = None  # over all trials, if its policy is kept
+    kept: list[KeptPolicy] = field(default_factory=list)  # kept policies, best first
+    best_evaluation: KeptPolicy | None = None  # best over all trials, if its policy is kept
     usage: Usage = field(default_factory=Usage)
     bounds: str = ""  # budget and confirm at the last start, as JSON
-    bits: int = 0  # how often the study resumed with other hardware or versions
+    bits: int = 0  # number of times the study resumed with different hardware or versions
     ended: EndedTrial | None = None  # can be extended if `env_steps` grows
     # trial (live or extensible) -> loss of its best evaluation, if kept
     bests: dict[int, float] = field(default_factory=dict)
     outlook: Outlook | None = None  # None before the first chunk and at the end
-    default: int | None = None  # the trial on test seeds as the default
-    asked: list[int] = field(default_factory=list)  # the trials of `confirm.also`
+    default: int | None = None  # the trial that is the default on test seeds
+    asked: list[int] = field(default_factory=list)  # trials listed in `confirm.also`
     lost: list[LostSeed] = field(default_factory=list)  # also of trials that are not live
 
     def admit(self, trial: Trial) -> None:
@@ -191,11 +191,11 @@ class LoopState:
         self.told.append(trial.number)
 
     def tell(self, trial: Trial) -> None:
-        """Show the next batch a paused trial: it counts as stopped."""
+        """Report a paused trial to the next batch, as stopped."""
         self.told.append(trial.number)
 
     def lose(self, run: Replicate, failed: bool) -> None:
-        """Record a replicate on new seeds that has no value; search seeds are ignored."""
+        """Record that a replicate on new seeds has no value; search seeds are ignored."""
         self.find(run)
         if run.stream is not Stream.SEARCH:
             self.lost.append(LostSeed(run.trial, run.stream, run.replicate, failed))
@@ -214,14 +214,14 @@ class LoopState:
         return self.pending
 
     def take_batch(self, found: int) -> None:
-        """End the pending batch; fewer proposals than requested exhaust the sampler."""
+        """End the pending batch; with fewer proposals than requested, the sampler is exhausted."""
         if self.pending is not None and found < len(self.pending.trials):
             self.exhausted = True
             self.proposed = self.pending.trials[0] + found
         self.pending = None
 
     def take_foreign(self, trial: int) -> int:
-        """Count a trial proposed by a foreign scheduler; return its batch of one."""
+        """Count a trial proposed by an external scheduler; return its batch of one."""
         batch, self.told = self.batches, []
         self.batches += 1
         self.proposed = max(self.proposed, trial + 1)
@@ -231,7 +231,7 @@ class LoopState:
         self.exhausted = not more
 
     def choose(self, candidates: Sequence[int]) -> None:
-        """End the search: candidates run on the selection seeds."""
+        """End the search, so that candidates run on the selection seeds."""
         self.phase, self.candidates = Phase.CHOOSE, list(candidates)
 
     def win(self, trial: int, reports: bool) -> None:
@@ -257,7 +257,7 @@ class LoopState:
     def reopens(self, bounds: str, again: bool = False) -> Phase | None:
         """Return the phase from which a study must run again, or None.
 
-        `again`: trials of the search run again.
+        `again` is whether search trials run again.
         """
         if self.phase is Phase.SEARCH:
             return None
@@ -282,7 +282,7 @@ class LoopState:
             for trial in self.live.values():
                 trial.leave()
             self.live = {}
-            # The lanes that each kept were for the trials that were to come then.
+            # The number of lanes in each bucket was for trials expected at that time.
             self.buckets = [BucketState(b.key, b.example, 0, False) for b in self.buckets]
         self.bounds = bounds
         return self.phase is not Phase.DONE
@@ -308,7 +308,7 @@ class LoopState:
         self.gains = [*self.gains, *gains][-most:]
 
     def forget_gains(self) -> None:
-        """Drop the gains learnt from values that were replaced."""
+        """Drop gains that were learnt from replaced values."""
         self.gains = []
 
     def keep(self, policies: Sequence[KeptPolicy]) -> None:
@@ -340,7 +340,7 @@ class LoopState:
         least = 0.0
         if self.outlook is not None:
             least = self.outlook.share(self.usage.env_steps)
-        self.outlook = replace(outlook, least_share=least)  # the share never decreases
+        self.outlook = replace(outlook, least_share=least)  # the displayed share never decreases
 
     def finish(self) -> None:
         self.phase, self.live, self.outlook = Phase.DONE, {}, None
@@ -351,7 +351,7 @@ class LoopState:
 
     @classmethod
     def from_text(cls, text: str) -> LoopState:
-        """Invert `to_text`; StoreError if another version wrote the text."""
+        """Invert `to_text`; StoreError if a different version wrote the text."""
         value = json.loads(text)
         version = value.pop("version", None)
         if version != VERSION:
@@ -364,24 +364,24 @@ class LoopState:
         if value.get("ended"):
             trials.append(value["ended"]["trial"])
         for trial in trials:
-            if "number" in trial:  # of an older study
+            if "number" in trial:  # written by an older version
                 trial["trial"] = trial.pop("number")
                 trial["rung_value"] = next(reversed(trial.get("reports", ())), None)
-        for bucket in value.get("buckets", ()):  # lanes were settled as soon as they were made
+        for bucket in value.get("buckets", ()):  # lanes were final once created
             bucket.setdefault("settled", bucket["lanes"] > 0)
         return decode(cls, value)
 
 
 def bounds_of(budget: object, confirm: object) -> str:
-    """Return the bounds of a study as its state stores them."""
+    """Return the bounds of a study in the form stored in its state."""
     return json.dumps([budget, confirm], default=vars)
 
 
 def _split_bounds(bounds: str) -> tuple[list[Any], Any]:
-    """Return a study's limits in the current format, and separately the trials of `confirm.also`.
+    """Return a study's limits in the current format, and the trials of `confirm.also` separately.
 
-    Studies from before the default was confirmed stay finished, because the new default is not the
-    user's change. A confirm stage with `top_k: 0` counts as none.
+    Studies that finished before the default was confirmed remain finished, because the user did
+    not change that setting. A confirm stage with `top_k: 0` counts as no stage.
     """
     budget, confirm = json.loads(bounds)
     if confirm is None:

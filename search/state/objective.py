@@ -1,6 +1,6 @@
-"""From evaluations to metrics, and from replicates to a trial's values.
+"""Conversion of evaluations to metrics, and of replicates to a trial's values.
 
-Samplers, pruners and rankings use losses (lower is better); rows keep values.
+Samplers, pruners and rankings use losses (lower is better); rows contain values.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from ...studies.study_keys import COSTS, METRICS
 
 _PREFIX = "eval/"
 TRAINING_RETURN = "training_return"
-"""Metric of an evaluation: what training showed by then, see `Metric.training_weight`."""
+"""Metric of an evaluation: the training return so far; see `Metric.training_weight`."""
 _STATISTICS: Mapping[str, Callable[..., np.ndarray]] = {
     "mean": np.mean, "median": np.median, "min": np.min, "max": np.max, "std": np.std,
 }  # fmt: skip
 
 
 def measure(name: str, result: EpisodeRow) -> float:
-    """Return the metric `name` of one evaluation.
+    """Return the metric `name` of an evaluation.
 
-    `eval/return_mean` etc. (`median`, `min`, `max`, `std`; `return` or `length`) are over
-    episodes; any other `eval/<name>` is the mean of the environment's metric of that name.
+    `eval/return_mean` etc. (`median`, `min`, `max`, `std`; `return` or `length`) are statistics
+    over episodes; any other `eval/<name>` is the mean of the environment's metric with that name.
     """
-    if name in result.metrics and not name.startswith(_PREFIX):  # as a command reports it
+    if name in result.metrics and not name.startswith(_PREFIX):  # as reported by a command
         return float(np.mean(result.metrics[name]))
     key = name.removeprefix(_PREFIX)
     quantity, _, statistic = key.rpartition("_")
@@ -51,7 +51,7 @@ def measure(name: str, result: EpisodeRow) -> float:
 
 
 def parts_of(result: EpisodeRow, environments: int) -> list[EpisodeRow]:
-    """Split an evaluation on several environments by environment.
+    """Split an evaluation on several environments into one part per environment.
 
     >>> both = EpisodeRow(np.array([1.0, 2.0]), np.array([3, 4]), {})
     >>> [part.returns.tolist() for part in parts_of(both, 2)]
@@ -69,16 +69,16 @@ def parts_of(result: EpisodeRow, environments: int) -> list[EpisodeRow]:
 
 @dataclass(frozen=True)
 class Objective:
-    """One metric and its direction; for several environments one score.
+    """A metric and its direction; for several environments, a single score.
 
     >>> Objective(Metric(goal="maximize", aggregate="min")).aggregate([2.0, 1.0])
     1.0
     """
 
     metric: Metric
-    # of several environments: values with scores 0 and 1 on each
+    # for several environments: the values with scores 0 and 1 on each
     scales: tuple[Reference, ...] = ()
-    over: Over = "mean"  # aggregates scores over environments
+    over: Over = "mean"  # how scores are aggregated over environments
 
     @classmethod
     def of(cls, study: Study) -> Objective:
@@ -86,7 +86,7 @@ class Objective:
 
     @cached_property
     def of_test(self) -> Objective:
-        """The metric on test seeds, and without training returns, which then do not count."""
+        """The metric on test seeds, where training returns do not count."""
         return replace(self, metric=replace(self.metric, training_weight=0.0))
 
     def on(self, stream: Stream) -> Objective:
@@ -96,7 +96,7 @@ class Objective:
         return self
 
     def measure(self, result: EpisodeRow) -> float:
-        """Return the metric of one evaluation; over several environments the aggregated score."""
+        """Return the metric of one evaluation; for several environments, the aggregated score."""
         return self.seen(result)[0]
 
     def measure_alone(self, result: EpisodeRow) -> float | None:
@@ -123,14 +123,14 @@ class Objective:
     def _with_training(self, value: float, result: EpisodeRow) -> float:
         weight = self.metric.training_weight
         if not weight or self.lacks_training(result):
-            return value  # where it is compared, it is compared with evaluations alone
+            return value  # it is only compared with values from evaluations alone
         return (1.0 - weight) * value + weight * float(result.metrics[TRAINING_RETURN][0])
 
     def aggregate(self, values: Sequence[float]) -> float:
         return aggregate(values, self.metric.aggregate)
 
     def loss(self, value: float) -> float:
-        """Convert a value to a loss, or back; non-finite values are worst."""
+        """Convert a value to a loss or back; non-finite values become the worst."""
         if not math.isfinite(value):
             return math.inf
         if self.metric.goal == "maximize":
@@ -140,9 +140,9 @@ class Objective:
 
 @dataclass(frozen=True)
 class Objectives:
-    """Objectives after the first, and constraints on metrics.
+    """The objectives after the first, and constraints on metrics.
 
-    Their values are the `extras`: a replicate's come from its evaluations; a trial's are
+    Their values are called `extras`. A replicate's extras come from its evaluations; a trial's are
     aggregated over replicates and include costs.
     """
 
@@ -176,7 +176,7 @@ class Objectives:
     def aggregate(
         self, replicates: Sequence[Sequence[float]], costs: Mapping[str, float]
     ) -> list[float]:
-        """Return a trial's extras from its replicates' extras and its costs, by name."""
+        """Return a trial's extras from its replicates' extras and its costs by name."""
         columns = iter(zip(*replicates, strict=True))
         return [
             costs[name] if name in COSTS else aggregate(list(next(columns)), how)
@@ -194,13 +194,13 @@ class Objectives:
         return tuple(extras[len(self.others) :])
 
     def violation(self, limited: Sequence[float]) -> float:
-        """Return the sum of constraint violations; 0 if none is measured."""
+        """Return the sum of constraint violations; 0 if none was measured."""
         if len(limited) != len(self.constraints):
             return 0.0
         return self._ranking.violation(limited)
 
     def keys(self, losses: Sequence[Sequence[float]], violations: Sequence[float]) -> list[Any]:
-        """Return sort keys, best first: feasible trials, then by front and crowding."""
+        """Return sort keys, best first: by feasibility, then by front and crowding."""
         if self.is_plain:
             return [own[0] for own in losses]
         return [place.key for place in places(losses, violations)]

@@ -1,4 +1,4 @@
-"""Events of the loop for observers, who cannot affect the search, and its progress."""
+"""The loop's events for observers, who cannot affect the search, and the study's progress."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from .trials import Replicate
 
 @dataclass(frozen=True)
 class Best:
-    """The best trial that has finished its run."""
+    """The best trial among those that have finished their runs."""
 
     trial: int
     value: float  # metric over its replicates
-    low: float | None  # 95 % interval, None below 5 seeds
+    low: float | None  # 95 % interval; None below 5 seeds
     high: float | None
     seed_values: tuple[float, ...]  # one per replicate
 
@@ -42,46 +42,46 @@ class Best:
         *,
         bounds: Bounds | None = None,
     ) -> Best:
-        """Return it with its interval; racing has none, because other trials shift the value."""
+        """Return the trial with its interval; no interval with racing, which shifts the value."""
         around = search_interval(value, seeds, aggregate, stop_rule, bounds or Bounds())
         return cls(trial, value, around.low, around.high, seeds)
 
 
 @dataclass(frozen=True)
 class Leader:
-    """The best trial at the highest rung, before any has finished its run."""
+    """The best trial at the highest rung, while no trial has finished its run."""
 
     trial: int
     value: float  # metric over its replicates, at its last rung
-    env_steps: int  # of each replicate there
+    env_steps: int  # of each of its replicates there
 
 
 @dataclass(frozen=True)
 class Progress:
-    """A study's progress at a chunk boundary."""
+    """A study's progress between two chunks."""
 
     phase: Phase
-    env_steps: int  # training so far, search and confirm
-    env_steps_total: int  # estimate for the whole study
-    eval_env_steps: int  # not in `env_steps`
-    lanes_busy: int  # of the running bucket
+    env_steps: int  # training so far, in search and confirm
+    env_steps_total: int  # estimated for the whole study
+    eval_env_steps: int  # not included in `env_steps`
+    lanes_busy: int  # in the running bucket
     lanes: int
-    occupancy: float  # busy lane-chunks over all while work remained
+    occupancy: float  # busy lane-chunks divided by all, while work remained
     proposed: int
     trials_total: int | None  # budget.trials
     states: dict[TrialState, int]
-    best: Best | None  # None before the first trial has finished
-    env_steps_per_second: float  # recent, without compiles; when done, over all processes
-    compiles: int  # training programs compiled by this process
+    best: Best | None  # None until a trial has finished
+    env_steps_per_second: float  # recent, without compiles; at the end, over all processes
+    compiles: int  # training programs that this process compiled
     seconds: float  # wall time over all processes of the study
-    # estimate with confirming and compiles; None before the first chunk
+    # estimate, including confirm and compiles; None before the first chunk
     seconds_left: float | None
-    leader: Leader | None = None  # before the first trial has finished
+    leader: Leader | None = None  # until a trial has finished
     least_share: float = 0.0  # see `Outlook`
 
     @property
     def share(self) -> float:
-        """The completed share of its env steps; 1 only when nothing is left to do."""
+        """The completed share of its env steps; 1 only if nothing is left to do."""
         if self.phase is Phase.DONE:
             return 1.0
         found = Outlook(self.env_steps_total, least_share=self.least_share)
@@ -90,7 +90,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class ReplicateProgress:
-    """A replicate and its training env steps so far."""
+    """A replicate, and its training env steps so far."""
 
     trial: int
     stream: Stream
@@ -99,16 +99,16 @@ class ReplicateProgress:
 
 
 class Observer:
-    """Watches a study, in the loop's thread between chunks; override what you need, and be quick.
+    """Watches a study, in the loop's thread between chunks. Overridden methods should be quick.
 
-    The two start events come in the middle of a step, where they must not raise.
+    The two start events are sent in the middle of a step, so their methods must not raise.
     """
 
     def on_start(self, study: Study, folder: Path, resumed: bool) -> None:
         """The study starts or resumes."""
 
     def on_baseline(self, baseline: str, value: float) -> None:
-        """A baseline was measured: the metric over the search's replicates."""
+        """A baseline was measured: its metric over the search's replicates."""
 
     def on_chunk_start(
         self,
@@ -116,22 +116,22 @@ class Observer:
         replicates: Sequence[ReplicateProgress],
         started: Mapping[int, Mapping[str, Any]],
     ) -> None:
-        """Replicates are about to train; `started`: hyperparameters of the new trials."""
+        """Replicates are about to train; `started` has the hyperparameters of new trials."""
 
     def on_evaluation_start(self, replicates: Sequence[ReplicateProgress]) -> None:
         """Replicates are about to be evaluated."""
 
     def on_chunk(self, progress: Progress) -> None:
-        """A chunk is done and judged."""
+        """A chunk has run, and its trials have been judged."""
 
     def on_evaluations(self, evaluations: Sequence[EvaluationRow]) -> None:
-        """Replicates were evaluated at this boundary."""
+        """Replicates were evaluated after a chunk."""
 
     def on_trial_end(self, trial: TrialRow) -> None:
         """A trial has ended."""
 
     def on_confirm(self, phase: Phase, trials: tuple[int, ...]) -> None:
-        """The `choose` or the `report` stage starts with these trials."""
+        """The `choose` or `report` stage starts with these trials."""
 
     def on_interrupt(self) -> None:
         """A clean end was requested (Ctrl-C, `hpo stop`); the loop ends after this chunk."""
@@ -154,7 +154,7 @@ def picture(
 
 
 def recorded_progress(study: Study, state: LoopState, trials: Iterable[TrialRow]) -> Progress:
-    """Return the progress at a commit; `compiles` is 0, because only the process knows it."""
+    """Return the progress at a commit, with `compiles` 0, because only the process counts them."""
     rows = {row.trial: row for row in trials}
     return _progress(study, state, rows, Tally(rows, Objective.of(study), Objectives.of(study)))
 
@@ -224,7 +224,7 @@ def _best(study: Study, rows: Mapping[int, TrialRow], tally: Tally) -> Best | No
 
 
 def bounds_of(study: Study) -> Bounds:
-    """Return the range of the study's metric, see `store.value_bounds`."""
+    """Return the range of the study's metric; see `store.value_bounds`."""
     searched, metric = study.space.names, study.metric.name
     if not study.more_envs:
         env = {"id": study.env.id, **study.env.values, **study.evaluation.env}
@@ -250,6 +250,6 @@ def _leader(state: LoopState, objective: Objective) -> Leader | None:
     if not found:
         return None
     first = state.live[min(found)[2]]
-    if first.rung_env_steps is None:  # of an older study
+    if first.rung_env_steps is None:  # written by an older version
         return None
     return Leader(first.number, first.reports[first.rung], first.rung_env_steps)

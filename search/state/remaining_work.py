@@ -1,7 +1,7 @@
-"""Estimate a study's remaining work and time; before the start that is all of it.
+"""Estimates of a study's remaining work and time, also before it starts.
 
 The work follows from each bucket's schedule and the share of trials that pass each rung: at first
-the rule's expectation, then increasingly the observed share.
+the share expected for the rule, then increasingly the observed one.
 """
 
 from __future__ import annotations
@@ -28,18 +28,20 @@ from .search_state import SearchState
 from .trials import Replicate, Trial
 from .usage import Usage
 
-_PRIOR = 12.0  # trials that the rule's expectation counts as, besides the observed ones
-_GOLDEN, _MOST_DRAWN = 0.6180339887498949, 2_000  # spreads numbers evenly; trials to come
-_PRIOR_RACES, _PRIOR_SEEDS = 3, 1.5  # the same for racing: trials, and seeds over first seeds
+_PRIOR = 12.0  # weight of the rule's expected shares, in trials
+# spreads numbers evenly; maximum number of future trials that are drawn
+_GOLDEN, _MOST_DRAWN = 0.6180339887498949, 2_000
+# the same for racing: weight in trials, and final over initial seeds
+_PRIOR_RACES, _PRIOR_SEEDS = 3, 1.5
 
 
 @dataclass(frozen=True)
 class Work:
     """Expected work."""
 
-    env_steps: float = 0.0  # training, all replicates, on one environment
-    block_steps: float = 0.0  # env steps of blocks: one busy lane keeps a block of lanes busy
-    evaluations: float = 0.0  # of one replicate each
+    env_steps: float = 0.0  # training of all replicates, on one environment
+    block_steps: float = 0.0  # env steps of blocks: a single busy lane keeps its block busy
+    evaluations: float = 0.0  # evaluations of one replicate each
 
     def __add__(self, other: Work) -> Work:
         return Work(*map(sum, zip(astuple(self), astuple(other), strict=True)))
@@ -50,9 +52,9 @@ class Work:
 
 @dataclass(frozen=True)
 class Ahead:
-    """Remaining work, and the expected number of programs to compile.
+    """The remaining work, and the expected number of programs to compile.
 
-    Not `bounded` if only time ends the search, whose work is then omitted.
+    If only time ends the search, the work is not `bounded`, and the search's work is omitted.
     """
 
     work: Work
@@ -67,10 +69,10 @@ class RemainingWork:
         self._study = study
         self._chunk_sizes = chunk_sizes_of(study, study.steps_per_update(study.default()))
         self._trials, self._block = expected_steps(study, self._chunk_sizes).trials, 1
-        self._shares = dict[int, tuple[float, ...]]()  # by lanes
+        self._shares = dict[int, tuple[float, ...]]()  # by number of lanes
 
     def _pass_shares(self, buckets: Sequence[Bucket]) -> tuple[float, ...]:
-        """Return the expected share of trials that the rule lets pass each rung."""
+        """Return the share of trials that the rule is expected to let pass each rung."""
         lanes = max((bucket.lanes for bucket in buckets), default=0)
         if lanes not in self._shares:
             self._shares[lanes] = self._shares_past(lanes)
@@ -93,8 +95,8 @@ class RemainingWork:
     def parts(
         self, search_state: SearchState, buckets: Sequence[Bucket]
     ) -> list[tuple[Work, Work]]:
-        """Return the work of search and confirm stage, per bucket."""
-        self._block = max(bucket.block for bucket in buckets)  # also of those without lanes
+        """Return the work of search and confirm stage, by bucket."""
+        self._block = max(bucket.block for bucket in buckets)  # including buckets without lanes
         counts = Counter(trial.bucket for trial in search_state.trials.values())
         total = sum(counts[bucket.key] for bucket in buckets)
         shares = [counts[bucket.key] / max(1, total) for bucket in buckets]
@@ -109,7 +111,7 @@ class RemainingWork:
     def _search_work(
         self, search_state: SearchState, buckets: Sequence[Bucket], shares: Sequence[float]
     ) -> tuple[list[Work], bool]:
-        """Return the search's work within the budget, and whether a trial ends."""
+        """Return the search's work within the budget, and whether any trial ends."""
         state = search_state.state
         left = self._budget_left(state, buckets)
         if state.phase is not Phase.SEARCH or (self._is_endless(state) and left == math.inf):
@@ -128,7 +130,7 @@ class RemainingWork:
         return [work.times(cut) for work in found], finishes
 
     def _is_endless(self, state: LoopState) -> bool:
-        """Return whether no number of trials ends the search."""
+        """Return whether no number of trials would end the search."""
         return self._trials is None and not state.exhausted
 
     def _budget_left(self, state: LoopState, buckets: Sequence[Bucket]) -> float:
@@ -145,7 +147,7 @@ class RemainingWork:
         chances: tuple[float, ...],
         left: float,
     ) -> int:
-        """Return the trials still to propose: at most as many as use up the budget's rest."""
+        """Return the number of trials still to propose, until the budget is used up."""
         to_come = max(0, (self._trials or 0) - state.proposed)
         if state.exhausted:
             to_come = 0
@@ -167,7 +169,7 @@ class RemainingWork:
     ) -> Work:
         """Return the work of one bucket: its replicates, `count` new trials, and further seeds.
 
-        Of many new trials some are drawn, and the work is scaled.
+        If there are many new trials, only some are drawn, and the work is scaled.
         """
         first, proposed = self._study.seeds.first, search_state.state.proposed
         runs = [run for trial in search_state.live() for run in _live_runs(trial, bucket)]
@@ -184,7 +186,7 @@ class RemainingWork:
     def _replicate_end(
         self, bucket: Bucket, chances: tuple[float, ...], chunks: int, trial: int
     ) -> tuple[int, int, int]:
-        """Return a replicate's remaining chunks, warm-up, evaluations; its number draws a rung."""
+        """Return a replicate's remaining chunks, warm-up, evaluations; `trial` draws a rung."""
         mark, warm = (trial + 0.5) * _GOLDEN % 1.0, max(0, bucket.warmup - chunks)
         steps = ladder(bucket.schedule, chances, max(0, chunks - bucket.warmup))
         left, seen = next(((n, k) for alive, n, k in steps if mark >= alive), steps[-1][1:])
@@ -213,7 +215,7 @@ class RemainingWork:
         chances: Sequence[float],
         to_come: int,
     ) -> float:
-        """Return the seeds that racing will add, from the mean of trials after the first lanes."""
+        """Return the number of seeds that racing will add, from the mean over earlier trials."""
         first = self._study.seeds.first
         if self._study.seeds.racing is None:
             return 0.0
@@ -236,7 +238,7 @@ class RemainingWork:
         return live + to_come * math.prod(chances) * max(0.0, usual - first)
 
     def _confirm_work(self, search_state: SearchState, bucket: Bucket, share: float) -> Work:
-        """Return the work of confirming: running replicates, then later ones of this bucket."""
+        """Return the work of confirm in a bucket: running replicates, then later ones."""
         phase, stage = search_state.state.phase, self._study.confirm
         length, warmup = bucket.schedule.length, bucket.warmup
         trials = [
@@ -266,7 +268,7 @@ class RemainingWork:
         """Return the expected number of programs still to compile.
 
         The share of trials that are alone in their bucket estimates the probability that the next
-        one needs a new bucket (Good 1953).
+        trial needs a new bucket (Good 1953).
         """
         there = sum(
             bool(bucket.work) and (bucket.population is None or not bucket.population.compiles)
@@ -280,21 +282,21 @@ class RemainingWork:
 
 
 def _live_runs(trial: Trial, bucket: Bucket) -> list[Replicate]:
-    """Return the replicates of a trial that still train in this bucket."""
+    """Return a trial's replicates that still train in this bucket."""
     if trial.bucket != bucket.key:
         return []
     return [run for run in trial.runs if run.is_live]
 
 
 def _can_end(bucket: Bucket, left: float) -> bool:
-    """Return whether the replicate that is furthest can train to its end within the budget."""
+    """Return whether the most advanced replicate can finish training within the budget."""
     busy = bucket.busy()
     more = bucket.schedule.length - max(map(bucket.trained, busy), default=0)
     return bool(busy) and left > bucket.schedule.quantum * len(busy) * (more - 1)
 
 
 def chances_to_pass(trials: Iterable[Trial], prior: Sequence[float]) -> tuple[float, ...]:
-    """Return the share of trials that will pass each rung, from the prior and from results.
+    """Return the share of trials that will pass each rung, from the prior and the results so far.
 
     The prior counts as a dozen trials. A trial that ended at a rung did not pass it, whether it
     was stopped there or finished early (`plateau`).
@@ -318,7 +320,7 @@ def chances_to_pass(trials: Iterable[Trial], prior: Sequence[float]) -> tuple[fl
 def ladder(
     schedule: EventSchedule, chances: tuple[float, ...], trained: int
 ) -> list[tuple[float, int, int]]:
-    """Return each coming evaluation's probability, and the chunks and evaluations until it.
+    """Return, for each future evaluation, its probability and the chunks and evaluations until it.
 
     >>> ladder(EventSchedule(1000, 8, (2,), frozenset({2, 8})), (0.25,), 0)
     [(0.25, 2, 1), (0.25, 8, 2)]
@@ -333,7 +335,7 @@ def ladder(
 
 
 def expected_chunks(schedule: EventSchedule, chances: tuple[float, ...]) -> float:
-    """Return the mean chunks of a new trial.
+    """Return the mean number of chunks of a new trial.
 
     >>> expected_chunks(EventSchedule(1000, 8, (2,), frozenset({2, 8})), (0.25,))
     3.5
@@ -344,29 +346,29 @@ def expected_chunks(schedule: EventSchedule, chances: tuple[float, ...]) -> floa
     return mean + going * steps[-1][1]
 
 
-_HALF_LIFE = 60.0  # seconds after which past work counts half, at least
-_OF_LIFE = 0.25  # the same, as a share of the seconds so far
+_HALF_LIFE = 60.0  # minimum half-life of past work, in seconds
+_OF_LIFE = 0.25  # the same as a share of the seconds so far
 
 
 class Rates:
-    """Observed speeds of this process, with less weight for older ones."""
+    """Speeds measured in this process, weighted towards recent ones."""
 
     def __init__(self):
-        self._seen = 0.0  # seconds without compiles
-        # seconds of training, evaluating and the rest; block steps, env steps, evaluations
+        self._seen = 0.0  # seconds, excluding compiles
+        # seconds of training, of evaluation and of the rest; block steps, env steps, evaluations
         self._sums = np.zeros(6)
-        self._compile_seconds, self._compiled = 0.0, 0  # all with the same weight
+        self._compile_seconds, self._compiled = 0.0, 0  # not weighted by age
         self._before, self._work = Usage(), Work()
 
     def begin(self, usage: Usage) -> None:
         self._before = replace(usage)
 
     def did(self, work: Work) -> None:
-        """Count the work of a step; its time is added by `pass_boundary`."""
+        """Count the work of a step; `pass_boundary` adds its time."""
         self._work += work
 
     def pass_boundary(self, usage: Usage, compiled: int) -> None:
-        """Add the time since the last boundary; `compiled` buckets so far."""
+        """Add the time since the last call; `compiled` counts the buckets compiled so far."""
         before, now = self._before.seconds_by_part, usage.seconds_by_part
         new = {name: now[name] - before[name] for name in now}
         self._compile_seconds += new.pop("compile")
@@ -393,7 +395,7 @@ class Rates:
         return float(self._sums[4]) / seconds if seconds > 0.0 else 0.0
 
     def seconds_of(self, ahead: Ahead) -> float | None:
-        """Return the seconds for a given amount of work; None before the first chunk."""
+        """Return the seconds that an amount of work will take; None before the first chunk."""
         train, evaluate, other, block_steps, _, evaluations = self._sums.tolist()
         if block_steps <= 0.0 or train <= 0.0:
             return None

@@ -1,8 +1,8 @@
-"""When a bucket's replicate is evaluated, judged and done, in training chunks.
+"""The chunks after which a bucket's replicates are evaluated, judged and finished.
 
-Rungs, evaluation points and run ends are rounded up to whole chunks, so buckets with different
-chunk sizes are compared at nearly the same env steps. A rung has the same index in every bucket,
-even if two rungs round up to the same chunk.
+Rungs, evaluation points and run ends are rounded up to whole chunks, so that buckets with
+different chunk sizes are compared at nearly the same env steps. A rung has the same index in every
+bucket, even if two rungs are rounded up to the same chunk.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from .trials import Replicate
 class EventSchedule:
     """The events of one bucket."""
 
-    quantum: int  # training env steps of one lane in one chunk
+    quantum: int  # training env steps of one lane per chunk
     length: int  # training chunks of a full run
-    rungs: tuple[int, ...]  # training chunks, all below `length`
-    evaluations: frozenset[int]  # training chunks with an evaluation; includes rungs and the end
+    rungs: tuple[int, ...]  # in training chunks, all below `length`
+    evaluations: frozenset[int]  # in training chunks; includes rungs and the end
 
     @property
     def env_steps(self) -> int:
@@ -57,22 +57,22 @@ _MEANS = ("episode_return", "episode_length")
 
 @dataclass(frozen=True)
 class CurveRows:
-    """Curve rows of some replicates, by columns."""
+    """Curve rows for some replicates, as columns."""
 
     runs: Sequence[Replicate]
-    env_steps: Sequence[int]  # of each at the end of its row
+    env_steps: Sequence[int]  # of each replicate at the end of its row
     metrics: dict[str, np.ndarray]  # name -> float64 [runs]
 
 
 def chunks_of_row(log_every: int | None, quantum: int) -> int:
-    """Return how many chunks of `quantum` env steps one row joins; 1 if chunks are split."""
+    """Return how many chunks of `quantum` env steps form one row; 1 if chunks are split."""
     if log_every is None:
         return 1
     return max(1, log_every // quantum)
 
 
 def ends_row(schedule: EventSchedule, trained: int, chunks: int) -> bool:
-    """Return whether a row of `chunks` chunks ends here."""
+    """Return whether a row of `chunks` chunks ends at this point."""
     return trained % chunks == 0 or trained in schedule.rungs or trained == schedule.length
 
 
@@ -94,7 +94,7 @@ def rows_of(
 def _part_rows(
     quantum: int, shown: Mapping[int, Replicate], trained: Sequence[int], result: ChunkResult
 ) -> Iterator[CurveRows]:
-    """Yield a row for each part of a chunk, or one for a chunk without parts."""
+    """Yield one row per part of a chunk, or a single one if it has no parts."""
     runs, before = list(shown.values()), 0
     parts = result.rows or (ChunkRow(quantum, result.metrics),)
     copies = runs
@@ -107,7 +107,7 @@ def _part_rows(
         if is_last:
             rolled = runs
         if is_last and len(parts) > 1:
-            # Returns that choose trials are of whole chunks, whatever rows are written.
+            # Returns used for selection are those of whole chunks, whichever rows are written.
             whole = _of_lanes(shown, result.metrics)
         metrics |= _rolling_means(rolled, whole)
         steps, before = part.env_steps - before, part.env_steps
@@ -124,7 +124,7 @@ def _joined_row(
     result: ChunkResult,
     chunks: int,
 ) -> CurveRows:
-    """Return the rows of several chunks that end with this one; its parts are not needed."""
+    """Return the rows of several chunks of which this one is the last, ignoring its parts."""
     runs, quantum = list(shown.values()), schedule.quantum
     metrics = _of_lanes(shown, result.metrics)
     metrics |= _rolling_means(runs, metrics)
@@ -151,14 +151,14 @@ def _of_lanes(
 
 
 def _spend(runs: Sequence[Replicate], result: ChunkResult, env_steps: int, quantum: int) -> None:
-    """Count the time of a part of a chunk: a chunk is one program, so parts are even."""
+    """Divide a chunk's time evenly among its parts, because a chunk is a single program."""
     seconds = max(0.0, result.seconds) * env_steps / quantum
     for run in runs:
         run.spend(seconds)
 
 
 def _pace(runs: Sequence[Replicate], env_steps: Sequence[int]) -> dict[str, np.ndarray]:
-    """Return training seconds, and speed since the last row (`env_steps` steps ago)."""
+    """Return training seconds, and the speed since the last row (`env_steps` steps ago)."""
     took = np.array([run.take_row_seconds() for run in runs])
     speed = np.divide(env_steps, took, out=np.full(len(runs), np.nan), where=took > 0)
     return {
@@ -170,7 +170,7 @@ def _pace(runs: Sequence[Replicate], env_steps: Sequence[int]) -> dict[str, np.n
 def _join_half_rows(
     runs: Sequence[Replicate], metrics: Mapping[str, np.ndarray]
 ) -> list[dict[str, float]]:
-    from ...core.metrics import joined  # on use: analytic lanes need no jax
+    from ...core.metrics import joined  # imported on use: analytic lanes need no jax
 
     columns = {name: values.tolist() for name, values in metrics.items()}
     for place, run in enumerate(runs):
@@ -194,7 +194,7 @@ def _rolling_means(
     for number, own in by_environment(metrics).items():
         if not {"episodes", "episode_return"} <= set(own):
             continue
-        # without lengths, as in a custom training, 0 is rolled and has no column
+        # without lengths, as in a custom training, 0 is averaged and there is no column
         known = {"episode_length": np.zeros(len(runs)), **own}
         columns = (known[name].tolist() for name in ("episodes", *_MEANS))
         rolled = [
@@ -209,11 +209,11 @@ def _rolling_means(
 
 CLEARLY_BELOW = "racing: clearly below"
 BUDGET_ENDED = "racing: the budget ended before further seeds"
-"""How `TrialRow.stop_rule` begins of a finished trial that did not get all seeds."""
+"""The start of `TrialRow.stop_rule` for a finished trial that did not run on all seeds."""
 
 
 def stages(start: int, most: int) -> list[int]:
-    """Return a trial's numbers of seeds at its looks.
+    """Return the numbers of seeds at which a trial is tested.
 
     >>> stages(3, 20)
     [3, 6, 12, 20]

@@ -1,6 +1,6 @@
-"""The loop's complete state, and the rows not committed yet.
+"""The complete state of the loop, and the rows that are not committed yet.
 
-All parts read trials and state here and write rows here; nothing else is exchanged between them.
+All parts of the loop read trials and state here and write rows here; they share nothing else.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Unwritten:
     """Rows since the last commit."""
 
     trials: set[int] = field(default_factory=set)
-    restarted: list[int] = field(default_factory=list)  # whose earlier rows go
+    restarted: list[int] = field(default_factory=list)  # trials whose earlier rows are deleted
     evaluations: list[EvaluationRow] = field(default_factory=list)
     decisions: list[DecisionRow] = field(default_factory=list)
     asks: list[AskRow] = field(default_factory=list)
@@ -66,8 +66,8 @@ class Unwritten:
 class SearchState:
     """The state of a study in memory.
 
-    `undecided` are live trials with a reported rung but no decision yet, because a foreign
-    scheduler had not replied before the last commit. Samplers also see `earlier` trials.
+    `undecided` contains live trials with a report at a rung but no decision, because an external
+    scheduler had not replied before the last commit. Samplers also receive `earlier` trials.
     """
 
     def __init__(
@@ -87,14 +87,14 @@ class SearchState:
         self.objective = Objective.of(study)
         self.objectives = Objectives.of(study)
         self.alone = EvaluationsAlone()
-        self._redraws = False  # values have changed since the pending batch began
+        self._redraws = False  # whether values have changed since the pending batch was started
         if evaluations_alone:
             self.objective = self.objective.of_test
         self.state = state
         self.trials: dict[int, Trial] = {trial.number: trial for trial in ended}
         self.trials.update(state.live)
         self.tally = Tally(self.trials, self.objective, self.objectives)
-        # those that racing compares with: finished and feasible, with a value on every seed
+        # trials that racing compares with: finished and feasible, with a value on every seed
         self.whole = Tally(self.trials, self.objective, self.objectives, self._is_whole)
         self.unwritten = Unwritten()
         self.ended: list[Trial] = []
@@ -102,12 +102,12 @@ class SearchState:
         self.looks = tuple(looks)
         self._clock = clock
         self._resolver = resolver
-        self._resolved: dict[int, Resolved] = {}  # held for live trials
-        # as samplers see trials, by number; those of `_unseen` are made again when asked for
+        self._resolved: dict[int, Resolved] = {}  # kept for live trials
+        # trials in the samplers' form, by number; those of `_unseen` are rebuilt on demand
         self._pasts: dict[int, PriorTrial] = {}
         self._unseen: set[int] = set(self.trials)
         self._judged: list[list[int]] = []
-        self._rungs: list[Rung] = []  # their standings, read on demand
+        self._rungs: list[Rung] = []  # trials at each rung, read on demand
         for number, trial in self.trials.items():
             for rung in range(len(trial.reports)):
                 self.judge(rung, [number])
@@ -121,17 +121,17 @@ class SearchState:
             self.unwritten.add(AttributeRow(trial.number, name, value))
 
     def note_looks(self, winner: int | None, interim: bool = False) -> None:
-        """Record the number of test seeds with values, if new (`store.interim_analyses`).
+        """Record the number of test seeds with values, if it is new (`store.interim_analyses`).
 
-        Call it before a stage that adds test seeds or winners, and at its end. `winner` is the
-        winner in the study's conclusion, unless it is the default. `interim`: before the planned
-        number of seeds.
+        Called before a stage that adds test seeds or winners, and at its end. `winner` is the
+        winner in the study's conclusion, unless it is the default. `interim` means before the
+        planned number of seeds.
         """
         sizes = {one: len(trial.by_report_seed) for one, trial in sorted(self.trials.items())}
         known = {(look.trial, look.seeds, look.won) for look in self.looks}
         seen = [Look(one, size, one == winner, interim) for one, size in sizes.items() if size]
         new = [look for look in seen if (look.trial, look.seeds, look.won) not in known]
-        if new:  # most seeds before first, else a pair seems to be seen half-way
+        if new:  # most seeds first, otherwise an incomplete pair would be recorded
             before = {look.trial: look.seeds for look in self.looks}
             new.sort(key=lambda look: -before.get(look.trial, 0))
             self.looks = (*self.looks, *new)
@@ -181,7 +181,7 @@ class SearchState:
         return [t for t in self.state.live.values() if t.is_live or t.is_paused]
 
     def pause(self, trial: Trial, rule: str) -> None:
-        """Pause a trial at its rung; samplers see it as stopped there."""
+        """Pause a trial at its rung; samplers receive it as stopped there."""
         trial.pause(rule)
         self.state.tell(trial)
         self._unseen.add(trial.number)
@@ -204,7 +204,7 @@ class SearchState:
         self.state.dismiss(trial)
         self._unseen.add(trial.number)
         if held := self._resolved.pop(trial.number, None):
-            self._resolver.touch(held)  # its policy, or its confirmation, may ask for it
+            self._resolver.touch(held)  # its policy or its confirmation may need it
         self.ended.append(trial)
         self.touch(trial)
 
@@ -216,7 +216,7 @@ class SearchState:
     def aggregated(
         self, trial: Trial, stream: Stream, value: float
     ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Return objectives (`value` first) and constrained values over a stream's seeds."""
+        """Return objectives (`value` first) and constrained values, over a stream's seeds."""
         if self.objectives.is_plain:
             return (), ()
         extras = self.objectives.aggregate(trial.extras_of(stream), trial.costs())
@@ -226,7 +226,7 @@ class SearchState:
         return objectives, self.objectives.limited(extras)
 
     def count_evaluations_alone(self) -> None:
-        """Count only evaluations from now on, and replace the values known before.
+        """Use only evaluations from now on, and replace all earlier values.
 
         See `evaluations_alone`: a trial lacks training returns that others have.
         """
@@ -246,7 +246,7 @@ class SearchState:
         self._redraws = True
 
     def take_redraw(self) -> bool:
-        """Return once, after values were replaced, that a pending batch must be drawn again."""
+        """Return, once after values were replaced, that a pending batch must be drawn again."""
         redraws, self._redraws = self._redraws, False
         return redraws
 
@@ -276,14 +276,14 @@ class SearchState:
         trial.remeasure(self.reports_alone(trial), seeds, chosen, value)
 
     def _is_finished_by_rule(self, trial: Trial) -> bool:
-        """Return whether a rule ended its run with the value at its last rung."""
+        """Return whether a rule finished the trial with the value at its last rung."""
         early = self.study.early_terminate
         if early is None or not rule_row(early.type).finishes or not trial.report_steps:
             return False
         return trial.state is TrialState.FINISHED and bool(trial.stop_rule) and not trial.audited
 
     def _remeasure_racing(self) -> None:
-        """Correct the values of trials with fewer seeds than the best one, like `value_of`."""
+        """Correct the values of trials with fewer seeds than the best one, as `value_of` does."""
         whole = [
             trial
             for trial in self.trials.values()
@@ -314,8 +314,8 @@ class SearchState:
     ) -> None:
         """Record the decision about a trial at its rung.
 
-        `rank` is the trial's rank among the `judged` trials there (1 is the best), and `cutoff` a
-        value. `copied` gives the copied trial, and the hyperparameters before and after.
+        `rank` is the trial's rank among the `judged` trials there (1 is the best), and `cutoff` is
+        a value. `copied` contains the copied trial, and the hyperparameters before and after.
         """
         extras = ()
         if trial.extra_reports:
@@ -336,7 +336,7 @@ class SearchState:
         self.unwritten.add(row)
 
     def fail(self, number: int, why: str) -> None:
-        """Fail a trial of the search; for a confirmed trial only record the error."""
+        """Mark a search trial as failed; for a confirmed trial, only record the error."""
         trial = self.trials[number]
         if trial.is_live or trial.is_paused:
             self.end(trial, TrialState.FAILED, why)
@@ -370,8 +370,8 @@ class SearchState:
     def take_ended(self) -> list[Trial]:
         """Return the trials that ended since the last call, and drop their replicates.
 
-        A resumed study has no replicates of ended trials either. Ray Tune may still ask for a
-        state.
+        A resumed study has no replicates of ended trials either. But Ray Tune may still request a
+        state of a trial that has ended.
         """
         ended, self.ended = self.ended, []
         if self.study.search.driver != "ray_tune":
@@ -391,7 +391,7 @@ class SearchState:
         self._judged[rung] += trials
 
     def rung(self, rung: int) -> Rung:
-        """Return the trials judged at a rung, by the first objective only."""
+        """Return the trials judged at a rung, with losses of the first objective only."""
         while len(self._rungs) <= rung:
             self._rungs.append(Rung())
         found = self._rungs[rung]
@@ -400,12 +400,12 @@ class SearchState:
         return found
 
     def standing(self, trial: Trial, rung: int) -> TrialAtRung:
-        """Return a trial at a rung that it has passed, by the first objective only."""
+        """Return a trial at a rung that it has passed, with losses of the first objective only."""
         curve = tuple(map(self.objective.loss, trial.reports[: rung + 1]))
         return TrialAtRung(trial.number, curve[rung], curve)
 
     def order(self, trials: Iterable[Trial]) -> list[Trial]:
-        """Return trials with values, best first (`Objectives.keys`)."""
+        """Return the trials that have values, best first (`Objectives.keys`)."""
         listed = sorted(trials, key=lambda trial: trial.number)
         keys = self.objectives.keys(
             [self.losses(trial) for trial in listed],
@@ -429,14 +429,14 @@ class SearchState:
         return self._resolver.of(params)
 
     def resolved_of(self, number: int) -> Resolved:
-        """Return a trial's configuration; cached while the trial is live."""
+        """Return a trial's configuration, cached while the trial is live."""
         found = self.resolved(self.trials[number].params)
         if number in self.state.live:
             self._resolved[number] = found
         return found
 
     def resolved_at(self, number: int, env_steps: int) -> Resolved:
-        """Return the configuration of a trial's lineage from some env steps on."""
+        """Return the configuration in a trial's lineage from this number of env steps on."""
         return self.resolved(params_at(lineage_of(self.trials[number]), env_steps))
 
     def now(self) -> float | None:
@@ -445,12 +445,12 @@ class SearchState:
         return self._clock()
 
     def history(self, unseen: Sequence[int] = ()) -> tuple[PriorTrial, ...]:
-        """Return every trial as seen by samplers, by number, warm-start trials first.
+        """Return every trial in the samplers' form, by number, warm-start trials first.
 
-        It changes only when a trial is added, ends or pauses, so a batch repeated after a crash
-        sees the same history. A paused trial appears stopped, even after its promotion, until it
-        ends or pauses again. `unseen` are trials whose latest events are hidden, one entry per
-        event.
+        The result changes only when a trial is added, ends or pauses, so a batch that is repeated
+        after a crash receives the same history. A paused trial counts as stopped, even after its
+        promotion, until it ends or pauses again. `unseen` lists trials whose latest events are
+        hidden, one entry per event.
         """
         self._update_history()
         if not unseen:
@@ -463,7 +463,7 @@ class SearchState:
         return (*self.earlier, *shown.values())
 
     def _update_history(self) -> None:
-        """Build the samplers' view of trials that were added, ended or paused."""
+        """Update the samplers' form of trials that were added, ended or paused."""
         last = next(reversed(self._pasts), -1)
         ordered = True
         for number in sorted(self._unseen):
@@ -485,7 +485,7 @@ class SearchState:
         return self._past(trial, trial.paused_at[:known], has_ended=False)
 
     def _past(self, trial: Trial, paused_at: Sequence[int], has_ended: bool) -> PriorTrial:
-        """Return a trial as seen by samplers: ended, stopped at its last pause, or running."""
+        """Return a trial in the samplers' form: ended, stopped at its last pause, or running."""
         running = PriorTrial(
             trial.number, trial.params, trial.attributes, proposed_by=trial.proposed_by
         )

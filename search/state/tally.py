@@ -1,6 +1,6 @@
-"""Counts of trials by state and the best of them, updated on every change.
+"""Counts of trials by state, and the best trials, updated on every change.
 
-A study asks for both at every boundary; reading all trials each time would make each trial cost
+A study needs both between all chunks; if all trials were read each time, each trial would cost
 more than the previous one.
 """
 
@@ -27,10 +27,10 @@ class _Result:
 
 
 class Tally:
-    """The states of trials, and the best one with a value.
+    """The states of trials, and the best trial with a value.
 
-    `note` marks a row that may have changed; it is read when a count is needed. `competes` selects
-    the rows with a value that may be the best.
+    `note` marks a row that may have changed; the row is read when a count is needed. `competes`
+    selects the rows with a value that are eligible as the best.
     """
 
     def __init__(
@@ -46,11 +46,11 @@ class Tally:
         self._state_of: dict[int, TrialState] = {}
         self._states: Counter[TrialState] = Counter()
         self._results: dict[int, _Result] = {}
-        # trials of which one is the best; with one objective it is only one
+        # candidates for the best trial; only one if there is one objective
         self._leading: set[int] = set()
 
     def note(self, number: int) -> None:
-        """Note that a row may have changed."""
+        """Mark a row that may have changed."""
         self._changed.add(number)
 
     def states(self) -> dict[TrialState, int]:
@@ -58,7 +58,7 @@ class Tally:
         return {state: count for state, count in self._states.items() if count}
 
     def best(self) -> int | None:
-        """Return the number of the best trial, the smallest among equals; None without any."""
+        """Return the best trial's number, the smallest among equals; None if there is none."""
         self._read_changes()
         if len(self._leading) < 2:
             return next(iter(self._leading), None)
@@ -73,7 +73,7 @@ class Tally:
         for number in sorted(changed):
             if number >= 0 and self._read_row(number, self._rows[number]):
                 entering.append(number)
-        if not self._leading.isdisjoint(entering):  # any of the others may lead now
+        if not self._leading.isdisjoint(entering):  # any of the other trials may lead now
             self._leading, entering = set(), list(self._results)
         for number in entering:
             if number in self._results:
@@ -103,19 +103,19 @@ class Tally:
         return _Result((self._objective.loss(row.value), *others), violation)
 
     def _try_to_lead(self, number: int) -> None:
-        """Let a trial lead unless a leading one is better; drop those it beats."""
+        """Make a trial a leader unless a leader is better; drop leaders that it beats."""
         if any(self._is_better(other, number) for other in self._leading):
             return
         beaten = {other for other in self._leading if self._is_better(number, other)}
         self._leading = (self._leading - beaten) | {number}
 
     def _is_better(self, number: int, other: int) -> bool:
-        """Return whether a trial excludes that another is the best (`store.pareto.places`)."""
+        """Return whether a trial rules out that another is the best (`store.pareto.places`)."""
         own, its = self._results[number], self._results[other]
         if own.violation != its.violation:
             return own.violation < its.violation
         if own.violation == 0.0 and own.losses != its.losses:
             return own.dominates(its)
         if own.violation == 0.0 and len(own.losses) > 1:
-            return False  # equal points share a place
+            return False  # equal points share a rank
         return number < other

@@ -1,7 +1,7 @@
 """Trials and replicates in memory; only their methods change them, between chunks.
 
-`SearchState` calls methods whose effects others must see; every change reaches the store as a
-`TrialRow`.
+Methods whose effects concern other parts are called through `SearchState`; every change reaches
+the store as a `TrialRow`.
 """
 
 from __future__ import annotations
@@ -23,56 +23,56 @@ _RECENT = 100.0
 class RunState(StrEnum):
     WAITING = "waiting"
     RUNNING = "running"
-    PAUSED = "paused"  # in no lane, and what was in its lane is kept
+    PAUSED = "paused"  # in no lane; the state from its lane is kept
     ENDED = "ended"  # ran to its full length
     DIVERGED = "diverged"
-    CUT = "cut"  # ended early with its trial: stopped, failed, or out of budget
+    CUT = "cut"  # ended early with its trial, which was stopped, failed, or out of budget
 
 
 @dataclass
 class Replicate:
-    """One replicate of a trial on one stream of seeds.
+    """One replicate of a trial, on one stream of seeds.
 
         WAITING --start--> RUNNING --end--> ENDED --reopen--> RUNNING
            |                  +--diverge--> DIVERGED
            +-------cut--------+--cut------> CUT
 
-    RUNNING --pause--> PAUSED --resume--> WAITING repeats with its trial; its lane's state is kept
-    until it has a lane again (`come_back`). A cut also ends PAUSED. `adopt` copies the state of
-    another replicate. It has a lane from `enter`, before it starts, until `leave`, at the boundary
-    where it stops.
+    RUNNING --pause--> PAUSED --resume--> WAITING repeats together with its trial; the lane's state
+    is kept until the replicate has a lane again (`come_back`). A cut also ends PAUSED. `adopt`
+    copies the state of another replicate. A replicate has a lane from `enter`, before it starts,
+    until `leave`, after the chunk in which it stops.
     """
 
-    trial: int  # trial, stream and replicate fix every random number, with the study's seed
+    trial: int  # trial, stream and replicate determine all random numbers, with the study's seed
     stream: Stream
     replicate: int
     state: RunState = RunState.WAITING
-    lane: int | None = None  # of its bucket
-    chunks: int = 0  # run so far, warm-up included
-    rung_values: list[float] = field(default_factory=list)  # the metric at each passed rung
+    lane: int | None = None  # lane in its bucket
+    chunks: int = 0  # number run so far, including warm-up
+    rung_values: list[float] = field(default_factory=list)  # the metric at each rung passed
     value: float | None = None  # the metric at its last evaluation
     extras: list[float] = field(default_factory=list)  # of that evaluation, see `Objectives`
-    rung_extras: list[list[float]] = field(default_factory=list)  # at each passed rung
-    recent_episodes: float = 0.0  # training episodes in the rolling means, at most 100
+    rung_extras: list[list[float]] = field(default_factory=list)  # extras at each rung passed
+    recent_episodes: float = 0.0  # number of training episodes in the rolling means, at most 100
     recent_return: float = 0.0
     recent_length: float | None = None  # None before the first episode, and in older studies
-    # unfinished curve row, of half_row_chunks chunks
+    # unfinished curve row, from half_row_chunks chunks
     half_row: dict[str, float] = field(default_factory=dict)
     half_row_chunks: int = 0
     seconds: float = 0.0  # running time of its chunks
-    row_seconds: float = 0.0  # the same at its last row
-    # one per environment, at the last evaluation
+    row_seconds: float = 0.0  # running time up to its last row
+    # score per environment at the last evaluation
     scores: list[float] = field(default_factory=list)
     rung_scores: list[list[float]] = field(default_factory=list)
     # environment -> episodes, return, length in the rolling means
     recents: dict[str, list[float]] = field(default_factory=dict)
-    kept: bool = False  # its state was taken out of its lane and is not in one again
-    # digests of its training metrics, of the first chunk and of all: two seeds that train alike
-    # have the same ones
+    kept: bool = False  # whether its state was taken out of its lane and has not been put back
+    # digests of its training metrics, in the first chunk and in all chunks; seeds that train
+    # identically have equal digests
     first_digest: str = ""
     digest: str = ""
-    varies: bool = False  # its metrics are not the same in all chunks
-    alone: float | None = None  # `value` without training returns, where these count
+    varies: bool = False  # whether its metrics differ between chunks
+    alone: float | None = None  # `value` without training returns, if these count
     rung_alone: list[float] = field(default_factory=list)
 
     @property
@@ -110,7 +110,7 @@ class Replicate:
         scores: Sequence[float] = (),
         alone: float | None = None,
     ) -> None:
-        """Record an evaluation at `rungs` rungs; `alone`: its value without training returns."""
+        """Record an evaluation at `rungs` rungs; `alone` is its value without training returns."""
         self.value, self.extras, self.scores = value, list(extras), list(scores)
         self.alone = alone
         for _ in range(rungs):
@@ -121,7 +121,7 @@ class Replicate:
             self.rung_scores.append(self.scores)
 
     def take_alone(self) -> None:
-        """Count only evaluations, also in earlier values."""
+        """Use only evaluations, also in earlier values."""
         if self.alone is None:
             return
         self.value = self.alone
@@ -150,7 +150,7 @@ class Replicate:
         self.state = RunState.DIVERGED
 
     def cut(self) -> None:
-        """Stop it early, if it is waiting, running or paused."""
+        """Stop the replicate early if it is waiting, running or paused."""
         if self.is_live or self.state is RunState.PAUSED:
             self.state = RunState.CUT
 
@@ -178,10 +178,10 @@ class Replicate:
         return self.recent_return
 
     def roll(self, episodes: float, mean: float, length: float) -> tuple[float, float]:
-        """Add a chunk's episodes; return rolling means of the last 100 returns and lengths.
+        """Add a chunk's episodes; return rolling means over the last 100 returns and lengths.
 
-        Earlier episodes are represented by their mean; with no episodes, means are NaN. `mean` and
-        `length` are means over the `episodes` that ended in the chunk.
+        Earlier episodes are represented by their mean; without any episodes, means are NaN. `mean`
+        and `length` are means over the `episodes` that ended in the chunk.
         """
         if episodes > 0:
             earlier = min(self.recent_episodes, max(0.0, _RECENT - episodes))
@@ -200,7 +200,7 @@ class Replicate:
         return self.recent_return, self.recent_length
 
     def copied_means(self) -> Replicate:
-        """Return a replicate with these rolling means, for rows within a chunk."""
+        """Return a replicate with the same rolling means, for rows within a chunk."""
         return replace(self, recents=dict(self.recents))
 
     def roll_on(
@@ -220,7 +220,7 @@ class Replicate:
         self.seconds += seconds
 
     def take_row_seconds(self) -> float:
-        """Return the running time since its last row, which ends here."""
+        """Return the running time since its last row, and start the next row."""
         took = self.seconds - self.row_seconds
         self.row_seconds = self.seconds
         return took
@@ -233,7 +233,7 @@ class Replicate:
 
 
 _OWN = ("trial", "stream", "replicate", "lane", "seconds", "row_seconds", "kept")
-"""What a replicate does not adopt."""
+"""Fields that a replicate does not copy from another one."""
 
 
 def cut(runs: Iterable[Replicate]) -> None:
@@ -246,30 +246,30 @@ LIVE = (TrialState.WAITING, TrialState.RUNNING)
 
 @dataclass
 class Trial(TrialRow):
-    """One configuration and its results: a growing row, and data known only to the loop.
+    """One configuration and its results: a row that grows, and data that only the loop needs.
 
         WAITING --start--> RUNNING --end--> FINISHED --reopen--> RUNNING
            +-----------------+-------end--> STOPPED, DIVERGED, FAILED, UNFINISHED
 
     If rules pause trials, RUNNING --pause--> PAUSED --promote--> RUNNING happens at most once per
-    rung; a trial without promotion ends as STOPPED. `report` records its values at a rung, a rule
-    may `stop_by` or audit it, and `set_value` is called before it finishes. If trials copy each
-    other, a diverged one is `set_aside`, resumes by `adopt`, or ends. A finished trial stays so
-    while it is confirmed: `add` adds replicates on new seeds, `choose` and `prove` set their
-    values. The same holds for the default configuration; if no trial has it, one is created as
-    REFERENCE, which was never in the search.
+    rung; a trial that is not promoted ends as STOPPED. `report` records the values at a rung, a
+    rule may `stop_by` or audit the trial, and `set_value` is called before it finishes. If trials
+    copy each other, a diverged trial is `set_aside`, and then resumes by `adopt` or ends. A
+    finished trial remains finished while it is confirmed: `add` adds replicates on new seeds, and
+    `choose` and `prove` set their values. The same holds for the default configuration; if no
+    trial has it, one is created as REFERENCE, which was never in the search.
     """
 
-    # the sampler's notes, plain JSON values
+    # attributes from the sampler, plain JSON values
     attributes: dict[str, Any] = field(default_factory=dict)
-    # replicates of search and confirm, while it is live or confirmed
+    # replicates in search and confirm, while the trial is live or confirmed
     runs: list[Replicate] = field(default_factory=list)
-    reports: list[float] = field(default_factory=list)  # its value at each judged rung
+    reports: list[float] = field(default_factory=list)  # value at each judged rung
     report_steps: list[int] = field(default_factory=list)  # env steps of each
-    # its extras there, see `Objectives`
+    # extras at each judged rung, see `Objectives`
     extra_reports: list[list[float]] = field(default_factory=list)
-    lost: bool = False  # diverged, without lanes, waits for another trial's state
-    paused_at: list[int] = field(default_factory=list)  # rungs, in order
+    lost: bool = False  # whether it diverged and waits, without lanes, for another trial's state
+    paused_at: list[int] = field(default_factory=list)  # rungs at which it paused, in order
 
     @property
     def number(self) -> int:
@@ -359,7 +359,7 @@ class Trial(TrialRow):
             run.reopen()
 
     def set_aside(self) -> None:
-        """Free the lanes after diverging, and wait for another trial's state."""
+        """Free the lanes of a diverged trial, which waits for another trial's state."""
         self.lost = True
         cut(self.runs)
 
@@ -369,7 +369,7 @@ class Trial(TrialRow):
         schedule: Sequence[dict[str, Any]],
         runs: Sequence[Replicate],
     ) -> None:
-        """Resume from the states of other replicates, one for each of its own, with new params."""
+        """Resume from other replicates' states, one per replicate, with new parameters."""
         self.params, self.lost, self.error = dict(params), False, ""
         self.schedule = tuple(schedule) or self.schedule
         for run, other in zip(self.runs_of(Stream.SEARCH), runs, strict=True):
@@ -389,7 +389,7 @@ class Trial(TrialRow):
         choose_values: tuple[float, ...],
         value: float | None,
     ) -> None:
-        """Replace the values used for selection by those of evaluations alone."""
+        """Replace the values used for selection by values from evaluations only."""
         self.reports = list(reports)
         if self.reports and self.rung >= 0:
             self.rung_value = self.reports[-1]
@@ -404,9 +404,9 @@ class Trial(TrialRow):
         self.value = value
 
     def note_copies(self, stream: Stream) -> bool:
-        """Record whether two seeds of a stream trained alike; return whether that is new.
+        """Record whether two seeds of a stream trained identically; return whether that is new.
 
-        Constant metrics prove nothing, because different trainings may share them.
+        Constant metrics are no evidence, because different trainings may share them.
         """
         ended = [run for run in self.runs_of(stream) if run.state is RunState.ENDED and run.varies]
         alike = len({run.digest for run in ended}) < len(ended)
@@ -416,9 +416,9 @@ class Trial(TrialRow):
         return True
 
     def lack(self, what: str) -> None:
-        """Record why a replicate diverged, or why its confirmation is incomplete.
+        """Record why a replicate diverged, or why the trial's confirmation is incomplete.
 
-        The first reason stays.
+        The first reason is kept.
         """
         self.error = self.error or what
 
@@ -439,7 +439,7 @@ class Trial(TrialRow):
         self.choose_constraints = constraints or self.choose_constraints
 
     def report_seeds(self, wanted: int) -> int:
-        """Return the number of test seeds to run: no fewer than before."""
+        """Return the number of test seeds to run, which is never less than before."""
         return max(wanted, len(self.report_values) + len(self.report_diverged))
 
     def prove(self) -> None:
@@ -463,12 +463,12 @@ class Trial(TrialRow):
         return [run.extras for run in self._measured_runs(stream)]
 
     def scores_of(self, stream: Stream) -> tuple[float, ...]:
-        """Return the mean score on each environment over the same replicates."""
+        """Return the mean score on each environment, over the same replicates."""
         rows = [run.scores for run in self._measured_runs(stream) if run.scores]
         return tuple(mean(column) for column in zip(*rows, strict=True))
 
     def _scores_at(self, rung: int) -> tuple[float, ...]:
-        """Return the mean scores at a rung, which some seeds may have passed."""
+        """Return the mean scores at a rung, over the seeds that have passed it."""
         runs = [run for run in self._measured_runs(Stream.SEARCH) if len(run.rung_scores) > rung]
         rows = [run.rung_scores[rung] for run in runs if run.rung_scores[rung]]
         return tuple(mean(column) for column in zip(*rows, strict=True))
@@ -502,10 +502,10 @@ class Trial(TrialRow):
 
 @dataclass(frozen=True)
 class Segment:
-    """A part of a lineage, starting at `env_steps` of a replicate."""
+    """A part of a lineage, which starts at `env_steps` of a replicate."""
 
     env_steps: int
-    trial: int  # whose lanes trained it
+    trial: int  # the trial whose lanes trained it
     params: Mapping[str, Any]
 
     def as_json(self) -> dict[str, Any]:
@@ -517,7 +517,7 @@ def segments(schedule: Sequence[Mapping[str, Any]]) -> tuple[Segment, ...]:
 
 
 def lineage_of(trial: TrialRow) -> tuple[Segment, ...]:
-    """Return the segments of a trial, the first from 0 env steps on."""
+    """Return a trial's segments, the first of which starts at 0 env steps."""
     return segments(trial.schedule) or (Segment(0, trial.trial, trial.params),)
 
 

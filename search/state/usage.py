@@ -1,4 +1,4 @@
-"""The counters that budgets and reports read."""
+"""Counters for budgets and reports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Literal, get_args
 from ...store.rows import Stream
 
 Part = Literal["compile", "evaluate", "search", "store"]
-# of the study's time besides chunks
+# parts of the study's time other than chunks
 
 
 @dataclass
@@ -20,31 +20,31 @@ class Usage:
 
     search_env_steps: int = 0
     confirm_env_steps: int = 0
-    eval_env_steps: int = 0  # not in the two above, as warm-up
+    eval_env_steps: int = 0  # not included in the two above, like warm-up
     warmup_env_steps: int = 0
-    lane_chunks: int = 0  # while work remained; busy ones over all are the occupancy
+    lane_chunks: int = 0  # all, while work remained; occupancy is busy ones divided by these
     busy_lane_chunks: int = 0
     chunks: int = 0
-    failures: int = 0  # errors and lack of memory, not divergence
-    draws: int = 0  # configurations drawn; `refused`: by a `forbid` rule
+    failures: int = 0  # errors and out-of-memory failures, not divergence
+    draws: int = 0  # configurations drawn; `refused` counts those rejected by a `forbid` rule
     refused: int = 0
-    run_seconds: float = 0.0  # wall time; the parts below are included
+    run_seconds: float = 0.0  # wall time, including the parts below
     chunk_seconds: float = 0.0  # rollouts and updates: compiled chunks
     compile_seconds: float = 0.0
-    evaluate_seconds: float = 0.0  # policies and baselines
+    evaluate_seconds: float = 0.0  # evaluation of policies and baselines
     search_seconds: float = 0.0  # waiting for the sampler
     store_seconds: float = 0.0  # committing and publishing
-    asked_env_steps: int = 0  # those of confirm for `confirm.also`, not bounded by the budget
+    asked_env_steps: int = 0  # used by confirm for `confirm.also`, which the budget does not limit
 
     def count_lanes(self, lanes: int, busy: int, work_remains: bool, chunks: int = 1) -> None:
-        """Count a new chunk; its lanes count while an idle one could be busy."""
+        """Count a new chunk; its lanes count only if an idle one could have been busy."""
         self.chunks += chunks
         if work_remains:
             self.lane_chunks += lanes
             self.busy_lane_chunks += busy
 
     def count(self, env_steps: int, stream: Stream, trains: bool, asked: bool = False) -> None:
-        """Count a replicate's chunk; `asked`: of a trial in `confirm.also`."""
+        """Count a replicate's chunk; `asked` is whether its trial is in `confirm.also`."""
         if not trains:
             self.warmup_env_steps += env_steps
         elif stream is Stream.SEARCH:
@@ -61,7 +61,7 @@ class Usage:
 
     @contextmanager
     def spending(self, part: Part) -> Iterator[None]:
-        """Count the time spent inside for a part, even after an error."""
+        """Count the time spent in the context towards a part, even after an error."""
         started = time.monotonic()
         try:
             yield
@@ -95,7 +95,7 @@ class Usage:
 
     @property
     def seconds_by_part(self) -> dict[str, float]:
-        """The wall time by part; the sum is `run_seconds`.
+        """The wall time by part, which sums to `run_seconds`.
 
         `train` is rollouts and updates; `between` is the rest: judging, bookkeeping, callbacks.
 
@@ -109,7 +109,7 @@ class Usage:
 
     @property
     def idle_share(self) -> float:
-        """The share of the wall time in which nothing trains or is evaluated; 0 before a chunk.
+        """The share of the wall time without training or evaluation; 0 before the first chunk.
 
         >>> Usage(run_seconds=10.0, chunk_seconds=6.0, evaluate_seconds=1.5).idle_share
         0.25
@@ -120,14 +120,14 @@ class Usage:
 
     @property
     def env_steps_per_second(self) -> float:
-        """Over all processes, including compiles."""
+        """Training env steps per second, over all processes and including compiles."""
         if self.run_seconds <= 0:
             return 0.0
         return self.env_steps / self.run_seconds
 
     @property
     def occupancy(self) -> float:
-        """Share of busy lane-chunks while work remained; 1 before the first."""
+        """Share of busy lane-chunks while work remained; 1 before the first chunk."""
         if not self.lane_chunks:
             return 1.0
         return self.busy_lane_chunks / self.lane_chunks

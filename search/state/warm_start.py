@@ -1,7 +1,7 @@
-"""Warm start: samplers see the trials of an earlier study before this study's first trial.
+"""Warm start: samplers receive the trials of an earlier study before this study's first trial.
 
-These trials cost no budget and are not in the tables. They are copied once into the study's
-folder, so that resuming does not need the earlier study.
+These trials do not count towards the budget and are not in the tables. They are copied once to the
+study's folder, so that resuming does not need the earlier study.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from .objective import Objective, Objectives
 
 @dataclass(frozen=True)
 class WarmStartTrials:
-    """The adopted trials."""
+    """Trials taken from an earlier study."""
 
-    history: tuple[PriorTrial, ...] = ()  # with negative numbers, in order
-    words: str = ""  # one line: how many, and why the others were omitted
+    history: tuple[PriorTrial, ...] = ()  # in order, with negative numbers
+    words: str = ""  # one line: how many, and why others were omitted
 
 
 def warm_start(study: Study, folder: Path | None = None) -> WarmStartTrials:
-    """Return the history from which a study starts."""
+    """Return the history with which a study starts."""
     given = study.search.warm_start
     if given is None:
         return WarmStartTrials()
@@ -50,7 +50,7 @@ def warm_start(study: Study, folder: Path | None = None) -> WarmStartTrials:
 
 
 def write_warm_start(found: WarmStartTrials, folder: Path) -> None:
-    """Copy the history into the study's folder, unless it is already there."""
+    """Copy the history to the study's folder, unless it is already there."""
     path = folder / WARM_START_NAME
     if not found.history or path.is_file():
         return
@@ -106,7 +106,7 @@ def _read_earlier_trials(study: Study, path: Path) -> tuple[list[PriorTrial], st
     if meta is not None:
         _check_same_metrics(study, meta, path)
         other = as_recorded(meta.study_text, str(path))
-        if alone:  # its values have no training returns
+        if alone:  # its values do not include training returns
             other = {**other, "metric": {**other.get("metric", {}), "training_weight": 0.0}}
     found: list[PriorTrial] = []
     left_out: Counter[str] = Counter()
@@ -129,7 +129,7 @@ def _read_earlier_trials(study: Study, path: Path) -> tuple[list[PriorTrial], st
 
 
 def _rows_of(path: Path) -> tuple[list[TrialRow], StudyMeta | None, bool]:
-    """Read a study's folder, or a table; a table next to a journal is read from the journal.
+    """Read a study's folder or a table; if a journal is next to a table, read the journal.
 
     The last value is whether only evaluations counted.
     """
@@ -232,7 +232,7 @@ def _as_ours(
     def choose(_: str, parameter: Parameter) -> Any:
         name = parameter.name
         if name not in known and other and name in study.algorithm.knobs:
-            return study.algorithm.knobs[name].default  # what that study left alone
+            return study.algorithm.knobs[name].default  # default in the earlier study
         if name not in known:
             missing.append(f"without a value of {name}")
             return parameter.default

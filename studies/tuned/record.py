@@ -1,7 +1,7 @@
 """One tuned configuration with its test results: the contents of a file in `results/tuned`.
 
-A record is complete: every contender's whole configuration, one value per seed, and all settings
-needed to retrain each of them.
+A record is complete: it has the whole configuration of every contender, one value per seed, and
+all settings that are needed to retrain each of them.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from ..yaml_io import Node, Notes, plain, read_file
 
 TUNED, DEFAULT = "tuned", "default"
 PLACE = Path("results") / "tuned"
-"""Where `scripts/tuned` writes; files here come before those of the package."""
+"""The folder written by `scripts/tuned`; its files take precedence over the package's."""
 PREFIX = "tuned:"  # in place of a study file: `hpo train tuned:CartPole-v1`
 
 
 @dataclass(frozen=True)
 class Curve:
-    """The course of a configuration's runs, over all seeds."""
+    """The learning curve of a configuration, over all seeds."""
 
     env_steps: tuple[int, ...]  # ascending
-    greedy: tuple[float, ...]  # IQM over seeds of the evaluated metric
+    greedy: tuple[float, ...]  # IQM of the evaluated metric over seeds
     low: tuple[float | None, ...]  # its 95 % interval
     high: tuple[float | None, ...]
     # mean over seeds of the mean return of the last 100 training episodes; None before the first
@@ -39,23 +39,23 @@ class Curve:
 class TestCost:
     env_steps: int
     eval_env_steps: int
-    cpu_seconds: float | None = None  # of the process, with compilation
+    cpu_seconds: float | None = None  # of the process, including compilation
 
 
 @dataclass(frozen=True)
 class Contender:
     """One configuration with its results on the test seeds; None for a diverged seed."""
 
-    who: str  # tuned, default, or the publisher
-    config: Mapping[str, Any]  # every knob
-    greedy: tuple[float | None, ...]  # of the last evaluation, per seed
+    who: str  # tuned, default, or the publisher's name
+    config: Mapping[str, Any]  # every hyperparameter
+    greedy: tuple[float | None, ...]  # at the last evaluation, per seed
     training: tuple[float | None, ...]
-    area: tuple[float | None, ...]  # mean height of the curve, per seed
-    # env steps of the first evaluation at the threshold, per seed; None: never
+    area: tuple[float | None, ...]  # mean height of the learning curve, per seed
+    # env steps of the first evaluation that reaches the threshold, per seed; None: never
     to_threshold: tuple[int | None, ...]
     curve: Curve
     cost: TestCost
-    # of published ones: by, repository, commit, file, env_steps, without (settings hpo lacks)
+    # for published ones: by, repository, commit, file, env_steps, without (settings hpo lacks)
     source: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
@@ -63,23 +63,23 @@ class Contender:
 class Origin:
     """The study that found the configuration."""
 
-    file: str  # relative to the folder of `results/tuned`
+    file: str  # relative to the parent folder of `results/tuned`
     sha256: str
-    trial: int  # the winner's number
+    trial: int  # number of the winner
     trials: int
     verdict: str
-    said: str  # the verdict in words
-    env_steps: int  # search and confirm
+    said: str  # the verdict as text
+    env_steps: int  # of search and confirm
     seeds: Mapping[str, int]  # per trial: in search, selection and test
-    bundle: str = ""  # sha256 of the file of `hpo bundle` that it was added from
+    bundle: str = ""  # sha256 of the `hpo bundle` file from which it was added
 
 
 @dataclass(frozen=True)
 class Provenance:
     """The software and machine of the test runs."""
 
-    on: str  # as 2026-11-22
-    commit: str  # `+` at its end: with changes; "": an installed package
+    on: str  # date, such as 2026-11-22
+    commit: str  # ends in `+` if there were changes; "": an installed package
     versions: Mapping[str, str]
     backend: str
     devices: int
@@ -90,18 +90,18 @@ class TunedRecord:
     name: str
     env: str
     env_values: Mapping[str, Any]
-    env_steps: int  # of one run
+    env_steps: int  # per run
     metric: str
     goal: Literal["maximize", "minimize"]
     # episodes (networks, if episodes do not end), steps (of each, if they do not end), greedy
     evaluation: Mapping[str, Any]
     seed: int  # root of the test seeds, used by no study
-    threshold: float  # its first reaching is timed
+    threshold: float  # value whose first attainment is timed
     made: Provenance
     origin: Origin
-    # the tuned configuration, the default, then published ones
+    # the tuned configuration, the default, and then published ones
     contenders: Sequence[Contender]
-    # of optical networks: name -> the metric on the requests of the last evaluation, per seed
+    # for optical networks: name -> metric on the requests of the last evaluation, per seed
     heuristics: Mapping[str, tuple[float, ...]] = field(default_factory=dict[str, Any])
 
     @property
@@ -118,8 +118,8 @@ class TunedRecord:
     def estimator(self) -> Literal["mean", "iqm"]:
         """The estimator over all seeds, the same for all contenders.
 
-        The mean, if heuristics handle the same requests: blocking is a rate, so the rate of all
-        requests together is the mean, and comparisons with heuristics are differences of means.
+        It is the mean if heuristics serve the same requests: blocking is a rate, so the rate over
+        all requests is the mean, and comparisons with heuristics are differences of means.
         """
         if self.heuristics:
             return "mean"
@@ -131,14 +131,14 @@ def shipped() -> Path:
 
 
 def folders(place: Path | None = None) -> list[Path]:
-    """Return the folders to search, in order; only `place` if given."""
+    """Return the folders to search, in order; only `place` if it is given."""
     if place is not None:
         return [place]
     return list(dict.fromkeys(path.resolve() for path in (PLACE, shipped()) if path.is_dir()))
 
 
 def file_name(name: str) -> str:
-    """Return the file for a name.
+    """Return the file name for a record's name.
 
     >>> file_name("gym:LunarLander-v3")
     'gym-LunarLander-v3.yaml'
@@ -177,11 +177,11 @@ class _Metric:
 
 
 def read_record(path: Path) -> TunedRecord:
-    """Read a record; a `StudyError` names file and line."""
+    """Read a record; a `StudyError` gives file and line."""
     reader, root = _RecordReader(Notes(str(path))), read_file(path, str(path))
     own = {key: reader.child(root, key) for key in ("env", "metric", "results", "study")}
     base, tuned = (plain(reader.child(root, key)) for key in ("defaults", "config"))
-    if base.get(AVERAGE_REWARD) == 0:  # the default of its day, with today's meaning of `off`
+    if base.get(AVERAGE_REWARD) == 0:  # the default at the time, which now means `off`
         base[AVERAGE_REWARD] = None
     metric: _Metric = reader.filled(_Metric, own["metric"], "metric.")
     env = plain(own["env"])
@@ -224,7 +224,7 @@ def read_record(path: Path) -> TunedRecord:
 
 @dataclass
 class _RecordReader:
-    """Creates dataclasses from a file's mappings, checking each value by its annotation."""
+    """Creates dataclasses from a file's mappings, and checks each value by its annotation."""
 
     notes: Notes
 

@@ -1,4 +1,4 @@
-"""Studies made from a tuned configuration: one trains it, one searches around it."""
+"""Studies made from a tuned configuration: one to train it, one to search around it."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ _COMMENT = 44
 
 
 def knobs_of(record: TunedRecord) -> dict[str, Any]:
-    """Return the tuned configuration in today's hyperparameters, without removed ones."""
+    """Return the tuned configuration in current hyperparameters, without removed ones."""
     return {name: value for name, value in record.tuned.config.items() if name in KNOBS}
 
 
 def least(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the smallest set of hyperparameters that gives the same configuration today."""
+    """Return the smallest set of hyperparameters that gives the same configuration now."""
     whole = as_lists(complete(config))
     usual = as_lists(complete({}))
     kept = {n: value for n, value in whole.items() if n not in usual or usual[n] != value}
     for name in list(kept):
         fewer = {other: value for other, value in kept.items() if other != name}
-        with suppress(ConfigError):  # the rest contradicts itself
+        with suppress(ConfigError):  # without this one, the rest is contradictory
             if as_lists(complete(fewer)) == whole:
                 kept = fewer
     return kept
 
 
 def former_default(record: TunedRecord) -> dict[str, Any]:
-    """Return the hyperparameters that turn today's default into the recorded one."""
+    """Return the hyperparameters that turn the current default into the recorded one."""
     for one in record.contenders:
         if one.who == DEFAULT:
             return least({name: value for name, value in one.config.items() if name in KNOBS})
@@ -69,9 +69,9 @@ def train_text(record: TunedRecord, seeds: int = 5) -> str:
 
 
 def around_text(record: TunedRecord) -> str:
-    """Return a study whose default is the configuration, for `hpo init ENV`.
+    """Return a study with the configuration as default, for `hpo init ENV`.
 
-    The usual hyperparameters are searched, with numbers within a factor of 4 of the tuned value on
+    The usual hyperparameters are searched, and numbers within a factor of 4 of the tuned value on
     their axis.
     """
     config = {name: _round_value(name, value) for name, value in least(knobs_of(record)).items()}
@@ -80,13 +80,13 @@ def around_text(record: TunedRecord) -> str:
         name: _range_around(name, whole[name])
         for name in SEARCHED
         if whole[name] < 1.0
-        or _distribution_kind(name) != "one_minus_log"  # whose axis ends below 1
+        or _distribution_kind(name) != "one_minus_log"  # its axis ends below 1
     }
     fixed = {k: v for k, v in config.items() if k not in space}
     first = max(1, round(FIRST_RUNG * record.env_steps))
     metric: dict[str, Any] = {"name": record.metric, "goal": record.goal}
     if record.metric == "eval/return_mean" and "steps" not in record.evaluation:  # episodes end
-        # training returns count half, not in the test
+        # training returns count by half, except on test seeds
         metric["training_weight"] = 0.5
     lines = [
         _head_comment(record, "the default, trial 0"),
@@ -124,7 +124,7 @@ def _distribution_kind(name: str) -> str:
 
 
 def _round_value(name: str, value: Any) -> Any:
-    """Round a number to four digits; near 1, its distance from 1."""
+    """Round a number to four digits; near 1, round its distance from 1."""
     if not isinstance(value, float):
         return value
     if _distribution_kind(name) == "one_minus_log" and 0.0 < value < 1.0:
@@ -145,7 +145,7 @@ def _evaluation_settings(record: TunedRecord) -> dict[str, Any]:
 
 
 def _range_around(name: str, value: Any) -> dict[str, Any]:
-    """Return the part of a hyperparameter's usual range around a value, the default."""
+    """Return the part of a hyperparameter's usual range that is around its default `value`."""
     usual = dict(KNOBS[name].search or {})
     low, high = usual["min"], usual["max"]
     kind = usual["distribution"]
@@ -155,7 +155,7 @@ def _range_around(name: str, value: Any) -> dict[str, Any]:
         near = (value - (high - low) / _FACTOR, value + (high - low) / _FACTOR)
     else:
         near = (value / _FACTOR, value * _FACTOR)
-    if value == 0.0 and "zero" in usual:  # the zero of a knob that may be off
+    if value == 0.0 and "zero" in usual:  # the zero of a hyperparameter that may be off
         return {**usual, "default": 0.0}
     low, high = max(min(low, value), near[0]), min(max(high, value), near[1])
     if kind.endswith("int_uniform"):

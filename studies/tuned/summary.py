@@ -1,4 +1,4 @@
-"""A record's test results: values with intervals, and comparisons."""
+"""The test results of a record: values with intervals, and comparisons."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ from ...store.value_bounds import RETURN, metric_range
 from .record import Contender, TunedRecord
 
 Verdict = Literal["better", "worse", "no_difference"]
-"""As `store.comparison`; all test seeds ran, so nothing is undecided."""
+"""The verdicts of `store.comparison`, except `undecided`, because all test seeds ran."""
 _SIGNS = {"maximize": 1.0, "minimize": -1.0}
 
 
 @dataclass(frozen=True)
 class TestSummary:
-    # estimator over seeds with its 95 % interval; NaN without values (episodes that never end)
+    # estimate over seeds with its 95 % interval; NaN without values (episodes that never end)
     greedy: tuple[float, Interval]
     training: tuple[float, Interval]
     area: tuple[float, Interval]
-    reached: int  # seeds that reached the threshold
+    reached: int  # number of seeds that reached the threshold
     # median env steps (never: infinite); None if at most half of the seeds reached it
     to_threshold: float | None
-    diverged: int  # seeds without a value
+    diverged: int  # number of seeds without a value
 
 
 @dataclass(frozen=True)
 class TunedComparison:
     who: str
     verdict: Verdict
-    # probability of improvement (Agarwal et al. 2021, section 4.3) of ours with its 95 %
-    # interval; NaN without values. The interval of `greedy` excluding 1/2 decides the verdict.
+    # probability of improvement (Agarwal et al. 2021, section 4.3) of ours with its 95 % interval;
+    # NaN without values. If the interval of `greedy` excludes 1/2, there is a verdict.
     greedy: tuple[float, Interval]
     training: tuple[float, Interval]
     area: tuple[float, Interval]
@@ -56,7 +56,7 @@ class BesideHeuristic:
     """The tuned configuration compared with a heuristic, on the same requests."""
 
     who: str
-    verdict: Verdict  # of the interval of `less`
+    verdict: Verdict  # from the interval of `less`
     greedy: tuple[float, Interval]  # the heuristic's mean over seeds
     # mean of the tuned configuration minus the heuristic, paired by seed
     less: tuple[float, Interval]
@@ -64,7 +64,7 @@ class BesideHeuristic:
 
 @dataclass(frozen=True)
 class Ranges:
-    """The range of evaluation and training returns; infinite if unknown."""
+    """The ranges of evaluation and training returns; infinite if unknown."""
 
     greedy: Bounds = UNBOUNDED
     training: Bounds = UNBOUNDED
@@ -76,7 +76,7 @@ def ranges_of(record: TunedRecord) -> Ranges:
 
 
 def summary_in(record: TunedRecord, one: Contender) -> TestSummary:
-    """Return the numbers of one contender in a record."""
+    """Return the summary of one contender in a record."""
     return summary(one, record.goal, record.estimator, ranges_of(record))
 
 
@@ -86,7 +86,7 @@ def summary(
     estimator: Literal["mean", "iqm"] = "iqm",
     ranges: Ranges = Ranges(),
 ) -> TestSummary:
-    """Return the numbers of one contender; diverged seeds count as its worst value."""
+    """Return the summary of one contender; diverged seeds count as its worst value."""
     reached = [float(steps) for steps in one.to_threshold if steps is not None]
     never = len(one.to_threshold) - len(reached)
     to_threshold: float | None = median([*reached, *[math.inf] * never])
@@ -111,13 +111,13 @@ def _centre_interval(
     whole = _fill_missing(values, goal)
     if not whole:
         return math.nan, NO_INTERVAL
-    if estimator == "mean" or len(whole) < 8:  # of fewer the IQM is not defined
+    if estimator == "mean" or len(whole) < 8:  # with fewer values the IQM is undefined
         return mean(whole), bounded_interval(whole, bounds)
     return iqm(whole), bounded_interval(whole, bounds, "iqm")
 
 
 def _fill_missing(values: Sequence[float | None], goal: str) -> list[float]:
-    """Replace missing values by the worst; [] without any."""
+    """Replace missing values by the worst one; return [] if all are missing."""
     finite = [value for value in values if value is not None]
     if not finite:
         return []
@@ -149,7 +149,7 @@ def beside_heuristics(record: TunedRecord) -> list[BesideHeuristic]:
     """Compare the tuned configuration with each heuristic in its record.
 
     A diverged seed counts as the tuned configuration's worst value. Verdicts cover only outcomes
-    that these seeds showed; together they are wrong in at most 5 %.
+    that these seeds showed; together, they are wrong in at most 5 % of cases.
     """
     ours, bounds = _fill_missing(record.tuned.greedy, record.goal), ranges_of(record).greedy
     if not ours:
@@ -179,7 +179,7 @@ def beside_heuristics(record: TunedRecord) -> list[BesideHeuristic]:
     return found
 
 
-@lru_cache(maxsize=4_096)  # a list of records and their tables ask for the same ones
+@lru_cache(maxsize=4_096)  # a list of records and their tables request the same ones
 def _improvement_probability(
     ours: tuple[float | None, ...], theirs: tuple[float | None, ...], goal: str
 ) -> tuple[float, Interval]:
@@ -195,7 +195,7 @@ def _gains(values: Sequence[float | None], goal: str) -> list[float]:
 
 
 def area(env_steps: Sequence[int], values: Sequence[float]) -> float:
-    """Return a curve's mean height between its first and last point, by trapezoids.
+    """Return the mean height of a curve between its first and last point, by trapezoids.
 
     >>> area([10, 20, 40], [0.0, 2.0, 2.0])
     1.6666666666666667
@@ -210,7 +210,7 @@ def area(env_steps: Sequence[int], values: Sequence[float]) -> float:
 def time_to(
     env_steps: Sequence[int], values: Sequence[float], threshold: float, goal: str = "maximize"
 ) -> int | None:
-    """Return the env steps of the first evaluation that reaches the threshold; None: never.
+    """Return the env steps of the first evaluation that reaches the threshold, or None.
 
     >>> time_to([10, 20, 30], [1.0, 5.0, 4.0], 4.5)
     20

@@ -1,1 +1,1 @@
-"""Portable results: a study and its claims in one file, which others can check."""
+"""Portable results: a study and its claims in a single file that others can check."""

@@ -1,7 +1,8 @@
-"""Claims about a study's winner: each has sentences, SQL, an estimator and numbers.
+"""Claims about a study's winner, each with sentences, SQL, an estimator and numbers.
 
-The numbers come from the tables by SQL, and the sentences from the journal; each can be quoted. A
-claim is based on the seeds of some trials. To verify a bundle, all claims are recomputed.
+The numbers are computed from the tables by SQL, and the sentences from the journal; each sentence
+can be quoted. Every claim is based on the seeds of some trials. To verify a bundle, all claims are
+recomputed.
 """
 
 from __future__ import annotations
@@ -56,19 +57,19 @@ _COST = (
     "stream, replicate)) AS trained, (SELECT sum(episode_length) FROM evaluations) AS evaluated"
 )
 _VALUES = {"report": "report_values", "choose": "choose_values", "search": "seed_values"}
-_CLOSE = 1e-9  # versions of NumPy may sum in another order
+_CLOSE = 1e-9  # versions of NumPy may sum in different orders
 
 
 @dataclass(frozen=True)
 class _Study:
-    """A journal's contents at one commit, as far as claims need them."""
+    """The contents of a journal at one commit, as far as claims use them."""
 
     meta: StudyMeta
     rows: Sequence[TrialRow]
     entries: Sequence[Entry]
     first: Entry | None  # of the trial that the claims are about
-    objective: Objective  # by which the study ranks
-    limited: ConstraintSamples | None  # of that trial and the default
+    objective: Objective  # the objective by which the study ranks
+    limited: ConstraintSamples | None  # for that trial and the default
     conclusion: Conclusion
     looks: Sequence[Look]
     columns: Mapping[str, str]
@@ -76,7 +77,7 @@ class _Study:
 
     @classmethod
     def read(cls, folder: Path, trial: int | None) -> _Study:
-        """Read a study; `trial`: the subject of the claims, None: the best."""
+        """Read a study; the claims are about `trial`, by default the best."""
         with Journal(folder) as journal, journal.at_one_commit():
             rows, meta = as_left(journal.trials()), journal.meta
             entries, default = leaderboard_of(meta, rows), default_of(rows)
@@ -99,7 +100,7 @@ class _Study:
 
 
 def claims_of(folder: Path, trial: int | None = None) -> dict[str, Any]:
-    """Return the claims about a trial (None: the best) and about the study, as JSON data."""
+    """Return the claims about a trial (by default the best) and about the study, as JSON data."""
     study = _Study.read(folder, trial)
     meta, by_number, first = study.meta, {row.trial: row for row in study.rows}, study.first
     if first is None and trial is None:
@@ -183,12 +184,12 @@ def _verdict_claims(
 
 
 def _of_others(conclusion: Conclusion, metric: str) -> list[str]:
-    """Return the sentences that involve more than the winner and the default."""
+    """Return the sentences that involve trials other than the winner and the default."""
     return [*no_verdict(conclusion), *other_quotes(conclusion, metric)]
 
 
 def _cost_claim(folder: Path, study: _Study) -> dict[str, Any]:
-    """Return the cost as counted by the search; curves lack the chunk in which a seed diverged."""
+    """Return the cost counted by the search; curves lack chunks in which seeds diverged."""
     _, [spent] = query(folder, _COST)
     of_rows = dict(zip(("trained", "evaluated"), (int(n or 0) for n in spent), strict=True))
     used = study.usage
@@ -215,7 +216,7 @@ def _claim(
     estimator: str,
     numbers: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return a claim; `seeds`: the only (trial, stream)s it is based on, [] if more."""
+    """Return a claim; `seeds` are the (trial, stream) pairs that it is based on, [] if on more."""
     rests_on = [{"trial": trial, "seeds": stream} for trial, stream in seeds]
     how = {"sql": sql, "estimator": estimator, "numbers": numbers}
     return {"about": about, "sentences": [*said], "rests_on": rests_on, **how}
@@ -227,7 +228,7 @@ def values_apart(folder: Path) -> Iterator[str]:
         rows, meta = journal.trials(), journal.meta
         objective, bounds = ranking_objective(journal), value_bounds(meta)
         seen: dict[tuple[int, str], dict[int, list[float]]] = {}
-        for row in journal.evaluations():  # in the order of env steps
+        for row in journal.evaluations():  # ordered by env steps
             own = objective
             if row.stream is Stream.REPORT:
                 own = objective.of_test
@@ -284,7 +285,7 @@ def _is_among(value: float, others: Collection[float]) -> bool:
 
 
 def _all_equal(values: Sequence[float], others: Sequence[float]) -> bool:
-    """Return whether values are the first of others, because a later stage may add seeds."""
+    """Return whether values are a prefix of others, because a later stage may have added seeds."""
     return len(values) <= len(others) and all(map(_is_equal, values, others))
 
 
@@ -317,7 +318,7 @@ class _Tables:
         looks: Sequence[Look],
         limited: ConstraintSamples | None,
     ) -> tuple[str, Against] | None:
-        """Return SQL and result for a trial and the default on shared test seeds; None without."""
+        """Return SQL and result for a trial and the default on shared test seeds, or None."""
         ours, theirs = (self._sql(one.trial, "report") for one in (row, default))
         a, b = (
             self._values_by_seed(sql) | dict.fromkeys(one.report_diverged, math.nan)
@@ -344,9 +345,9 @@ class _Tables:
     def _sql(self, trial: int, stream: str) -> str:
         """Return SQL for `replicate` and `seen`, its last value or the episodes behind it.
 
-        If training returns count, `trained` has them.
+        If training returns count, the column `trained` has them.
         """
-        if self.meta.environments:  # one score of several environments
+        if self.meta.environments:  # a single score for several environments
             name = _VALUES.get(stream, "seed_values")
             lost = "[]::BIGINT[]"
             if stream == "report":
@@ -385,16 +386,16 @@ class _Tables:
 
 @dataclass
 class ClaimDifferences:
-    wrong: list[str] = field(default_factory=list[str])  # values that differ, with both
-    reworded: list[str] = field(default_factory=list[str])  # texts of another version
+    wrong: list[str] = field(default_factory=list[str])  # values that differ, with both versions
+    reworded: list[str] = field(default_factory=list[str])  # texts from a different version
 
 
 _TEXTS = ("sentences", "details", "sql", "estimator", "why", "tells")
-"""Keys of a claim that another version of hpo may word differently."""
+"""Keys of a claim whose text may differ in another version of hpo."""
 
 
 def differences(claimed: Any, found: Any, ours: bool = True) -> ClaimDifferences:
-    """Compare claims with those made here; `ours`: the same code made them."""
+    """Compare claims with recomputed ones; `ours` is whether the same code made them."""
     compared = ClaimDifferences()
     _compare_claims(claimed, found, "", ours, compared)
     return compared

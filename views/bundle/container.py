@@ -1,6 +1,6 @@
-"""A zip with a single possible form: stored members, fixed attributes, nothing between.
+"""A zip file with only one possible form: stored members, fixed attributes, no gaps.
 
-Names, sizes and CRCs determine every other byte. So a changed byte anywhere is found, and no
+Names, sizes and CRCs determine every other byte. So a change to any byte is detected, and no
 member can be a link, be compressed, or leave the folder.
 """
 
@@ -23,7 +23,7 @@ from ...studies.user_code import is_inside
 Entry = tuple[str, int, int]  # name, size, CRC
 _LOCAL, _CENTRAL = struct.Struct("<4s5H3I2H"), struct.Struct("<4s6H3I5H2I")
 _END = struct.Struct("<4s4H2IH")
-_DAY, _MODE = 0x21, 0o100644 << 16  # 1980-01-01; a plain file
+_DAY, _MODE = 0x21, 0o100644 << 16  # 1980-01-01; a regular file
 _MOST_MEMBERS, _MOST_BYTES = 2_000, 2**30
 _UNREADABLE = (
     zipfile.BadZipFile, zlib.error, KeyError, TypeError, ValueError, NotImplementedError,
@@ -33,7 +33,7 @@ _PRINTABLE = re.compile(r"[ -~]+")
 
 
 def pack(files: Mapping[str, Path], path: Path) -> None:
-    """Write files, in this order, into a new zip."""
+    """Write files to a new zip, in this order."""
     entries: list[Entry] = []
     if len(files) > _MOST_MEMBERS or sum(f.stat().st_size for f in files.values()) > _MOST_BYTES:
         raise StoreError(
@@ -68,9 +68,9 @@ def unpack(path: Path, folder: Path) -> dict[str, str]:
 
 
 def _packed_again(path: Path, content: bytes) -> str:
-    """Return the changed members if another program wrote this zip, otherwise "".
+    """Return the changed members if a different program wrote this zip, otherwise "".
 
-    Otherwise the first member would be blamed, because its header is the first that differs.
+    Without this, the first member would be blamed, because its header is the first that differs.
     """
     try:
         found = _foreign_members(content)
@@ -90,14 +90,14 @@ def _packed_again(path: Path, content: bytes) -> str:
 
 
 def _foreign_members(content: bytes) -> tuple[dict[str, str], dict[str, str]] | None:
-    """Return the checksums of the manifest, and those of the members of a foreign zip.
+    """Return the checksums in the manifest, and those of the members, of a foreign zip.
 
-    None if it is not one, or is too large.
+    Returns None if the zip is not foreign, or is too large.
     """
     with zipfile.ZipFile(io.BytesIO(content)) as found:
         listed = found.infolist()
         if sum(map(_is_foreign, listed)) < min(2, len(listed)):
-            return None  # a byte of one header changed
+            return None  # a byte in one of the headers was changed
         if len(listed) > _MOST_MEMBERS or sum(one.file_size for one in listed) > _MOST_BYTES:
             return None
         files = [one for one in listed if not one.is_dir()]
@@ -108,7 +108,7 @@ def _foreign_members(content: bytes) -> tuple[dict[str, str], dict[str, str]] | 
 
 
 def _named(names: Sequence[str], what: str) -> str:
-    """Name the first of some members and their state, "" without any."""
+    """Name the first of some members and their state; "" if there are none."""
     if not names:
         return ""
     named, verb = names[0], "is"
@@ -120,7 +120,7 @@ def _named(names: Sequence[str], what: str) -> str:
 
 
 def _is_foreign(one: zipfile.ZipInfo) -> bool:
-    """Return whether a member differs from the form written by `pack`."""
+    """Return whether a member's form differs from what `pack` writes."""
     ours = (zipfile.ZIP_STORED, (1980, 1, 1, 0, 0, 0), _MODE)
     return (one.compress_type, one.date_time, one.external_attr) != ours
 
@@ -158,7 +158,7 @@ def _as_written(path: Path, content: bytes) -> dict[str, bytes]:
 
 
 def _listed_name(content: bytes, at: int) -> str:
-    """Return the member's name at a position in the list of members, "" if it has none."""
+    """Return the member's name at a position in the list of members; "" if it has none."""
     start = int.from_bytes(content[-6:-2], "little")
     entry = re.escape(struct.pack("<2I", _MODE, at)) + rb"([ -~]+?)PK[\1\5]"
     found = re.search(entry, content[start:])
@@ -183,7 +183,7 @@ def _local(name: str, size: int, crc: int) -> bytes:
 
 
 def _directory(entries: Sequence[Entry]) -> Iterator[tuple[str, bytes]]:
-    """Yield (description, bytes) of everything after the members."""
+    """Yield (description, bytes) for everything after the members."""
     at, parts = 0, list[bytes]()
     for name, size, crc in entries:
         fields = (0x0314, 20, 0, 0, 0, _DAY, crc, size, size, len(name), 0, 0, 0, 0, _MODE, at)

@@ -1,10 +1,10 @@
-"""A policy's forward pass in NumPy; it needs no other package.
+"""A policy's forward pass in NumPy, which needs no other package.
 
     from forward import Policy                  # in the folder `numpy` of an unzipped bundle
     action = Policy("policy.json").act([0.01, -0.2])    # one observation, or a batch
 
-Returns the most likely action; `mask` marks valid choices. With `history: n` an observation is the
-last n observations.
+`act` returns the most likely action; `mask` marks valid choices. With `history: n` an observation
+is the last n observations.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Policy:
             ends = np.cumsum(about["sizes"])[:-1]
             valid = np.ones(x.shape, bool) if mask is None else np.asarray(mask, bool)
             parts = zip(np.split(x, ends, -1), np.split(valid, ends, -1), strict=True)
-            # where nothing is valid, the raw policy acts
+            # if no choice is valid, the unmasked policy acts
             kept = (np.where(m | ~m.any(-1, keepdims=True), part, -1e9) for part, m in parts)
             chosen = np.stack([np.argmax(part, -1) for part in kept], -1)
             return chosen[..., 0] if kind == "categorical" else chosen

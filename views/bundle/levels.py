@@ -9,11 +9,11 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Level:
     name: str
-    holds: bool | None  # None: not asked for, or there is no answer
+    holds: bool | None  # None if not requested, or without an answer
     words: str
     wrong: Sequence[str] = ()
-    not_read: str = ""  # what a reader might expect this level to check
-    # of training again: which claims (`about`) rest on the covered seeds alone, and what vouches
-    # for them, in words
+    not_read: str = ""  # a check that readers might expect of this level
+    # for retraining: which claims (`about`) are based only on the covered seeds, and the evidence
+    # for them, as text
     claims: Sequence[str] = ()
     covers: str = ""

@@ -1,4 +1,4 @@
-"""The closed list of a bundle's members: files named by its journal and policy, no others."""
+"""The closed list of a bundle's members: files named by its journal and policy, and no others."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _ARRAYS, _SUMS, _PARTS = "arrays", "SHA256SUMS", "parts"
 
 _DIGEST = 32  # bytes
 
-Sums = dict[str, str | None]  # file -> its sha256, None where any will do
+Sums = dict[str, str | None]  # file -> its sha256; None if any content is allowed
 
 
 def is_known_place(name: str, trial: int) -> bool:
@@ -47,7 +47,7 @@ def is_known_place(name: str, trial: int) -> bool:
 def source_files(meta: StudyMeta, source: Path) -> Sums:
     """Return the files with which a study ran: those in its journal, and its initial policy.
 
-    `source`: the folder that contains them.
+    `source` is the folder that contains them.
     """
     found: Sums = {path: summed for path, summed in meta.files.items() if is_inside(path)}
     study = recorded(meta.study_text)
@@ -61,10 +61,11 @@ def source_files(meta: StudyMeta, source: Path) -> Sums:
 def policy_files(folder: Path, study: Study, code: Mapping[str, str]) -> Sums:
     """Return the files in a kept policy's folder.
 
-    `code`: checksums of the study's files, which code must match; arrays have a separate file.
+    `code` has the checksums of the study's files, which code must match; arrays have a separate
+    file.
     """
     names = labels(study)
-    if len(names) > 1 and not (folder / NAME).is_file():  # a folder for each environment
+    if len(names) > 1 and not (folder / NAME).is_file():  # one folder per environment
         found: Sums = {}
         for name in names:
             own = policy_files(folder / name, study, code)
@@ -86,14 +87,14 @@ def policy_files(folder: Path, study: Study, code: Mapping[str, str]) -> Sums:
 def is_whole_lane(path: Path) -> bool:
     """Return whether a custom training's kept state has its original bytes.
 
-    It starts with the sha256 of the rest.
+    The file starts with the sha256 of its remaining bytes.
     """
     content = path.read_bytes()
     return sha256(content[_DIGEST:]).digest() == content[:_DIGEST]
 
 
 def _environment_files(folder: Path) -> list[str]:
-    """Return the files read by a kept policy's environments, relative to its folder."""
+    """Return the files that a kept policy's environments read, relative to the policy's folder."""
     if (folder / TRAINING).is_file():
         given = read_training(folder).get("env")
         plans = [] if given is None else [saved_env(given["id"], given["keys"], folder)]

@@ -1,6 +1,6 @@
-"""A bundle's levels that run its code: playing its policy, and retraining its seeds.
+"""The levels of verification that run a bundle's code: play its policy, retrain its seeds.
 
-On the study's processor and versions, both reproduce the study's bits.
+On the study's processor and with its versions, both reproduce the study's bits.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .policy_forms import FILE, describe
 from .verify import Bundle
 
 _LIKELY_NEW = "its rows were changed, or another processor trained it"
-_CLOSE = 1e-5  # relative; of what a processor computes when a policy is written for NumPy
+_CLOSE = 1e-5  # relative difference allowed for values computed when a policy is written for NumPy
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,10 @@ class ClaimSeeds:
     """The seeds of one trial on which a claim is based."""
 
     trial: int
-    name: str  # as in a sentence: `trial 17`, `the default`
+    name: str  # name in sentences: `trial 17`, `the default`
     stream: Stream
-    replicates: tuple[int, ...]  # all of them
-    drawn: tuple[int, ...]  # those to train again
+    replicates: tuple[int, ...]  # all seeds
+    drawn: tuple[int, ...]  # the seeds to retrain
 
     @property
     def words(self) -> str:
@@ -60,7 +60,7 @@ class ClaimSeeds:
 def sides_of(
     bundle: Bundle, claims: Sequence[Mapping[str, Any]], most: int | None
 ) -> list[ClaimSeeds]:
-    """Return the seeds behind the claims, at most `most` of each, drawn at random."""
+    """Return the seeds behind the claims, at most `most` per trial, drawn at random."""
     with Journal(bundle.folder) as journal:
         rows = {row.trial: row for row in journal.trials()}
         seen = {(one.trial, one.stream, one.replicate) for one in journal.evaluations()}
@@ -84,7 +84,7 @@ def sides_of(
 
 
 def seconds_of_a_run(bundle: Bundle) -> float:
-    """Return the mean time of the claimed trial's search runs; 0 if unknown."""
+    """Return the mean time of a search run of the claimed trial; 0 if unknown."""
     with Journal(bundle.folder) as journal:
         row = journal.trial(bundle.trial)
     if row is None:
@@ -93,7 +93,7 @@ def seconds_of_a_run(bundle: Bundle) -> float:
 
 
 def words_of(sides: Sequence[ClaimSeeds]) -> str:
-    """Return seeds and trials: `all 8 test seeds of trial 24 and of the default`."""
+    """Name seeds and trials: `all 8 test seeds of trial 24 and of the default`."""
     trials: dict[str, list[str]] = {}
     for side in sides:
         trials.setdefault(side.words, []).append(f"of {side.name}")
@@ -104,7 +104,7 @@ def words_of(sides: Sequence[ClaimSeeds]) -> str:
 
 
 def why_not_retrained(bundle: Bundle, sides: Sequence[ClaimSeeds]) -> str:
-    """Return why nothing can be retrained, or ""; none of the bundle's code is run."""
+    """Return why nothing can be retrained, or ""; none of the bundle's code runs."""
     if bundle.outside:
         return f"files are not in it: {first_of(bundle.outside)}"
     if bundle.study.more_envs:
@@ -115,7 +115,7 @@ def why_not_retrained(bundle: Bundle, sides: Sequence[ClaimSeeds]) -> str:
 
 
 def _rests_on(claim: Mapping[str, Any], known: Set[tuple[int, str]]) -> bool:
-    """Return whether a claim needs the seeds of `known` alone, of (trial, stream)."""
+    """Return whether a claim is based only on the seeds in `known`, given by (trial, stream)."""
     needed = {(one["trial"], one["seeds"]) for one in claim["rests_on"] or ()}
     return bool(needed) and needed <= known
 
@@ -149,7 +149,7 @@ def retrained(
 
 
 def _retrained_head(sides: Sequence[ClaimSeeds], exact: bool) -> str:
-    """Return the heading of the sentences based on these seeds."""
+    """Return the heading for sentences that are based on these seeds."""
     whole = all(side.drawn == side.replicates for side in sides)
     bits = "bit-equal"
     if not exact:
@@ -168,7 +168,7 @@ def _retraining_result(
         rows = sum(one.curve_rows for one in found)
         words = f"bit-equal on {words_of(sides)}: {evaluations}, {counted(rows, 'curve row')}"
         return True, words, []
-    if apart < trained:  # so this processor gives the bits of the study
+    if apart < trained:  # this processor reproduces the study's bits
         wrong = [line for pair in zip(sides, found, strict=True) for line in _seeds_apart(*pair)]
         equal = f"{trained - apart} of {counted(trained, 'run')} bit-equal, {apart} not"
         return False, equal, wrong
@@ -183,7 +183,7 @@ def _retraining_result(
 
 
 def _seeds_apart(side: ClaimSeeds, found: Replay) -> list[str]:
-    """Return a line for each seed with a different result, with both values."""
+    """Return a line for each seed whose result differs, with both values."""
     lines, ends = list[str](), dict[int, str]()
     for point in found.points:
         now, was = number(mean(point.replayed)), number(mean(point.recorded))
@@ -199,8 +199,8 @@ def _seeds_apart(side: ClaimSeeds, found: Replay) -> list[str]:
 
 
 def _means_agree(side: ClaimSeeds, found: Replay) -> tuple[bool | None, str]:
-    """Compare one value per seed; diverged seeds have none."""
-    ends = {point.replicate: point for point in found.points}  # the last one stays
+    """Compare the values per seed; diverged seeds have none."""
+    ends = {point.replicate: point for point in found.points}  # the last one is kept
     before = [mean(point.recorded) for point in ends.values()]
     now = [mean(point.replayed) for point in ends.values()]
     holds, words = agree(before, now, "seed")
@@ -227,7 +227,7 @@ def _changed_since(bundle: Bundle) -> str:
 
 
 def why_not_playable(bundle: Bundle) -> str:
-    """Return why no policy can be played, or ""; none of the bundle's code is run."""
+    """Return why no policy can be played, or ""; none of the bundle's code runs."""
     if not bundle.about_policy():
         return "it has no single policy"
     return clause("files are not in it: {}", first_of(bundle.outside))
@@ -303,7 +303,7 @@ def _is_close(one: Any, other: Any) -> bool:
 
 
 def agree(before: Sequence[float], now: Sequence[float], of: str) -> tuple[bool | None, str]:
-    """Return whether a two-sample difference's interval contains 0; None without one."""
+    """Return whether the interval of a two-sample difference contains 0; None if there is none."""
     if not before or not now or not all(map(math.isfinite, [*before, *now])):
         return None, "has no values to compare"
     found = compare(now, before)

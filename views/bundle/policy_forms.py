@@ -24,13 +24,13 @@ from . import forward
 
 FILE = "policy.json"
 _OBSERVATIONS, _CLOSE = 16, 1e-3
-_OPSET, _FORMAT = 20, 9  # the first with Gelu, of 2023; onnxruntime 1.17 reads it
-_OPERATORS = {"leaky_relu": "LeakyRelu", "silu": "Sigmoid"}  # the others have their names
+_OPSET, _FORMAT = 20, 9  # the first opset with Gelu, from 2023, which onnxruntime 1.17 supports
+_OPERATORS = {"leaky_relu": "LeakyRelu", "silu": "Sigmoid"}  # others have the same names
 _ATTRIBUTES = {"gelu": {"approximate": "tanh"}, "leaky_relu": {"alpha": 0.01}}
 
 
 def export(policy: Path, to: Path) -> str:
-    """Write a policy for NumPy into a new folder; return why it has no such form, or ""."""
+    """Write a policy for NumPy to a new folder; return why it cannot be converted, or ""."""
     about = describe(policy, "NumPy plays an mlp", ("mlp",))
     if isinstance(about, str):
         return about
@@ -41,7 +41,7 @@ def export(policy: Path, to: Path) -> str:
 
 
 def describe(policy: Path, allowed: str, networks: Sequence[str]) -> dict[str, Any] | str:
-    """Return a policy of these networks as plain data, or why it has no such form."""
+    """Return a policy with one of these networks as plain data, or why it cannot be converted."""
     if not (policy / FILE).is_file():
         return "it belongs to a custom training or to several environments"
     from ...core.policy_document import read_document
@@ -52,13 +52,13 @@ def describe(policy: Path, allowed: str, networks: Sequence[str]) -> dict[str, A
         if network not in networks or dtype != "float32":
             return f"it is a {network} in {dtype}; {allowed} in float32"
         about = _policy_description(policy, document.imports)
-    except HpoError as error:  # damaged, or its environment is not installed here
+    except HpoError as error:  # damaged, or its environment is not installed
         return str(error).replace(f"{policy}/", "")
     return about or "its distribution is a custom one, or its observations are not one array"
 
 
 def _policy_description(policy: Path, imports: Sequence[str]) -> dict[str, Any] | None:
-    import_user_code(imports, policy / "imports")  # as its training did
+    import_user_code(imports, policy / "imports")  # as in its training
     from ...core.envs import registry
     from ...core.policy import action_range, component_sizes, distribution_kind
     from ...core.pytree import named_leaves
@@ -118,9 +118,10 @@ def difference(path: Path) -> str:
 
 
 def model_of(policy: Path) -> bytes:
-    """Return the ONNX file of an MLP or a CNN, after comparing it with the policy's actions.
+    """Return an MLP or CNN as an ONNX file, after comparing it with the policy's actions.
 
-    `ConfigError`: it has no such form; `MissingExtraError`: onnx is not installed.
+    Raises `ConfigError` if the policy cannot be converted, and `MissingExtraError` if onnx is not
+    installed.
     """
     try:
         reference: Any = importlib.import_module("onnx.reference")
@@ -169,7 +170,7 @@ class _Graph:
         return helper.make_model(graph, opset_imports=opsets, ir_version=_FORMAT)
 
     def _add_node(self, operator: str, *inputs: Any, **attributes: Any) -> str:
-        """Add a node whose inputs are names or constants, and return the name of its output."""
+        """Add a node whose inputs are names or constants; return the name of its output."""
         names = [given if isinstance(given, str) else self._constant(given) for given in inputs]
         output = f"{operator}_{len(self._nodes)}"
         self._nodes.append(self._onnx.helper.make_node(operator, names, [output], **attributes))

@@ -1,7 +1,7 @@
-"""Checks a bundle: that it is intact, and that its claims follow from its rows.
+"""Checks that a bundle is intact, and that its claims follow from its rows.
 
-Both checks read only the bundle, without jax, and run none of its code. Nothing outside the folder
-into which it is unpacked is opened. `play_and_train.py` has the levels that run its code.
+Both checks read only the bundle, without jax, and run none of its code. No file outside the folder
+into which it is unpacked is opened. The levels that run its code are in `play_and_train.py`.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _MISFITS = (
 
 
 class Bundle:
-    """An intact bundle, unpacked into a folder; `StoreError` names the first damage."""
+    """An intact bundle, unpacked to a folder; `StoreError` names the first damage."""
 
     def __init__(self, path: Path, folder: Path):
         self.path, self.folder = path, new_folder(folder.resolve())
@@ -131,7 +131,7 @@ class Bundle:
         return Level("intact", True, words, not_read="what the members say")
 
     def consistent(self) -> tuple[Level, dict[str, Any]]:
-        """Recompute every claim; also return those derived from the rows."""
+        """Recompute every claim; also return the claims derived from the rows."""
         with self._as_bundle_errors():
             found = claims_of(self.folder, self.trial)
             text = read_text(self.folder / CLAIMS)
@@ -141,7 +141,7 @@ class Bundle:
                 known = {name: one for name, one in found.items() if name in claimed}
             compared = differences(claimed, known, self.ours)
             wrong = compared.wrong
-            if text != as_text(claimed):  # one key twice: readers would see different claims
+            if text != as_text(claimed):  # a duplicate key: readers would see different claims
                 wrong.append(f"{CLAIMS}: its JSON was not written by hpo")
             with Journal(self.folder) as journal:
                 meta = journal.meta
@@ -174,7 +174,7 @@ class Bundle:
         return Level("consistent", not wrong, words, wrong, unread), found
 
     def _study(self, meta: StudyMeta) -> Iterator[str]:
-        """Yield differences between the journal and the text of its study."""
+        """Yield the differences between the journal and the text of its study."""
         name, study = "study.resolved.yaml", recorded(meta.study_text)
         if (self.folder / name).read_bytes() != meta.study_text.encode():
             yield f"{name}: differs from the study in the journal"
@@ -196,7 +196,7 @@ class Bundle:
             yield f"{JOURNAL_NAME}: trial {default.trial} is not the default of its study"
 
     def _missing_seeds_text(self) -> str:
-        """Return how many of the study's requested test seeds the trial lacks."""
+        """Describe how many of the requested test seeds the trial lacks."""
         with Journal(self.folder) as journal:
             row = journal.trial(self.trial)
         asked, ran = 0, 0
@@ -209,7 +209,7 @@ class Bundle:
         return f"; {ran} of the {asked} test seeds that its study asks for"
 
     def _foreign_members(self, meta: StudyMeta) -> Iterator[str]:
-        """Yield members that journal and policy do not name, or whose bytes differ."""
+        """Yield members that the journal and the policy do not name, or whose bytes differ."""
         known: Sums = {}
         places = {SOURCE: source_files(meta, self.folder / SOURCE)}
         if self.policy.is_dir():
@@ -228,7 +228,7 @@ class Bundle:
         yield from (f"{name}: is missing" for name in known if name not in self.members)
 
     def _check_numpy(self) -> tuple[str, list[str]]:
-        """Return a text on the policy for NumPy, and its faults."""
+        """Return a text about the policy for NumPy, and its faults."""
         there = [name for name in NUMPY_FILES if name in self.members]
         if not there and self._no_numpy:
             return f"not for NumPy: {self._no_numpy}", []
@@ -257,7 +257,7 @@ class Bundle:
         return wrong
 
     def _check_report(self, packages: dict[str, str]) -> tuple[str, list[str]]:
-        """Return a text on the report, and its faults."""
+        """Return a text about the report, and its faults."""
         if REPORT not in self.members:
             return "; it has no report", []
         if portable_report(self.folder) == (self.folder / REPORT).read_text(encoding="utf-8"):
@@ -292,7 +292,7 @@ class Bundle:
                 raise StoreError(f"{self.path} names {name!r:.200}, which is outside of it")
 
     def _policy(self, meta: StudyMeta) -> Iterator[str]:
-        """Yield where the policy claims a run that differs from the rows."""
+        """Yield each point in which the policy's claimed run differs from the rows."""
         about = self.about_policy()
         if not about:
             return
@@ -322,7 +322,7 @@ class Bundle:
         return objective.measure(row)
 
     def _differences(self, name: str, again: Path) -> tuple[int, list[str]]:
-        """Return a table's rows, and how it differs from the same one of the journal."""
+        """Return a table's rows, and how they differ from those that the journal gives."""
         paths = (glob.escape(str(one / name)) for one in (self.folder, again))
         quoted = (path.replace("'", "''") for path in paths)
         ours, theirs = (f"FROM read_parquet('{path}')" for path in quoted)

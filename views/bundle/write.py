@@ -1,6 +1,6 @@
-"""Writes a bundle: a study's folder with the basis of all claims, and hashes of everything.
+"""Writes a bundle: a study's folder with the basis of all claims, and hashes of all files.
 
-Unzipped, it is a study folder, so `hpo top`, `query` and `replay` can read it.
+Unzipped, it is a study folder that `hpo top`, `query` and `replay` can read.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from .page import verify_page
 from .policy_forms import export
 
 FORMAT = 3
-FORMATS = (2, FORMAT)  # 2: without the report and the page
+FORMATS = (2, FORMAT)  # format 2 has no report and no page
 _PACKAGE = Path(__file__).parents[2]
 _CODE = (".py", ".css", ".js")
 
@@ -55,8 +55,8 @@ _CODE = (".py", ".css", ".js")
 def write_bundle(folder: StudyFolder, trial: int | None, source: Path, to: Path) -> dict[str, Any]:
     """Write a study's bundle; return its description and claims.
 
-    `source`: the folder of the files named by the study. `StoreError`: the study is running or has
-    no tables, or its files changed or are missing.
+    `source` is the folder of the files named by the study. Raises `StoreError` if the study is
+    running or has no tables, or if its files changed or are missing.
     """
     if to.exists():
         raise StoreError(f"{to} exists already; choose another file with --to")
@@ -72,7 +72,7 @@ def write_bundle(folder: StudyFolder, trial: int | None, source: Path, to: Path)
         claims = claims_of(staged, trial)
         with Journal(staged) as journal:
             meta = journal.meta
-        # what ran, even if the copy beside the results was edited since
+        # the study as it ran, even if the copy in the results was edited since
         write_text(staged / "study.resolved.yaml", meta.study_text)
         outside = _copy_source(meta, source, staged / SOURCE)
         copied = f"{POLICIES}/trial_{claims['trial']}"
@@ -94,14 +94,14 @@ def write_bundle(folder: StudyFolder, trial: int | None, source: Path, to: Path)
 
 
 def write_rows(folder: Path, to: Path) -> None:
-    """Write the tables from a folder's journal; the existing ones may be older."""
+    """Write the tables from a folder's journal, because the existing ones may be older."""
     with Journal(folder) as journal, journal.at_one_commit():
         for write in (write_baselines, write_evaluations, write_trials):
             write(to, journal)
 
 
 def portable_report(folder: Path) -> str:
-    """Return the report of an unpacked bundle, the same on every machine."""
+    """Return the report of an unpacked bundle, equal on every machine."""
     return report_html(read_snapshot(StudyFolder(folder)), portable=True)
 
 
@@ -115,7 +115,7 @@ def as_text(data: Any) -> str:
 
 
 def _copy_source(meta: StudyMeta, source: Path, to: Path) -> list[str]:
-    """Copy the files named by the study; return those outside their folder, which are omitted."""
+    """Copy the files named by the study; return those outside its folder, which are omitted."""
     if changes := changed_files(meta.files, source):
         told = "files changed since the study ran; restore them, or name the study file's folder"
         raise StoreError(f"{told}:\n{words_of_changes(changes)}", source="DIR")
@@ -124,7 +124,7 @@ def _copy_source(meta: StudyMeta, source: Path, to: Path) -> list[str]:
 
 
 def _copy_policy(kept: Path, meta: StudyMeta, to: Path) -> str:
-    """Copy a kept policy; return why it is omitted, or ""."""
+    """Copy a kept policy; return why it was omitted, or ""."""
     try:
         names = policy_files(kept, recorded(meta.study_text), meta.files)
     except StoreError as error:
@@ -140,7 +140,7 @@ def _copy_files(names: Iterable[str], source: Path, to: Path) -> None:
 
 
 def _software_here() -> dict[str, Any]:
-    """Return the software here; the study's versions are among the claims."""
+    """Return the software versions here; the study's versions are among the claims."""
     return {
         "python": platform.python_version(),
         "packages": {one.metadata["Name"]: one.version for one in metadata.distributions()},
@@ -149,7 +149,7 @@ def _software_here() -> dict[str, Any]:
 
 
 def code_sums() -> dict[str, str]:
-    """Return the sha256 of each file of this package that makes claims and pages."""
+    """Return the sha256 of each file in this package that creates claims and pages."""
     packages = [path.parent for path in _PACKAGE.glob("*/__init__.py")]
     code = list(_PACKAGE.glob("*.py"))
     for suffix in _CODE:

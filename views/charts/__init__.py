@@ -1,1 +1,1 @@
-"""A study's charts: plain data in `model`, drawn as SVG for pages and by matplotlib for files."""
+"""Charts of a study: plain data in `model`, drawn as SVG for pages and by matplotlib for files."""

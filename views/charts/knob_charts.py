@@ -1,7 +1,7 @@
 """Values over hyperparameters: parallel coordinates, slices, main effects, importance.
 
-All values are from the latest point that nine in ten trials reached, because final values of runs
-with different lengths are not comparable.
+All values are those at the latest point that nine in ten trials reached, because final values of
+runs with different lengths are not comparable.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _Values:
     at: int
     values: Mapping[int, float]
     shares: Mapping[int, Mapping[str, float]]
-    knobs: Mapping[str, Parameter]  # the most important first
+    knobs: Mapping[str, Parameter]  # most important first
 
 
 def _comparable_values(snapshot: Snapshot, most: int) -> _Values | None:

@@ -1,4 +1,4 @@
-"""Pictures as files, drawn by matplotlib: PNG, or SVG and PDF by the file's suffix."""
+"""Charts as files drawn by matplotlib: PNG, or SVG and PDF according to the file's suffix."""
 
 from __future__ import annotations
 
@@ -36,10 +36,11 @@ SUFFIXES = (".png", ".svg", ".pdf")
 _COLUMNS = 3
 _WIDE = 9.0
 _BAR = 0.3
-_LINE = 0.2  # of a name below a panel
+_LINE = 0.2  # height of one name below a panel
 _LABEL_HEIGHT = 0.08
-_BELOW = 30.0  # points under a panel: room for the labels of its axis
-_ROW, _KEY, _RAISED = 125, 8, 22.0  # letters of a row, of a mark beside its name; points
+_BELOW = 30.0  # points below a panel for its axis labels
+# characters per row, characters for a mark next to its name; points
+_ROW, _KEY, _RAISED = 125, 8, 22.0
 _POINT = 0.75  # of a pixel
 _COLOURS = {style: light for style, (light, _) in STYLES.items()}
 _USED = ("ink", "soft", "rule", "grid", "ground")
@@ -47,7 +48,7 @@ _INK, _SOFT, _RULE, _GRID, _GROUND = (GROUNDS[name][0] for name in _USED)
 
 
 def draw_picture(path: Path, picture: Picture, study: str | None, width: float = _WIDE) -> None:
-    """Draw a picture into a file; `study`: for its title, None for a paper, which has none."""
+    """Draw a picture to a file, with the study's name as title, or without a title for a paper."""
     figure = new_figure(*figure_size(picture, width))
     fill_figure(figure, picture, study)
     save_figure(figure, path, path.suffix.removeprefix("."))
@@ -143,7 +144,7 @@ def draw_panel(axes: Any, panel: Panel) -> None:
     if panel.keys:
         from matplotlib.transforms import ScaledTranslation
 
-        # Next to the title of a wide panel, below others, so that it hides no mark.
+        # Next to the title of a wide panel, but below other panels, so that it hides no mark.
         down = ScaledTranslation(0.0, -_BELOW / 72.0, axes.figure.dpi_scale_trans)
         place = {
             "loc": "upper left",
@@ -192,7 +193,7 @@ def _draw_xy(axes: Any, panel: XY) -> None:
 
 
 def _draw_labels(axes: Any, panel: XY) -> None:
-    """Write the names of lines to the right of the panel, one below the other."""
+    """Write the names of lines to the right of the panel, without overlaps."""
     if not panel.labels:
         return
     height = _LABEL_HEIGHT  # shares of the panel's

@@ -1,4 +1,4 @@
-"""Charts as plain data without pixels, so that a page (`svg`) and a PNG show the same."""
+"""Charts as plain data without pixels, so that pages (`svg`) and PNG files show the same."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Scale:
     ticks: tuple[tuple[float, str], ...] = ()
     label: str = ""
     log: bool = False
-    cut: bool = False  # marks beyond an end are cut off there
+    cut: bool = False  # whether marks beyond an end are cut off
 
     def share(self, value: float, beyond: float = 0.0) -> float:
-        """Return a value's place, 0 at `low` and 1 at `high`, or up to `beyond` outside.
+        """Return a value's position: 0 at `low`, 1 at `high`, or up to `beyond` outside.
 
         >>> Scale(0.0, 4.0).share(1.0), Scale(1.0, 100.0, log=True).share(10.0)
         (0.25, 0.5)
@@ -41,7 +41,7 @@ class Scale:
 @dataclass(frozen=True)
 class Line:
     points: tuple[tuple[float, float], ...]
-    style: str  # of `STYLES`
+    style: str  # one of `STYLES`
     trial: int | None = None
     tip: str = ""
     step: bool = False
@@ -62,7 +62,7 @@ class Dot:
     style: str
     trial: int | None = None
     tip: str = ""
-    shape: str = "dot"  # ring: a larger circle; cross; out: points to a value outside
+    shape: str = "dot"  # ring: a larger circle; cross; out: points at a value outside
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,9 @@ class XY:
 @dataclass(frozen=True)
 class Bar:
     label: str
-    share: float  # of the longest possible
-    text: str  # at its end
-    around: tuple[float, float] | None = None  # shares
+    share: float  # of the longest possible bar
+    text: str  # at the end of the bar
+    around: tuple[float, float] | None = None  # its interval, as shares
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Bars:
 
 @dataclass(frozen=True)
 class Rail:
-    """One axis of parallel coordinates: its name and (share, text) of its ticks."""
+    """One axis of parallel coordinates: its name, and (share, text) of its ticks."""
 
     label: str
     ticks: tuple[tuple[float, str], ...]
@@ -118,7 +118,7 @@ class Rail:
 
 @dataclass(frozen=True)
 class Strand:
-    """One trial across all rails: its place on each, 0 to 1; below 0 if it has no value."""
+    """One trial across all rails: its position on each, 0 to 1; below 0 if it has no value."""
 
     shares: tuple[float, ...]
     style: str
@@ -179,14 +179,14 @@ GROUNDS: dict[str, tuple[str, str]] = {
     "lit": ("#fff4d6", "#40391f"),
     "link": ("#1f5f99", "#6cb2f0"),
 }
-"""Colours of the ground, letters (ink, soft), lines of axes and grid, and washes."""
+"""Colours of the background, text (ink, soft), axis and grid lines, and light fills."""
 
 FONTS = ("Segoe UI", "Roboto", "Helvetica Neue", "Arial", "DejaVu Sans")
 LETTERS = 11.5
 LINE, THIN, STRAND = 1.8, 1.0, 1.2
 DOT, RING = 3.2, 6.5  # radii
 BAND = 0.16  # opacity
-DASH = (5.0, 4.0)  # drawn, blank
+DASH = (5.0, 4.0)  # lengths of dash and gap
 
 
 _MANY_DECADES, _MARGIN = 100.0, 0.05
@@ -194,7 +194,7 @@ _APART, _FEW = 0.19, 6
 
 
 def round_ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Return round numbers between two numbers, both included; at least two if these differ.
+    """Return round numbers within a range, including its ends; at least two if the ends differ.
 
     >>> round_ticks(0.0, 1.0), round_ticks(3.0, 480.0)
     ([0.0, 0.2, 0.4, 0.6, 0.8, 1.0], [100.0, 200.0, 300.0, 400.0])
@@ -211,7 +211,7 @@ def round_ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 
 def decades(low: float, high: float) -> list[float]:
-    """Return the powers of ten between two positive numbers; if they are few, also steps between.
+    """Return the powers of ten between two positive numbers; if there are few, also steps between.
 
     >>> decades(1e-4, 1e-2), decades(0.2, 5.0)
     ([0.0001, 0.001, 0.01], [0.3, 1.0, 3.0])
@@ -261,7 +261,7 @@ def steps_scale(high: float, label: str = "env steps of one seed") -> Scale:
 
 
 def spread(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Return places with at least `gap` between them and within bounds, as close as possible.
+    """Return positions with at least `gap` between them, within bounds and as close as possible.
 
     >>> spread([10.0, 12.0], 8.0, 0.0, 100.0), spread([99.0, 98.0], 8.0, 0.0, 100.0)
     ([7.0, 15.0], [100.0, 92.0])
@@ -288,7 +288,7 @@ def _ticks(values: Sequence[float], say: Callable[[float], str]) -> tuple[tuple[
 
 
 def knob_share(distribution: Distribution, value: Any) -> float:
-    """Return a value's place, 0 to 1, on the samplers' axis, small values first."""
+    """Return a value's position, 0 to 1, on the samplers' axis, with small values first."""
     share = distribution.share(value)
     if distribution.kind == "one_minus_log":
         return 1.0 - share

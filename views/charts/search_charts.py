@@ -1,4 +1,4 @@
-"""Pictures of the search: learning curves, values in order, the Pareto front, schedules."""
+"""Charts of the search: learning curves, values in order, the Pareto front, schedules."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ SELECT trial, env_steps, {value} FROM counted
 WHERE place % ((points + most - 1) // most) = 0
 ORDER BY trial, env_steps, stream, replicate
 """
-"""The points that `_evenly` would choose, so that few of millions of rows come into Python."""
+"""SQL for the points that `_evenly` would select, so that Python reads only few of many rows."""
 _LOST = (TrialState.DIVERGED, TrialState.FAILED)
 _MOST_ROWS = 1_500
 _MOST_PANELS = 6
 _DOTS = 1_000
 _MEMBERS, _KNOBS = 40, 12
 Way = Sequence[tuple[int, Mapping[str, Any]]]
-"""(env steps, the hyperparameters from there on), from 0 to the end of the run."""
+"""(env steps, hyperparameters from there on), from 0 to the end of the run."""
 
 
 def baseline_lines(snapshot: Snapshot, stream: Stream, x: Scale) -> tuple[list[Line], list[Key]]:
@@ -92,7 +92,7 @@ class _Measured:
     label: str
     found: Mapping[int, Curve]
     bounds: Bounds
-    streams: Mapping[int, Sequence[str]]  # trial -> the seeds that its curve is of
+    streams: Mapping[int, Sequence[str]]  # trial -> kinds of seeds in its curve
 
 
 def curves(snapshot: Snapshot) -> Picture:
@@ -133,7 +133,7 @@ def _streams_of(snapshot: Snapshot, entry: Entry) -> Sequence[str]:
 def _in_training(
     snapshot: Snapshot, own: Mapping[int, Sequence[str]], shown: Sequence[int]
 ) -> list[_Measured]:
-    """Return the training returns of `own` trials and of the `shown` others, per environment."""
+    """Return the training returns of `own` trials and of other `shown` ones, by environment."""
     streams = {**dict.fromkeys((*own, *shown), _SEARCH), **own}
     most = {**dict.fromkeys(shown, _POINTS // 2), **dict.fromkeys(own, _POINTS)}
     return [
@@ -176,7 +176,7 @@ def _on_fresh_seeds(snapshot: Snapshot, entry: Entry) -> bool:
 
 
 def _named_curve(snapshot: Snapshot, entry: Entry, streams: Sequence[str], seeds: int) -> str:
-    """Return the text of a legend: the trial, and the seeds of its curve."""
+    """Return the text for a legend: the trial, and the seeds of its curve."""
     name = f"trial {entry.trial}"
     if entry.trial < 0:
         name = "the default"
@@ -262,7 +262,7 @@ def _value_scale(
     marks: Sequence[Line | Band | Dot],
     kept: Sequence[Line | Band | Dot],
 ) -> Scale:
-    """Return a scale for marks that holds all of `kept`; without these, all marks."""
+    """Return a scale for marks that includes all of `kept`; if that is empty, all marks."""
     every = [y for _, y in _all_corners(marks)]
     if not kept:
         return value_scale(every, measured.label)
@@ -287,7 +287,7 @@ def _grey_lines(others: Sequence[int], measured: _Measured) -> list[Line | Dot]:
 
 @dataclass(frozen=True)
 class _Leader:
-    """The curve of the winner or of the default, with its key and its label."""
+    """The curve of the winner or of the default, with its legend entry and its label."""
 
     marks: list[Line | Band | Dot]
     key: Key
@@ -403,14 +403,14 @@ def history(snapshot: Snapshot) -> Picture:
 
 
 def _values_of(rows: Sequence[TrialRow]) -> tuple[dict[int, float], dict[int, float]]:
-    """Return trial -> value of a full run; of the others at the last rung."""
+    """Return trial -> value of a full run; for other trials, the value at the last rung."""
     ended = _finite_values({row.trial: row.value for row in rows})
     others = [row for row in rows if row.trial not in ended]
     return ended, _finite_values({row.trial: row.rung_value for row in others})
 
 
 def _kept_in_sight(snapshot: Snapshot, rows: Sequence[TrialRow]) -> list[float]:
-    """Return the values of the default and of the winner, which the scale must include."""
+    """Return the values of the default and the winner, which the scale must include."""
     leaders = [0]
     if snapshot.winner is not None:
         leaders.append(snapshot.winner.trial)

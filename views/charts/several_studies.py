@@ -1,13 +1,13 @@
 """Several studies in one figure, after Agarwal et al. 2021: IQM, improvement, profiles.
 
-Each method is one side with test values on one or several environments. The studies determine the
+Each side is a method with test values on one or several environments. The studies determine the
 sides:
 
-- All on one environment: the winner of each study, and the default.
-- Each on a different environment: the winners, and the defaults, over all environments.
+- All studies on one environment: the winner of each study, and the default.
+- Each study on a different environment: the winners, and the defaults, over all environments.
 - Every search method on every environment: the winners of each method, and the defaults.
 
-Over several environments scores are normalised: 0 is random actions, 1 the reference.
+Over several environments scores are normalised: 0 is random actions, 1 is the reference.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from .model import XY, Band, Dot, Label, Line, Picture, Scale, round_ticks, valu
 from .snapshot import Snapshot
 
 _TITLE = "Several studies"
-_MOST = 6  # colours
+_MOST = 6  # number of colours
 _DEFAULT = "default"
 _SHARES = Scale(0.0, 1.0, tuple((at / 4, f"{at / 4:.0%}") for at in range(5)), "share of runs")
 
 
 @dataclass(frozen=True)
 class MethodValues:
-    """The test values of one method; `studies`: their origin."""
+    """The test values of one method; `studies` are the studies that they come from."""
 
     name: str
     scores: BySeed
@@ -56,13 +56,13 @@ class MethodValues:
 class Sides:
     sides: tuple[MethodValues, ...]
     environments: tuple[str, ...]
-    label: str  # of the scores
-    note: str = ""  # values that were left out
+    label: str  # name of the scores
+    note: str = ""  # which values were left out
 
 
 @dataclass(frozen=True)
 class SideAggregates:
-    """One side's aggregates; `improvement`: over the default, or the last side."""
+    """The aggregates of one side; `improvement` is over the default, or over the last side."""
 
     side: MethodValues
     iqm: Estimate
@@ -70,7 +70,7 @@ class SideAggregates:
 
 
 def sides_of(snapshots: Sequence[Snapshot]) -> Sides:
-    """Return the comparison of several studies; `ConfigError` says why there is none."""
+    """Return the comparison of several studies; `ConfigError` explains why there is none."""
     for snapshot in snapshots:
         _require_test_values(snapshot)
     if len(snapshots) > _MOST:
@@ -117,7 +117,7 @@ def _test_values(snapshot: Snapshot, trial: int, scaled: bool) -> BySeed:
 
 
 def _on_one(snapshots: Sequence[Snapshot]) -> Sides:
-    """Return the winners of studies on the same environments, and one default."""
+    """Return the winners of studies on the same environments, and a single default."""
     metrics = {metric_name(snapshot.study): snapshot for snapshot in snapshots}
     if len(metrics) > 1:
         raise ConfigError(
@@ -166,7 +166,7 @@ def _default_values(snapshot: Snapshot, scaled: bool) -> BySeed:
 def _grid_of(
     snapshots: Sequence[Snapshot], environments: Sequence[str]
 ) -> dict[str, dict[str, Snapshot]]:
-    """Return method -> environment -> its study; each method has one on every environment."""
+    """Return method -> environment -> study; each method has one study on every environment."""
     grid: dict[str, dict[str, Snapshot]] = {}
     for snapshot in snapshots:
         cell = grid.setdefault(method_words(snapshot.study), {})
@@ -203,7 +203,7 @@ def _on_several(snapshots: Sequence[Snapshot], environments: Sequence[str]) -> S
 
 
 def _side_over_studies(name: str, snapshots: Sequence[Snapshot], default: bool) -> MethodValues:
-    """Return one side over several studies' environments, on equally many seeds of each."""
+    """Return one side over several studies' environments, with equally many seeds on each."""
     columns: list[list[float]] = []
     for snapshot in snapshots:
         if default:
@@ -226,7 +226,7 @@ def _cut_words(sides: Sequence[MethodValues], snapshots: Sequence[Snapshot]) -> 
 
 
 def compared(found: Sides) -> list[SideAggregates]:
-    """Return IQM and probability of improvement of each side, with 95 % intervals."""
+    """Return IQM and probability of improvement for each side, with 95 % intervals."""
     rival = next((side for side in found.sides if side.is_default), found.sides[-1])
     answers: list[SideAggregates] = []
     for side in found.sides:
@@ -239,11 +239,11 @@ def compared(found: Sides) -> list[SideAggregates]:
 
 
 def _improvement_probability(side: MethodValues, rival: MethodValues, found: Sides) -> Estimate:
-    """Return the probability of improvement; paired if both sides are from the same studies."""
+    """Return the probability of improvement; paired if both sides come from the same studies."""
     paired = side.studies == rival.studies
     between = beside(side.scores, rival.scores, paired)
     if len(found.environments) == 1 and len(between.each) == 1:
-        return between.each[0].probability  # as in the verdict
+        return between.each[0].probability  # the same as in the verdict
     return between.improvement
 
 
@@ -300,7 +300,7 @@ def _interval_panel(
     estimates: Sequence[tuple[MethodValues, Estimate]],
     answers: Sequence[SideAggregates],
 ) -> XY:
-    """Draw each estimate as a dot on the line of its interval, the first side on top."""
+    """Draw each estimate as a dot on its interval's line, with the first side on top."""
     places = {one.side.name: at for at, one in enumerate(answers)}
     known = [(side, one) for side, one in estimates if one.value is not None]
     ends = [end for _, one in known for end in (one.interval.low, one.interval.high, one.value)]
@@ -343,7 +343,7 @@ def _profile_panel(found: Sides) -> XY:
 
 
 def _profile_height(points: Sequence[tuple[float, float]], low: float, high: float) -> float:
-    """Return a profile's height near its right end, before it falls to 0."""
+    """Return a profile's height near its right end, before it drops to 0."""
     at = low + 0.9 * (high - low)
     for (_, before), (x, _) in pairwise(points):
         if x > at:

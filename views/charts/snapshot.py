@@ -1,4 +1,4 @@
-"""The data of charts and reports, all from one commit: consistent also while a study runs."""
+"""The data for charts and reports, all from one commit, so consistent even during a run."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Snapshot:
     standing: str  # running, finished, interrupted or died
     conclusion: Conclusion
     baseline_rows: Sequence[BaselineRow] = ()
-    evaluations_alone: bool = False  # training returns did not count
+    evaluations_alone: bool = False  # whether training returns did not count
     scores: EnvironmentScores = field(default_factory=EnvironmentScores)
 
     @cached_property
@@ -69,7 +69,7 @@ class Snapshot:
 
     @property
     def unit(self) -> str:
-        """Of the length of a run: env steps, or that of a custom training."""
+        """The unit of a run's length: env steps, or that of a custom training."""
         return self.study.algorithm.unit
 
     @property
@@ -78,7 +78,7 @@ class Snapshot:
 
     @cached_property
     def searched(self) -> Mapping[int, TrialRow]:
-        """Trials without the default that ran only for comparison with the winner."""
+        """The trials without the default, if it ran only for comparison with the winner."""
         return {number: row for number, row in self.rows.items() if number >= 0}
 
     @property
@@ -88,7 +88,7 @@ class Snapshot:
 
     @property
     def metric(self) -> str:
-        """The name of values in the search."""
+        """What the search's values are called."""
         return value_words(self.study, self.evaluations_alone)
 
     @property
@@ -99,7 +99,7 @@ class Snapshot:
 
     @property
     def winner_word(self) -> str:
-        """The label for `winner`: the leader until the confirm stage has chosen."""
+        """The label for `winner`: the leader until the confirm stage has selected one."""
         if self.winner is not None and self.winner.confirmed:
             return "winner"
         return "leader"

@@ -1,6 +1,6 @@
-"""Panels as SVG for a page: colours are the page's, and texts keep their size at any width.
+"""Panels as SVG for a page: colours come from the page, and text keeps its size at any width.
 
-A panel is drawn for a width in pixels; a page for phones contains it in two widths.
+A panel is drawn for a width in pixels; a page that is also for phones contains it in two widths.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from .model import (
     spread,
 )
 
-_LETTER = 7.0  # pixels that a letter of 11.5 pixels takes, roughly
+_LETTER = 7.0  # approximate width in pixels of a character in an 11.5-pixel font
 _ROW, _NARROW, _MOST_LETTERS = 22, 520, 22
-_GRIP = 12.0  # pixels around a rail that take a finger
+_GRIP = 12.0  # pixels around a rail that react to a finger
 _NAME_HEIGHT = 14.0
-_FAR = 20.0  # heights of the frame: places beyond need not be exact
+_FAR = 20.0  # in heights of the frame: positions beyond need not be exact
 
 
 def panel_svg(panel: Panel, width: int, alt: str) -> str:
-    """Return a panel as SVG of `width` pixels; screen readers read `alt`."""
+    """Return a panel as SVG with a width of `width` pixels; screen readers read `alt`."""
     if isinstance(panel, Bars):
         height, body = _bars(panel, width)
     elif isinstance(panel, XY):
@@ -94,7 +94,7 @@ def _xy(panel: XY, width: int) -> tuple[int, list[str]]:
 
 
 def _labels(panel: XY, frame: _Frame) -> Iterable[str]:
-    """Yield the names of lines at their right ends, one below the other."""
+    """Yield the names of lines at their right ends, without overlaps."""
     at = [frame.y(panel.y.share(label.y)) for label in panel.labels]
     placed = spread(at, _NAME_HEIGHT, frame.top + 4.0, frame.bottom - 2.0)
     for y, label in zip(placed, panel.labels, strict=True):
@@ -139,7 +139,7 @@ def _mark_svg(mark: Line | Band | Dot, panel: XY, frame: _Frame) -> str:
         return _shape_svg("path", f"{kind} {mark.style}", shape, mark.trial, mark.tip)
     x, y = frame.x(panel.x.share(mark.x)), frame.y(panel.y.share(mark.y))
     tag, kind, radius = "path", mark.shape, DOT
-    if mark.shape == "out":  # a triangle at the edge that the value is beyond
+    if mark.shape == "out":  # a triangle at the edge beyond which the value is
         turn = 1 if mark.y <= (panel.y.low + panel.y.high) / 2 else -1
         shape = f'd="M{_n(x - 3.5)} {_n(y - 5 * turn)}h7L{_n(x)} {_n(y)}Z"'
     elif mark.shape == "cross":
@@ -188,7 +188,7 @@ def _rails_up(panel: Parallel, width: int) -> tuple[int, list[str]]:
     gap = (frame.right - frame.left) / max(1, count - 1)
     xs = [frame.left + index * gap for index in range(count)]
     body = ['<g class="up">']
-    for strand in panel.strands:  # below the rail without a value
+    for strand in panel.strands:  # below the rail if it has no value
         ys = [frame.y(share) if share >= 0 else frame.bottom + 14 for share in strand.shares]
         body.append(_strand(strand, [*zip(xs, ys, strict=True)]))
     most = max(4, int((gap - 8) / _LETTER))

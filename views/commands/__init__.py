@@ -1,5 +1,6 @@
 """The commands of the command line.
 
-`hpo.cli` calls `do_VERB(args)` in the module from its table, and imports nothing else. A command
-returns its exit code, raises `HpoError` for a user's mistake, and prints only results on stdout.
+`hpo.cli` calls `do_VERB(args)` in the module given in its table, and imports nothing else. A
+command returns its exit code, raises `HpoError` for a user's mistake, and prints only results on
+stdout.
 """

@@ -1,4 +1,4 @@
-"""`hpo importance`: which hyperparameters matter; `hpo what-if`: other stopping rules."""
+"""`hpo importance` (which hyperparameters matter) and `hpo what-if` (other stopping rules)."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _importance_text(answer: SignificantKnobs, unit: str) -> str:
 
 
 def _share_of(name: str, answer: SignificantKnobs) -> str:
-    """Return the share that a hyperparameter explains, with a star where it matters."""
+    """Return the share that a hyperparameter explains, with a star if it matters."""
     knob = next((knob for knob in answer.decided.knobs if knob.name == name), None)
     if knob is None:
         return "-"

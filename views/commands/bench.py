@@ -112,7 +112,7 @@ def bench_text(results: BenchResults, found: BenchComparison) -> str:
 
 
 def _beats_row(results: BenchResults, found: BenchComparison, ratio: Ratio) -> tuple[str, ...]:
-    """Return per budget which share of configurations a method's choices beat, and its costs."""
+    """Return, per budget, the share of configurations worse than a method's choices, and costs."""
     mine = [row for row in found.rows if row.method == ratio.method]
     cells: list[str] = []
     for budget in results.file.spec.budgets:

@@ -81,7 +81,7 @@ def do_paper(args: Namespace) -> int:
 
 
 def _verdict_sentence(snapshot: Snapshot, studies: int) -> str:
-    """Return the first sentence of a study's verdict, with the study's name among several."""
+    """Return the first sentence of a study's verdict, with its name if there are several."""
     first = next(iter(snapshot.conclusion.said), "No value yet.")
     if studies == 1:
         return first
@@ -123,7 +123,7 @@ def do_verify(args: Namespace) -> int:
 
 
 def _write_page(args: Namespace) -> int:
-    """Write the page; the same call does not check a bundle."""
+    """Write the page that verifies bundles in a browser."""
     if args.file is not None:
         raise ConfigError(f"--page writes a page and checks no bundle; leave {args.file} out")
     path = Path(args.page)
@@ -146,7 +146,7 @@ def _level_text(level: Level) -> str:
 def _levels_that_run(
     bundle: Bundle, found: dict[str, Any], sound: bool, args: Namespace
 ) -> Iterator[Level]:
-    """Yield `playable` and `retrained`, each if requested and if its code is allowed."""
+    """Yield `playable` and `retrained`, if they were requested and their code is allowed."""
     claims = found["claims"]
     sides = list[ClaimSeeds]()
     if sound:
@@ -176,7 +176,7 @@ def _levels_that_run(
             yield Level(name, None, "it is not consistent")
         elif not asked:
             yield Level(name, None, f"not asked: {option} {cost}")
-        elif why := why_not():  # so nothing is announced
+        elif why := why_not():  # before anything is announced
             yield Level(name, None, why)
         else:
             note(cost)
@@ -185,7 +185,7 @@ def _levels_that_run(
 
 
 def _allow_code(bundle: Bundle, args: Namespace) -> None:
-    """Ask before a bundle's code runs, unless it was allowed."""
+    """Ask before a bundle's code runs, unless it was already allowed."""
     if not bundle.code or args.allow_code:
         return
     note(f"{bundle.path} contains code: {', '.join(bundle.code)}")
@@ -234,7 +234,7 @@ def _indent_sentence(said: str) -> str:
 
 
 def _is_allowed() -> bool:
-    """Ask in the terminal; without one, `ConfigError` names the option."""
+    """Ask in the terminal; without a terminal, `ConfigError` names the option."""
     if sys.stdin is None or not sys.stdin.isatty():
         raise ConfigError("cannot ask without a terminal; to run this code: --allow-code")
     echo("Run it? [y/N] ", end="", file=sys.stderr, flush=True)

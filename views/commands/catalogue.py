@@ -106,7 +106,7 @@ def _default_text(value: Any) -> str:
 
 
 def _range(knob: Knob) -> str:
-    """Return a hyperparameter's allowed values in a few letters.
+    """Return a hyperparameter's allowed values in a few characters.
 
     >>> _range(KNOBS["gamma"]), _range(KNOBS["learning_rate"]), _range(KNOBS["num_envs"])
     ('0 to 1', '> 0', '1 to 4096')

@@ -1,10 +1,10 @@
-"""`hpo compare`: which of two trials, or of the best of two studies, is better.
+"""`hpo compare`: which of two trials, or of the best trials of two studies, is better.
 
-Values are compared on the seeds that both ran on, test seeds first. Seeds that ranked the trials
-give no verdict: two trials picked from a leaderboard differ on its seeds even if they are equal. A
-test on the same seeds is then wrong in a third of studies. In that case it prints the difference,
-and the command that runs both on test seeds. Studies with the same `seed` share their replicates'
-seeds. Different environments get no verdict.
+Values are compared on the seeds that both ran on, preferably test seeds. Seeds that ranked the
+trials give no verdict: two trials picked from a leaderboard differ on its seeds even if they are
+equal, and a test on the same seeds would be wrong in a third of studies. In that case the output
+is the difference, and the command that runs both trials on test seeds. Studies with the same
+`seed` share their replicates' seeds. Trials in different environments get no verdict.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ from ..trial_view import TrialView
 _Seeds = Mapping[tuple[str, int], float]
 """(stream, replicate) -> value; replicates of a study share their seeds."""
 _FRESH = (Stream.CHOOSE, Stream.REPORT)
-_LISTED = 8  # values of a side, at most, that are printed one by one
+_LISTED = 8  # largest number of values per side that are printed one by one
 
 
 def _environment_part(
@@ -119,7 +119,7 @@ def _together(side: OnEach) -> dict[str, Any]:
 
 
 def _without_intervals(found: Beside) -> Beside:
-    """Return differences on seeds that ranked the trials, which have no interval."""
+    """Return differences on seeds that ranked the trials, without intervals."""
     each = [
         OneEnvironment(Estimate(one.difference.value), Estimate(one.probability.value))
         for one in found.each
@@ -132,34 +132,35 @@ def _without_intervals(found: Beside) -> Beside:
 @dataclass(frozen=True)
 class _Side:
     name: str
-    study: str  # its folder
-    seed: int  # of the study
+    study: str  # folder of the study
+    seed: int  # seed of the study
     trial: int
     wins: bool
     values: Mapping[Stream, _Seeds]  # of each seed with a full run
-    partial: Set[Stream]  # their confirm stage did not end
-    unfit: bool  # it violates a constraint
-    world: Mapping[str, Any]  # the environment's id, every key and parameter
-    weight: float  # of training returns, except on test seeds
+    partial: Set[Stream]  # those whose confirm stage did not finish
+    unfit: bool  # whether it violates a constraint
+    world: Mapping[str, Any]  # id, keys and parameters of the environment
+    weight: float  # weight of training returns, except on test seeds
     scores: EnvironmentScores
     looks: tuple[Look, ...]  # earlier numbers of test seeds
     default: bool = False
-    ranked: Mapping[Stream, int] = field(default_factory=dict[Stream, int])  # trials with values
-    copies: tuple[str, ...] = ()  # streams of which two seeds trained alike
+    # stream -> number of trials with values
+    ranked: Mapping[Stream, int] = field(default_factory=dict[Stream, int])
+    copies: tuple[str, ...] = ()  # streams on which two seeds trained identically
     at: int | None = None  # env steps per seed, if these are not full runs
 
 
 @dataclass(frozen=True)
 class _ComparedTrials:
     values: list[list[float]]
-    paired: bool  # value i of both is from the same seed
+    paired: bool  # whether values with the same index come from the same seed
     streams: tuple[Stream, Stream]
-    ranked: bool = False  # by these values: the pair was picked with them
-    copied: tuple[str, ...] = ()  # sides whose seeds trained alike
+    ranked: bool = False  # whether these values ranked the trials, and so led to this pair
+    copied: tuple[str, ...] = ()  # sides with seeds that trained identically
     at: int | None = None  # env steps per seed, if these are not full runs
     goal: str = "maximize"
-    unit: str = ENV_STEPS  # of the length of a run
-    earlier: tuple[int, ...] = ()  # pairs at each earlier look
+    unit: str = ENV_STEPS  # unit of a run's length
+    earlier: tuple[int, ...] = ()  # number of pairs at each earlier look
     interim: bool = False  # the first look was an interim one
     bounds: Bounds = field(default_factory=Bounds)
 
@@ -193,8 +194,9 @@ def do_compare(args: Namespace) -> int:
 
 @dataclass(frozen=True)
 class _Refusal:
-    why: str  # there is no verdict
-    comparable: bool = True  # the values are of one kind, so that their difference means something
+    why: str  # why there is no verdict
+    # whether the values are of one kind, so that their difference is meaningful
+    comparable: bool = True
 
 
 def _refusal_reason(
@@ -223,7 +225,7 @@ def _refusal_reason(
 
 
 def _sides_with_copies(sides: Sequence[_Side], chosen: _ComparedTrials) -> tuple[str, ...]:
-    """Return the sides whose seeds trained alike."""
+    """Return the sides that have seeds which trained identically."""
     each = zip(sides, chosen.streams, strict=True)
     return tuple(side.name for side, stream in each if str(stream) in side.copies)
 
@@ -293,7 +295,7 @@ def _decision_data(result: Comparison, refused: _Refusal | None) -> dict[str, An
 def _deciding_lines(
     result: Comparison, sides: Sequence[_Side], chosen: _ComparedTrials
 ) -> list[str]:
-    """Return the command that would decide; nothing where a verdict is known."""
+    """Return the command that would decide; nothing if there is a verdict."""
     is_open = chosen.ranked or result.verdict == "undecided"
     if chosen.copied or not is_open:
         return []
@@ -354,7 +356,7 @@ def _compared_values(a: _Side, b: _Side) -> _ComparedTrials:
 
 
 def _of_two_studies(a: _Side, b: _Side) -> _ComparedTrials:
-    """Compare only on test seeds; paired if the studies have the same seed."""
+    """Compare on test seeds only; paired if the studies have the same seed."""
     ours, theirs = a.values[Stream.REPORT], b.values[Stream.REPORT]
     shared = [seed for seed in ours if seed in theirs]
     fewest = min(FEWEST_PAIRS, max(len(ours), len(theirs), 1))
@@ -365,7 +367,7 @@ def _of_two_studies(a: _Side, b: _Side) -> _ComparedTrials:
 
 
 def _is_better_elsewhere(a: _Side, b: _Side, stream: Stream) -> bool:
-    """Return whether another stream can replace one that still has few pairs."""
+    """Return whether a different stream can replace one that still has few pairs."""
     partial, ours, theirs = a.partial | b.partial, a.values[stream], b.values[stream]
     if stream not in partial or len([seed for seed in ours if seed in theirs]) >= FEWEST_PAIRS:
         return False
@@ -402,7 +404,7 @@ def _of_seeds(side: _Seeds, seeds: Sequence[tuple[str, int]]) -> list[float]:
 def _looks_at(a: _Side, b: _Side, seeds: Sequence[int]) -> tuple[tuple[int, ...], bool]:
     """Return the pairs at each earlier look, and whether the first look was an interim one.
 
-    The winner and the default have the looks of the study's verdict.
+    For the winner and the default, these are the looks of the study's verdict.
     """
     looks, count = a.looks, max(seeds, default=-1) + 1
     winner, default = _winner_first(a, b)
@@ -472,7 +474,7 @@ class _Common:
     """The latest env steps that two trials reached, and the values of their seeds there."""
 
     at: int
-    values: Mapping[int, Sequence[float]]  # by trial
+    values: Mapping[int, Sequence[float]]  # trial -> values
 
 
 def _values_in_common(folder: StudyFolder, numbers: Sequence[int]) -> _Common:
@@ -528,13 +530,13 @@ class _ComparedBoard:
     rows: Mapping[int, TrialRow]
     trials: Mapping[int, TrialView]
     scores: EnvironmentScores
-    fresh: Mapping[tuple[int, Stream], Mapping[int, float]]  # by replicate, of ended runs
+    fresh: Mapping[tuple[int, Stream], Mapping[int, float]]  # of finished runs, by replicate
     looks: tuple[Look, ...]
-    weight: float  # of training returns in values that choose
+    weight: float  # weight of training returns in values used for selection
 
     @property
     def ranked(self) -> dict[Stream, int]:
-        """Return how many trials have values on the seeds of each ranking stream."""
+        """Return the number of trials with values on the seeds of each ranking stream."""
         searched = [one for one in self.trials.values() if one.search.value is not None]
         chosen = [
             trial
@@ -558,7 +560,7 @@ def _make_side(
     common: _Common | None = None,
 ) -> _Side:
     row, view, meta = board.rows[number], board.trials[number], board.meta
-    whole = view.has_value and view.seeds > 0  # else they come from an earlier point
+    whole = view.has_value and view.seeds > 0  # otherwise the values are from an earlier point
     fresh = board.fresh_of(number)
     if common is None and not (whole or any(fresh.values())):
         told = f"trial {row.trial} of {folder.name!r} is {view.state.value}, without a full run"
@@ -592,13 +594,13 @@ def _make_side(
 def _search_seeds(study: Study, row: TrialRow, values: Sequence[float]) -> _Seeds:
     kind = str(Stream.SEARCH)
     if study.seeds.tolerate and len(row.seed_values) < study.seeds.per_config:
-        # Some replicates diverged; which ones was not recorded.
+        # Some replicates diverged; the record does not say which.
         kind = f"search of trial {row.trial}"
     return {(kind, place): value for place, value in enumerate(values)}
 
 
 def _finite_seeds(fresh: Mapping[Stream, Mapping[int, float]]) -> dict[Stream, _Seeds]:
-    """Return the seeds of each stream without those that diverged."""
+    """Return the seeds of each stream, without those that diverged."""
     return {stream: _finite(stream, known) for stream, known in fresh.items()}
 
 
@@ -607,7 +609,7 @@ def _finite(stream: Stream, known: Mapping[int, float]) -> _Seeds:
 
 
 def _partial(row: TrialRow, fresh: Mapping[Stream, Mapping[int, float]]) -> set[Stream]:
-    """Return the streams whose confirm stage did not end."""
+    """Return the streams whose confirm stage did not finish."""
     ended = {Stream.CHOOSE: row.choose_values, Stream.REPORT: row.by_report_seed}
     return {stream for stream, known in ended.items() if fresh.get(stream) and not known}
 
@@ -745,7 +747,7 @@ def _deciding_command(
 ) -> tuple[str, str, bool]:
     """Return the command that decides, its cost, and whether the study has finished.
 
-    For the winner and the default it is the command printed by `hpo run` and `hpo top`.
+    For the winner and the default, it is the command printed by `hpo run` and `hpo top`.
     """
     folder = Path(sides[0].study)
     with Journal(folder) as journal, journal.at_one_commit():

@@ -1,4 +1,4 @@
-"""`hpo completion SHELL`, and the replies to a shell at each Tab."""
+"""`hpo completion SHELL`, and the replies to a shell when Tab is pressed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def do_completion(args: Namespace) -> int:
 
 
 def complete_words(parser: ArgumentParser) -> None:
-    """Answer the shell's request, which is in the environment, and end the process."""
+    """Reply to the shell's request, which is in the environment, and exit."""
     try:
         import argcomplete
     except ModuleNotFoundError:
@@ -46,8 +46,8 @@ def _completer(command: str, word: str) -> Callable[..., Iterable[str]] | None:
 
 
 def _studies(parsed_args: Namespace, **_: Any) -> Iterable[str]:
-    """Return folders that look like studies; nothing is opened, because Tab must not wait."""
+    """Return folders that look like studies, without opening any, because Tab must not wait."""
     root = getattr(parsed_args, "out", None) or "results"
     found = os.listdir(root) if os.access(root, os.R_OK) and os.path.isdir(root) else ()
-    # os.path.isfile is False of a folder that cannot be entered
+    # os.path.isfile returns False for a folder that cannot be entered
     return sorted(name for name in found if os.path.isfile(f"{root}/{name}/journal.sqlite"))

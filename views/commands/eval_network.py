@@ -37,16 +37,16 @@ from ..formatting import aligned, between, number, origin_lines
 from ..output import finite_or_none, note, print_answer, write_csv
 from ..terminal.console import plain_warnings
 
-if TYPE_CHECKING:  # jax starts when a verb is known to need it
+if TYPE_CHECKING:  # jax is started only if a command needs it
     from ...core.envs.optical.heuristic_evaluation import HeuristicSummary, HeuristicSums, Rule
     from ...core.envs.optical.optical_environment import OpticalEnvironment
     from ...core.envs.optical.supported_load import SupportedLoad
     from ...core.saved_policy import SavedPolicy
 
 
-Compared = Mapping[str, "HeuristicSums"]  # by rule
+Compared = Mapping[str, "HeuristicSums"]  # rule -> its sums
 _MOST_LOADS = 1000
-_LEVEL = 0.05  # of each difference alone
+_LEVEL = 0.05  # of each single difference
 _COLOURS = 6
 
 
@@ -81,7 +81,7 @@ def found_loads(
 
 
 def more_load(ours: SupportedLoad, theirs: SupportedLoad) -> dict[str, float | None]:
-    """Return how much more load one rule carries, as a share of the other's."""
+    """Return how much more load one rule supports, as a share of the other's."""
     pairs = zip(ours.of_seeds, theirs.of_seeds, strict=True)
     logs = [math.log(own) - math.log(other) for own, other in pairs]
     around = NO_INTERVAL
@@ -244,10 +244,11 @@ def _table_row(row: Mapping[str, Any]) -> list[str]:
 def blocking_picture(results: Compared, title: str) -> Picture:
     """Return blocking over load, and each rule's difference from the first one, seed by seed.
 
-    Rules get the same requests, so overlapping intervals of two curves say nothing about their
-    difference.
+    All rules get the same requests, so overlapping intervals of two curves are not evidence of
+    equality.
     """
-    names = [Path(rule).name or rule for rule in results]  # a policy's is the path of its folder
+    # a policy is given by the path of its folder
+    names = [Path(rule).name or rule for rule in results]
     seen = list(results.values())
     styles = [f"c{place % _COLOURS}" for place in range(len(seen))]
     loads = [float(load) for load in seen[0].loads]
@@ -292,7 +293,7 @@ def _difference_points(ours: HeuristicSums, theirs: HeuristicSums) -> _Points:
 
 @dataclass(frozen=True)
 class _Curve:
-    """One rule over load."""
+    """The results of one rule over load."""
 
     name: str
     style: str
@@ -312,7 +313,7 @@ class _Curve:
         return [*marks, *(self._dot(at, mean) for at, mean in drawn)]
 
     def drawn(self, even: bool) -> list[tuple[float, float]]:
-        """Return the means; a logarithmic scale has no place for 0."""
+        """Return the means; a logarithmic scale cannot show 0."""
         return [(at, mean) for at, mean, _, _ in self.points if even or mean > 0.0]
 
     def _dot(self, at: float, mean: float) -> Dot:
@@ -322,7 +323,7 @@ class _Curve:
 def _loads_panel(
     title: str, label: str, curves: Sequence[_Curve], x: Scale, *, even: bool = False
 ) -> XY:
-    """Return one panel; `even`: with a line at 0, where two rules are equal."""
+    """Return one panel; `even` adds a line at 0, where two rules are equal."""
     ends = chain.from_iterable(point[1:] for one in curves for point in one.points)
     known = [value for value in ends if value is not None and (even or value > 0.0)]
     marks: list[Line | Band | Dot] = []
@@ -349,8 +350,8 @@ class _Question:
     environment: OpticalEnvironment
     rules: Mapping[str, Rule]
     policies: tuple[str, ...]  # names in `rules`
-    sampled: bool  # policies draw their actions
-    title: str  # the environment in a few words
+    sampled: bool  # whether policies sample their actions
+    title: str  # a short name of the environment
 
     def head(self) -> dict[str, Any]:
         if not self.policies:
@@ -407,7 +408,7 @@ def _check_forms(args: Namespace) -> None:
 
 
 def parse_loads(text: str) -> list[float]:
-    """Return the loads in `100:300:10` (both ends included) or `100,150,200`, Erlang.
+    """Return the loads, in Erlang, in `100:300:10` (both ends included) or `100,150,200`.
 
     >>> parse_loads("100:130:10"), parse_loads("50,75.5")
     ([100.0, 110.0, 120.0, 130.0], [50.0, 75.5])
@@ -455,7 +456,7 @@ def _read_question(args: Namespace) -> _Question:
         names = [name.strip() for name in args.heuristic.split(",")]
     rules: dict[str, Rule] = {name: name for name in names}
     for name in names:
-        make_agent(name, environment)  # refuses an unknown name
+        make_agent(name, environment)  # raises for an unknown name
     policies: tuple[str, ...] = ()
     if saved is not None:
         policies = (str(args.policy),)

@@ -1,4 +1,4 @@
-"""`hpo eval`: an exported policy by itself, on seeds that no study uses."""
+"""`hpo eval`: evaluation of an exported policy, on seeds that no study uses."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from ..formatting import number, origin_lines, with_interval
 from ..output import finite_or_none, print_answer, write_csv
 from ..terminal.console import fitted
 
-if TYPE_CHECKING:  # jax is loaded once the words are known to be right
+if TYPE_CHECKING:  # jax is loaded once the arguments are valid
     from ...core.plan import EnvPlan
     from ...core.training_program import SavedTraining
 
-_Play = Callable[[int, int], Any]  # of episodes and a seed
+_Play = Callable[[int, int], Any]  # of a number of episodes and a seed
 _OF_NETWORKS = ("set", "seeds", "steps", "loads", "find_load", "plot")
 
 
@@ -47,7 +47,7 @@ def do_eval(args: Namespace) -> int:
     if args.imports:
         from ...core.device_request import ask_for_devices
 
-        ask_for_devices()  # an array that a module makes when it is imported starts jax
+        ask_for_devices()  # an array that a module creates on import starts jax
     for path in map(Path, args.imports):
         import_user_code([path.name], path.parent)
     if network:
@@ -63,7 +63,7 @@ def do_eval(args: Namespace) -> int:
 
 
 def _eval_policy(args: Namespace) -> int:
-    """Evaluate a policy of PPO."""
+    """Evaluate a PPO policy."""
     from ...core.saved_policy import load_policy
     from ...machine.devices import prepare_devices
 
@@ -120,7 +120,7 @@ def _means(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _eval_training(args: Namespace) -> int:
-    """Evaluate the state of a custom training, by its class, of rejax or of `--import`."""
+    """Evaluate the state of a custom training, with its class from rejax or `--import`."""
     folder = Path(args.policy)
     name = read_training(folder)["algorithm"]
     saved = _saved_training(args, folder, name)
@@ -152,7 +152,7 @@ def _eval_training(args: Namespace) -> int:
 
 
 def _saved_training(args: Namespace, folder: Path, name: str) -> SavedTraining:
-    """Read the state of a custom training with the class that trained it."""
+    """Read the state of a custom training, with the class that trained it."""
     from ...core.training_program import SavedTraining
 
     algorithm = _algorithm_of(name, folder, args.imports)
@@ -174,7 +174,7 @@ def _algorithm_of(name: str, folder: Path, imports: Sequence[str]) -> Algorithm:
 
 
 def _check_options(args: Namespace, network: bool) -> None:
-    """Refuse options without effect, and fill in defaults."""
+    """Reject options without effect, and add defaults."""
     others, what = _OF_NETWORKS, "is for optical networks only"
     if network:
         others, what = ("episodes",), "is not for optical networks"
@@ -193,7 +193,7 @@ def _check_options(args: Namespace, network: bool) -> None:
 
 
 def _is_written(args: Namespace, env: str, trace: _Play, film: _Play) -> bool:
-    """Write a trace or video of the first episodes of an evaluation, if requested."""
+    """Write a trace or video of an evaluation's first episodes, if requested."""
     if args.trace is not None:
         columns = trace(args.episodes, args.seed)
         write_csv(args.trace, columns)

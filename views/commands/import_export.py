@@ -1,4 +1,4 @@
-"""`hpo export` and `hpo import`: tables for other tools, and study files from them."""
+"""`hpo export` and `hpo import`: tables for other tools, and study files from other tools."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def do_export(args: Namespace) -> int:
         only_one_environment(recorded(text), f"hpo export {args.format}")
     study = plain(read_text(text, "study.resolved.yaml"))
     sink = make_sink(logger_of(args.format, args.set), study, target)
-    if not target.is_dir():  # which a link may be
+    if not target.is_dir():  # it may be a link
         make_folder(target)
     sink.published(folder.path)
     sink.close()
@@ -132,7 +132,7 @@ def do_import(args: Namespace) -> int:
     draft.override(given)
     if args.space:
         add_space(draft)
-        # once more, over the settings that came with the space
+        # again, because they override settings that came with the space
         draft.override({key: value for key, value in given.items() if is_of_the_file(key)})
     text = draft.text()
     for title, items in (("changed", draft.notes), ("left out", draft.left_out)):

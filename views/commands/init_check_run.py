@@ -1,6 +1,6 @@
-"""`hpo init`, `hpo check` and `hpo run`: the commands around a study file.
+"""`hpo init`, `hpo check` and `hpo run`: the commands for a study file.
 
-The file is read before anything heavy is imported, so that mistakes are shown at once.
+The file is read before any slow import, so that mistakes are reported at once.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ def _first_study(env: str, imports: Sequence[str]) -> str:
 
 
 def _run_imports(paths: Sequence[str]) -> list[str]:
-    """Run files that register an environment; return their names as a study lists them."""
+    """Run files that register an environment; return their names in the form used in studies."""
     if paths:
         from ...core.device_request import ask_for_devices
 
-        ask_for_devices()  # an array that a module makes when it is imported starts jax
+        ask_for_devices()  # an array that a module creates on import starts jax
     for path in map(Path, paths):
         if not path.is_file():
             raise ConfigError(f"--import {path}: no such file")
@@ -118,7 +118,7 @@ def do_check(args: Namespace) -> int:
     if args.json:
         print_json({**report.as_data(), "note": why})
     else:
-        if report.not_run:  # the first line says it; with -v the time's
+        if report.not_run:  # the first line reports it; with -v, the time's line
             why, report = "", replace(report, time_note=f"{report.time_note} (--time)")
         if args.verbose:
             text = report.text() + clause("\nnote       {}", why)
@@ -215,7 +215,7 @@ def _training_words(report: CheckReport) -> str:
 
 
 def _steps_words(report: CheckReport) -> list[str]:
-    """Return the total env steps by stage; nothing if they are unknown."""
+    """Return the total env steps by stage; nothing if unknown."""
     expected = report.expected
     fresh = expected.confirm + expected.asked
     parts: list[str] = []
@@ -299,7 +299,7 @@ def _hanging_indent(line: str) -> int:
 
 
 def do_run(args: Namespace) -> int:
-    def before_code(name: str) -> None:  # a mistake in the file is told without jax
+    def before_code(name: str) -> None:  # mistakes in the file are reported without jax
         from .watched_run import before_code_of
 
         before_code_of(args)(name)

@@ -133,7 +133,7 @@ def _cell_text(value: Any) -> str:
         return f"[{', '.join(map(_cell_text, value))}]"
     if isinstance(value, dict):
         return f"{{{', '.join(f'{key}: {_cell_text(item)}' for key, item in value.items())}}}"
-    # One row is one line, and no text of a study may steer the terminal.
+    # Each row is one line, and text from a study must not control the terminal.
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(value))
 
 
@@ -151,8 +151,8 @@ class _Board:
     entries: list[Entry]
     baselines: list[BaselineEntry]
     meta: StudyMeta
-    metric: str  # the name of values that choose
-    unit: str  # of the length of a run
+    metric: str  # name of the values used for selection
+    unit: str  # unit of a run's length
     state: str
     audit: Audit | None
     conclusion: Conclusion
@@ -237,7 +237,7 @@ def _print_top(out: Console, folder: Path, seen: _Board, most: int | None) -> No
 
 
 def _ways_on(folder: Path, seen: _Board) -> list[str]:
-    """Return the command that decides a finished study, or resumes an interrupted one, if any."""
+    """Return the command that decides a finished study or resumes an interrupted one, if any."""
     if seen.state == "interrupted":
         return [f"Interrupted: {resuming(folder)}"]
     if seen.state != "finished":
@@ -268,7 +268,7 @@ def do_show(args: Namespace) -> int:
     page = trial_page(folder, args.trial)
     text = trial_text(page, knows_blocks(sys.stdout), args.verbose)
     output = folder.path / "processes" / f"trial_{page.view.trial}"
-    if output.is_dir():  # of a study with command
+    if output.is_dir():  # of a study with `command`
         text += f"\n\nOutput of its processes: {output}/"
     print_answer(args.json, page.as_json(), text)
     return 0
@@ -350,14 +350,14 @@ def _winner_lines(seen: _Board) -> list[str]:
 
 
 def _note_default(conclusion: Conclusion, first: Entry) -> None:
-    """Point to the default if the advice is to keep it and another trial was printed."""
+    """Point to the default, if the advice is to keep it and a different trial was printed."""
     keep = conclusion.front is None and conclusion.against.advice == "keep"
     if keep and first.trial != 0:
         note("to keep the default instead: hpo show 0")
 
 
 def _print_fixed(meta: StudyMeta, params: Mapping[str, Any]) -> None:
-    """Print the searched values, then the fixed ones."""
+    """Print the searched values, and then the fixed ones."""
     values = {**params, **as_recorded(meta.study_text)["fixed"]}
     if not values:
         echo("fixed: {}")
@@ -372,7 +372,7 @@ def _finite(values: Mapping[int, float]) -> dict[int, float]:
 
 
 def _print_leader(folder: StudyFolder, seen: _Board, args: Namespace) -> int:
-    from ...search.analysis.checkpoint_values import read_points  # with numpy
+    from ...search.analysis.checkpoint_values import read_points  # imports numpy
 
     points = read_points(folder.path)
     known = {at: _finite(found) for at, found in points.values.items()}
@@ -447,9 +447,9 @@ def check_export(target: Path) -> None:
 
 
 def export_policy(folder: StudyFolder, trial: int, target: Path, onnx: bool = False) -> None:
-    """Copy a trial's kept policy, and those of its other seeds, into a new folder.
+    """Copy a trial's kept policy, and those of its other seeds, to a new folder.
 
-    `onnx`: also write it as `policy.onnx`.
+    With `onnx`, also write it as `policy.onnx`.
     """
     source = folder.policies / f"trial_{trial}"
     if not source.is_dir():
@@ -458,7 +458,7 @@ def export_policy(folder: StudyFolder, trial: int, target: Path, onnx: bool = Fa
     check_export(target)
     model = None
     if onnx:
-        from ..bundle.policy_forms import model_of  # numpy
+        from ..bundle.policy_forms import model_of  # imports numpy
 
         model = model_of(source)
     seeds = source.with_name(f"{source.name}_seeds")

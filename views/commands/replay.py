@@ -1,4 +1,4 @@
-"""`hpo replay`: train a trial again by itself and compare every number with the record."""
+"""`hpo replay`: retrains a trial by itself, and compares every number with the record."""
 
 from __future__ import annotations
 

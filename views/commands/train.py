@@ -119,18 +119,18 @@ def _draw_curves(results: RunResults) -> str | None:
 
 @dataclass(frozen=True)
 class Trained:
-    """One configuration that was trained, and the files that were made of it."""
+    """A configuration that was trained, and the files made from it."""
 
     study: Study
     folder: Path
     page: TrialPage
-    policy: Path | None  # that of the first seed
+    policy: Path | None  # of the first seed
     seed_policies: list[str]
     picture: str | None = None
 
     @property
     def value(self) -> float | None:
-        """Its value; None if no seed has one."""
+        """The configuration's value, or None if no seed has one."""
         return finite_or_none(self.page.entry.value)
 
     def as_json(self) -> dict[str, Any]:

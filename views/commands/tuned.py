@@ -1,4 +1,4 @@
-"""`hpo tuned`: shipped configurations, their tests, their verification, and the texts."""
+"""`hpo tuned`: shipped configurations, their test results, and their verification."""
 
 from __future__ import annotations
 

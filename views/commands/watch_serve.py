@@ -1,4 +1,4 @@
-"""`hpo watch` and `hpo serve`: studies in other processes, in a terminal or a browser."""
+"""`hpo watch` and `hpo serve`: studies of other processes, in a terminal or a browser."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def do_serve(args: Namespace) -> int:
     if not root.is_dir():
         raise StoreError(f"no such folder: {root}/; start a study with: hpo run study.yaml")
     server = _bind_server(root, args.host, args.port, args.token)
-    import_module("duckdb")  # else the first page would wait for it
+    import_module("duckdb")  # otherwise the first page would wait for it
     with server:
         if args.json:
             print_json({"url": server.url, "port": server.guard.port})
@@ -99,7 +99,7 @@ def standings(
     while True:
         standing = kept.get().value
         seen = (standing.head.number, standing.head.at, standing.word)
-        if seen != last:  # a commit of just now is read again, and may be the one that it was
+        if seen != last:  # a very recent commit is read again, and may be unchanged
             last = seen
             yield standing
             if standing.word != "running" or standing.head.phase == "finished":
@@ -133,7 +133,7 @@ def _status_data(standing: StudyStatus) -> dict[str, object]:
     }  # fmt: skip
     if progress is not None:
         found |= {**asdict(progress), "share": standing.share}
-        del found["compiles"]  # only known in the process that runs it
+        del found["compiles"]  # only known in the process that runs the study
     return found
 
 

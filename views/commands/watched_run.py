@@ -1,4 +1,4 @@
-"""A study run with a view of its progress, and the text at its end."""
+"""A study run with a view of its progress, and the text printed at its end."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ class Words:
     """The displayed names of a study's values and units."""
 
     metric: str
-    objectives: Sequence[str] = ()  # where there are several
-    environments: Sequence[str] = ()  # where there are several
+    objectives: Sequence[str] = ()  # if there are several
+    environments: Sequence[str] = ()  # if there are several
     unit: str = ENV_STEPS
     lanes: str = "lanes"
 
@@ -113,7 +113,7 @@ def _rows(words: Words, verbose: bool) -> int:
 
 
 def _command_lines(commands: Sequence[tuple[str, str]], width: int) -> list[str]:
-    """Return (command, meaning) pairs as lines, the meaning after the command or above it."""
+    """Return (command, meaning) pairs as lines, with the meaning after the command or above it."""
     room = max((len(command) for command, meaning in commands if meaning), default=0)
     lines = [
         f"  {command.ljust(room)}  # {meaning}" if meaning else f"  {command}"
@@ -125,7 +125,7 @@ def _command_lines(commands: Sequence[tuple[str, str]], width: int) -> list[str]
     for command, meaning in commands:
         if meaning:
             lines.append(f"  # {meaning}")
-        parts = [command]  # which no shell would read if it were cut inside of '...'
+        parts = [command]  # a command cut inside '...' would be invalid
         if "'" not in command:
             parts = wrap(
                 command, max(20, width - 8), break_long_words=False, break_on_hyphens=False
@@ -173,11 +173,11 @@ _GLANCE = 0.1  # seconds
 
 
 class InterruptListener:
-    """Listens for Ctrl-C while entered and armed; only in the main thread.
+    """Listens for Ctrl-C in its context while armed; only in the main thread.
 
     The listening thread calls `on_first` at the first signal that ends a study, and `on_second` at
-    the next Ctrl-C or later SIGTERM. Then the process ends with code 130. The journal is
-    consistent at any moment.
+    the next Ctrl-C or a later SIGTERM. Then the process ends with code 130. The journal is
+    consistent at all times.
     """
 
     def __init__(
@@ -189,7 +189,7 @@ class InterruptListener:
         clock: Callable[[], float] = time.monotonic,
     ):
         self._on_first, self._on_second, self._leave = on_first, on_second, leave
-        self._is_stuck = is_stuck  # in a compile, which no signal ends
+        self._is_stuck = is_stuck  # in a compile, which no signal interrupts
         self._clock = clock
         self._armed = threading.Event()
         self._thread: threading.Thread | None = None
@@ -210,7 +210,7 @@ class InterruptListener:
         if self._thread is None:
             return
         signal.set_wakeup_fd(self._before)
-        self._rings.close()  # the listener reads the end and returns
+        self._rings.close()  # the listener reads end-of-file and returns
         self._thread.join()
         self._hears.close()
         self._thread = None
@@ -230,7 +230,7 @@ class InterruptListener:
                 self._leave_now()
 
     def _leave_if_stuck(self) -> None:
-        """Quit if a compile takes too long: batch systems kill after 10 s or more."""
+        """Quit if a compile takes too long: batch systems kill processes after 10 s or more."""
         end = time.monotonic() + PATIENCE
         while self._is_stuck():
             if time.monotonic() > end:
@@ -246,7 +246,7 @@ class InterruptListener:
 
 
 def before_code_of(args: Namespace) -> BeforeCode:
-    """Return a check that a study to be resumed has no changed file, called before any runs."""
+    """Return a function that checks, before a resumed study's files run, that none changed."""
     file = Path(args.file)
 
     def check(name: str) -> None:
@@ -355,7 +355,7 @@ def _make_view(args: Namespace, command: str, folder: Path) -> RunView:
 
     try:
         over = Journal.exists(folder) and is_finished(folder)
-    except HpoError:  # a damaged study is refused later
+    except HpoError:  # a damaged study is reported later
         over = False
     return LiveView(command, at_once=not over)
 

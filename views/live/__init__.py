@@ -1,1 +1,1 @@
-"""`hpo serve`: all studies in a folder in a browser, while they run and afterwards."""
+"""`hpo serve`: all studies in a folder, shown in a browser during and after their runs."""

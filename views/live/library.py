@@ -1,4 +1,4 @@
-"""The studies in a results folder for pages: by name, cached between two commits."""
+"""The studies in a results folder, for pages: by name, cached between commits."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from ..charts.snapshot import Snapshot, read_snapshot
 from .study_status import ASKED, PIECES, StudyStatus, part_of, read_standing, standing_of
 
 SHARE = min(0.5, 0.01 * (os.cpu_count() or 1))
-"""Share of the time for reading and drawing a running study: a hundredth of the machine."""
+"""Share of the time spent on reading and drawing a running study: 1 % of the machine."""
 _SOONEST = 1.0
 _SETTLED_NS = 50_000_000
-"""Age of a file's time of change from which the next change gets another: the clock has ticks."""
+"""Age after which a file's next change gets a new timestamp, because file clocks are coarse."""
 
 _T = TypeVar("_T")
-_VIEWS = 6  # studies kept in memory whole, those that were looked at last
+_VIEWS = 6  # studies that are kept in memory, those viewed last
 _LIST_SECONDS = 0.5
 _LIST_AGAIN = 1.0
 
@@ -35,14 +35,14 @@ _LIST_AGAIN = 1.0
 class CommitMark:
     """Distinguishes a study's commits without opening its journal."""
 
-    file: tuple[int, int, int]  # inode, size and time of change of the journal
+    file: tuple[int, int, int]  # inode, size and modification time of the journal
     runs: bool
-    settled: bool = True  # another change would have another time
+    settled: bool = True  # whether a further change would get a different time
 
 
 def mark_of(folder: Path) -> CommitMark:
-    """Return a study's mark; take it before reading, so that it is never too new."""
-    # Not opened: closing a file frees all locks of this process on it, also those of SQLite.
+    """Return a study's mark; take it before reading, so that it is never too recent."""
+    # Not opened: closing a file releases all of this process's locks on it, including SQLite's.
     try:
         seen = (folder / JOURNAL_NAME).stat()
     except OSError as error:
@@ -56,8 +56,8 @@ def mark_of(folder: Path) -> CommitMark:
 class CachedValue(Generic[_T]):
     value: _T
     mark: CommitMark
-    at: float  # monotonic clock
-    seconds: float  # of the processor, later work on it included
+    at: float  # time by the monotonic clock
+    seconds: float  # processor time, including later work on it
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def spend(self, seconds: float) -> None:
@@ -68,9 +68,9 @@ class CachedValue(Generic[_T]):
 class PerCommit(Generic[_T]):
     """Caches a value until its study changes.
 
-    While a study runs, the old value is kept until enough time has passed to pay for a new one.
-    Once it has ended, the last state is computed at once. Concurrent callers get the old value;
-    only the very first ones wait.
+    While a study runs, the old value is kept until the time since then justifies the cost of a new
+    one. Once the study has ended, the last state is computed at once. Concurrent callers get the
+    old value; only the very first ones wait.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class PerCommit(Generic[_T]):
         if old.settled and (old.file, old.runs) == (mark.file, mark.runs):
             return True  # nothing has changed
         if old.file[0] != mark.file[0] or not (mark.runs and old.runs):
-            return False  # the study was started again, or has ended
+            return False  # the study was restarted, or has ended
         return self._clock() - made.at < max(_SOONEST, made.seconds / SHARE)
 
     @property
@@ -128,7 +128,7 @@ class View:
             if name not in self._parts:
                 began = time.thread_time()
                 self._parts[name] = part_of(name, self.snapshot, self.standing)
-                if name not in ASKED:  # its reader alone waits for that
+                if name not in ASKED:  # only its own reader waits for it
                     spend(time.thread_time() - began)
             return self._parts[name]
 
@@ -155,7 +155,7 @@ class StudyLine:
 
     @property
     def word(self) -> str:
-        """Its state, `reading` if that is not known yet, or why it cannot be read."""
+        """The study's state, `reading` if it is not known yet, or why it cannot be read."""
         return self.error or ("reading" if self.standing is None else self.standing.word)
 
 

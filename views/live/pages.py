@@ -1,6 +1,7 @@
 """The pages around the pieces: the list of studies, one study, a message.
 
-A page arrives at once and empty; its script requests the pieces, and again when they have changed.
+A page is sent at once and empty; its script requests the pieces, and requests them again when they
+change.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The server of the live page: GET and HEAD of a few fixed paths, and access control."""
+"""The server for the live page: GET and HEAD on a few fixed paths, with access control."""
 
 from __future__ import annotations
 
@@ -148,13 +148,13 @@ class LiveServer(ThreadingHTTPServer):
         return f"http://{host}:{self.guard.port}/{asked}"
 
     def server_bind(self) -> None:
-        """Bind without asking the network for this machine's name, unlike HTTPServer."""
+        """Bind without looking up this machine's name on the network, unlike HTTPServer."""
         TCPServer.server_bind(self)
         self.server_name = str(self.server_address[0])
         self.server_port = int(self.server_address[1])
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print the error in one line; a client that disconnects is not an error."""
+        """Print the error on one line; a client that disconnects is not an error."""
         error = sys.exception()
         if not isinstance(error, ConnectionError | TimeoutError):
             echo(f"warning: {type(error).__name__}: {error}", file=sys.stderr)
@@ -163,31 +163,32 @@ class LiveServer(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = _IDLE_SECONDS
-    disable_nagle_algorithm = True  # a body must not wait until its head is acknowledged
+    disable_nagle_algorithm = True  # a body must not wait for the acknowledgement of its header
 
     def version_string(self) -> str:
         return f"hpo/{__version__}"
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Print nothing: a token must not appear in a log."""
+        """Print nothing, because a token must not appear in a log."""
 
     def do_GET(self) -> None:
         try:
             answer = self._find_answer()
         except HpoError as error:  # the study cannot be read
             answer = _text_answer(on_command_line(error), HTTPStatus.SERVICE_UNAVAILABLE)
-        except Exception as error:  # a bug: the page says so, and other requests are served
+        # a bug: the page reports it, and other requests are still served
+        except Exception as error:
             told = f"{type(error).__name__}: {error}"
             echo(f"warning: {self.path.partition('?')[0][:200]}: {told}", file=sys.stderr)
             answer = _text_answer(told, HTTPStatus.INTERNAL_SERVER_ERROR)
         self._send_answer(answer)
 
-    do_HEAD = do_GET  # `_answer` leaves the body out
+    do_HEAD = do_GET  # `_answer` omits the body
 
     def send_error(
         self, code: int, message: str | None = None, explain: str | None = None
     ) -> None:
-        """Refuse another method, or a request that is not HTTP."""
+        """Reject other methods, and requests that are not HTTP."""
         status = HTTPStatus(code)
         headers: dict[str, str] = {"Connection": "close"}
         if status in (HTTPStatus.NOT_IMPLEMENTED, HTTPStatus.METHOD_NOT_ALLOWED):

@@ -36,13 +36,13 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class StudyStatus:
-    name: str  # of its folder
+    name: str  # name of its folder
     word: str  # running, finished, interrupted or died
     meta: StudyMeta
     study: Study
     head: CommitHead
     progress: Progress | None  # None before the first commit
-    first: Entry | None  # of the leaderboard, if it has a value
+    first: Entry | None  # first entry of the leaderboard that has a value
 
     @property
     def share(self) -> float:
@@ -79,7 +79,7 @@ def standing_of(
         state = LoopState.from_text(head.loop_state)
         progress = recorded_progress(study, state, rows)
     word = state_of(folder, head)
-    # A process that was asked to stop says so in its last commit.
+    # A process that was asked to stop records that in its last commit.
     if word == "interrupted" and head.phase == "running":
         word = "died"
     return StudyStatus(folder.name, word, meta, study, head, progress, first)
@@ -146,7 +146,7 @@ def _lane(lane: int, run: Replicate | None, state: LoopState) -> str:
 
 
 ASKED = ("importance",)
-"""Pieces made on request, with main effects: they take long with many trials."""
+"""Pieces made only on request (as are main effects), because many trials make them slow."""
 _SECTIONS = tuple((name, title) for name, (title, _) in PARTS.items() if name != "effects")
 PIECES = (
     ("head", ""),
@@ -155,7 +155,7 @@ PIECES = (
     ("lanes", "Lanes"),
     _SECTIONS[-1],
 )
-"""(name, title) of the pieces that a study's page has, in the report's order; some untitled."""
+"""(name, title) of the pieces of a study's page, in the report's order; some have no title."""
 
 
 def part_of(name: str, snapshot: Snapshot, standing: StudyStatus) -> str:

@@ -1,1 +1,1 @@
-"""A study as parts of a paper: the methods paragraph, tables, figures and references."""
+"""Parts of a paper about a study: the methods paragraph, tables, figures and references."""

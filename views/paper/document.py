@@ -1,6 +1,6 @@
 r"""The files of `hpo paper`: LaTeX, Markdown, BibTeX and figures of one or more studies.
 
-Every part is a file for `\input`; `paper.tex` combines them and compiles unchanged.
+Every part is a separate file for `\input`; `paper.tex` combines them and compiles unchanged.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _SEVERAL_METHODS = (
 
 @dataclass(frozen=True)
 class Figure:
-    name: str  # of its files
+    name: str  # stem of its files
     picture: Picture
     width: float  # inches
 
 
 @dataclass(frozen=True)
 class Paper:
-    """The parts as marked-up text; `notes`: omissions, with reasons."""
+    """The parts as marked-up text; `notes` are omissions, with reasons."""
 
     title: str
     methods: Sequence[str]
@@ -66,7 +66,7 @@ class Paper:
 
 
 def paper_of(snapshots: Sequence[Snapshot], figures: bool = True) -> Paper:
-    """Return the parts of a paper about studies, each at its last commit."""
+    """Return the parts of a paper about studies, each as of its last commit."""
     notes: list[str] = []
     methods, results = _methods(snapshots), _results(snapshots)
     tables = [results_table([one for one in snapshots if not one.meta.objectives])]
@@ -168,7 +168,7 @@ def _capitalise_label(scale: Scale) -> Scale:
 
 
 def write_paper(paper: Paper, folder: Path) -> list[Path]:
-    """Write all files; refuse a folder that already has one of them."""
+    """Write all files; raise if the folder already has one of them."""
     texts = {
         "methods.tex": _paragraphs(paper.methods, "latex"),
         "results.tex": _paragraphs(paper.results, "latex"),
@@ -251,7 +251,7 @@ def _markdown_document(paper: Paper) -> str:
 
 
 def paper_as_json(paper: Paper, snapshots: Sequence[Snapshot]) -> dict[str, Any]:
-    """Return the texts in Markdown and the table's numbers, as in the query."""
+    """Return the texts in Markdown, and the table's numbers as in the query."""
     return {
         "methods": [written(text, "markdown") for text in paper.methods],
         "results": [written(text, "markdown") for text in paper.results],

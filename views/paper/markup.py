@@ -1,6 +1,6 @@
-r"""Text for papers: one source, written as LaTeX or as Markdown.
+r"""Text for papers, written as LaTeX or as Markdown from the same source.
 
-The source is plain text with two kinds of marks: `code` between backticks, and citations such as
+The source is plain text with two kinds of markup: `code` in backticks, and citations such as
 [@hpo; @agarwal2021precipice].
 """
 
@@ -37,7 +37,7 @@ _LETTERS = {
 
 
 def latex(text: str) -> str:
-    r"""Escape plain text for LaTeX; letters that pdflatex cannot print become their number.
+    r"""Escape plain text for LaTeX; characters unknown to pdflatex become their code points.
 
     >>> print(latex("50% of my_env & caf\u00e9 \u4e2d"))
     50\% of my\_env \& caf\'{e} [U+4E2D]
@@ -60,7 +60,7 @@ def _latex_letter(letter: str) -> str:
 
 
 def markdown(text: str) -> str:
-    r"""Escape plain text for Markdown, also in a table cell.
+    r"""Escape plain text for Markdown, including table cells.
 
     >>> print(markdown("my_env | *"))
     my\_env \| \*
@@ -74,7 +74,7 @@ def code(text: str) -> str:
 
 
 def written(source: str, form: Form) -> str:
-    r"""Write a marked text as LaTeX or Markdown.
+    r"""Write a marked-up text as LaTeX or Markdown.
 
     >>> print(written("`a_b` costs 5 % [@hpo].", "latex"))
     \texttt{a\_b} costs 5 \%~\cite{hpo}.
@@ -111,7 +111,7 @@ def _one_line(text: str) -> str:
 
 
 def _break_long_word(text: str) -> str:
-    """Let a long code word, such as a hash, break over several lines."""
+    """Allow a long word in code, such as a hash, to break over several lines."""
     if len(text) < 40 or " " in text or "\\" in text:
         return text
     return r"\allowbreak ".join(text[at : at + 8] for at in range(0, len(text), 8))
@@ -119,7 +119,7 @@ def _break_long_word(text: str) -> str:
 
 @dataclass(frozen=True)
 class MarkupTable:
-    """A table of marked texts; `groups`: rows after which a rule is drawn."""
+    """A table of marked-up texts; `groups` are the rows after which a rule is drawn."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -142,7 +142,7 @@ class MarkupTable:
             rf"\caption{{{written(self.caption, 'latex')}}}",
             rf"\label{{{self.label}}}",
             r"\small",
-            # as wide as the text at most
+            # at most as wide as the text
             r"\setbox0=\hbox{%",
             rf"\begin{{tabular}}{{@{{}}{columns}@{{}}}}",
             r"\toprule",
@@ -171,5 +171,5 @@ class MarkupTable:
 
 
 def _minus_signs(cell: str) -> str:
-    """Print a negative number's sign as a minus instead of a hyphen."""
+    """Print the sign of a negative number as a minus instead of a hyphen."""
     return re.sub(r"(?<![\w.}])-(?=[\d.])", "$-$", cell)

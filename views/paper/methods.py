@@ -1,6 +1,6 @@
 """The methods paragraph: everything a reviewer needs to judge and repeat a study.
 
-It is a marked text (see `markup`) on the environment, the search, selection and test, the
+It is a marked-up text (see `markup`) about the environment, the search, selection and test, the
 statistics, and the identity of the study.
 """
 
@@ -65,7 +65,7 @@ SeedCounts = tuple[int, int, int]
 
 
 def methods_text(snapshot: Snapshot) -> str:
-    """Return the methods paragraph of one study, as a marked text."""
+    """Return the methods paragraph for one study, as marked-up text."""
     parts = [
         _task(snapshot),
         _space(snapshot),
@@ -81,7 +81,7 @@ def methods_text(snapshot: Snapshot) -> str:
 
 
 def counted_words(count: int, noun: str) -> str:
-    """Return a count in words up to ten.
+    """Return a count with its noun, spelled out up to ten.
 
     >>> counted_words(3, "hyperparameter"), counted_words(12, "seed")
     ('three hyperparameters', '12 seeds')
@@ -92,7 +92,7 @@ def counted_words(count: int, noun: str) -> str:
 
 
 def _version(snapshot: Snapshot) -> str:
-    """Return the version of hpo that ran the study; this one if a checkout ran it."""
+    """Return the version of hpo that ran the study; the current one if a checkout ran it."""
     recorded = snapshot.meta.versions.get("hpo-lanes", "absent")
     if recorded == "absent":
         return __version__
@@ -218,7 +218,7 @@ def _search(snapshot: Snapshot) -> str:
 
 
 def _trained_steps(snapshot: Snapshot) -> int:
-    """Return the length of a full run in whole updates, if all runs had the same."""
+    """Return the length of a full run in whole updates, if it is the same for all runs."""
     complete = [
         row
         for row in snapshot.searched.values()
@@ -231,7 +231,7 @@ def _trained_steps(snapshot: Snapshot) -> int:
 
 
 def _proposals_sentence(snapshot: Snapshot, trials: int) -> str:
-    """Return the source of the configurations; learnt ones come before the method's."""
+    """Return a sentence on the sources of the configurations; learnt ones come first."""
     study, rows = snapshot.study, snapshot.searched.values()
     learnt = sum(row.proposed_by == "portfolio" for row in rows)
     by_method = sum(row.proposed_by in (study.search.method, "random") for row in rows)
@@ -252,7 +252,7 @@ def _proposals_sentence(snapshot: Snapshot, trials: int) -> str:
 
 
 def _random_share_text(study: Study, proposed: int) -> str:
-    """Return how many of a learning method's proposals were drawn at random."""
+    """Describe how many of a learning method's proposals were drawn at random."""
     row = METHODS.get(study.search.method)
     if study.search.driver == "ray_tune" or row is None or not row.learns:
         return ""
@@ -304,7 +304,7 @@ def _stopping(snapshot: Snapshot) -> str:
 
 
 def _seed_counts(snapshot: Snapshot) -> SeedCounts:
-    """Return the seeds on which the first trial ran: search, selection, test."""
+    """Return the numbers of seeds on which the first trial ran: search, selection, test."""
     first = snapshot.winner
     if first is None:
         return 0, 0, 0

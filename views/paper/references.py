@@ -1,4 +1,4 @@
-"""A paper's references as BibTeX: hpo from CITATION.cff, and the methods it used."""
+"""A paper's references as BibTeX: hpo from CITATION.cff, and the methods that it uses."""
 
 from __future__ import annotations
 
@@ -171,5 +171,5 @@ def own_entry(path: Path = _CITATION) -> dict[str, str]:
 
 def _author(given: Any) -> str:
     if "name" in given:
-        return f"{{{latex(str(given['name']))}}}"  # an organisation: one name
+        return f"{{{latex(str(given['name']))}}}"  # an organisation has a single name
     return latex(f"{given.get('family-names', '')}, {given.get('given-names', '')}".strip(", "))

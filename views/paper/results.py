@@ -1,4 +1,4 @@
-"""Tables of results and leaderboards for a paper, from the verdict's numbers."""
+"""Tables of results and leaderboards for a paper, with the numbers of the verdict."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MARKS = {"better": BETTER, "feasible": BETTER, "worse": WORSE, "infeasible": WO
 
 @dataclass(frozen=True)
 class PaperRow:
-    """One configuration of one study; the lead is the winner's over it."""
+    """One configuration in one study, with the winner's lead over it."""
 
     study: str
     environment: str
@@ -42,7 +42,7 @@ class PaperRow:
     lead: float | None = None
     lead_low: float | None = None
     lead_high: float | None = None
-    verdict: str = ""  # about the winner
+    verdict: str = ""  # on the winner
     probability: float | None = None
     probability_low: float | None = None
     probability_high: float | None = None
@@ -84,9 +84,9 @@ def _configuration_name(snapshot: Snapshot, first: Entry) -> str:
 def _of_default(
     snapshot: Snapshot, default: Entry, first: Entry, against: Against | None
 ) -> list[PaperRow]:
-    """Return the default on the seeds that measured the winner; [] if it did not run there.
+    """Return the default on the seeds that measured the winner; [] if it did not run on them.
 
-    It has values on test seeds, whatever its state in the search.
+    It has values on test seeds whatever its state in the search.
     """
     tests = snapshot.rows[default.trial].report_values
     if first.measured_from == "report" and tests:
@@ -158,7 +158,7 @@ def _lead_fields(against: Against | None) -> dict[str, Any]:
 
 
 def results_table(snapshots: Sequence[Snapshot]) -> MarkupTable | None:
-    """Return the table of one or several studies; None without any value."""
+    """Return the table for one or several studies; None if there are no values."""
     found = [(snapshot, result_rows(snapshot)) for snapshot in snapshots]
     each = [(snapshot, rows) for snapshot, rows in found if rows]
     if not each:
@@ -176,9 +176,9 @@ def results_table(snapshots: Sequence[Snapshot]) -> MarkupTable | None:
 
 @dataclass(frozen=True)
 class _Form:
-    """The columns of a table of results."""
+    """The columns of a results table."""
 
-    metrics: Sequence[str]  # those of the studies
+    metrics: Sequence[str]  # metrics of the studies
     names_studies: bool
     compares: bool
 
@@ -206,7 +206,7 @@ class _Form:
 
 
 def _study_lines(form: _Form, metric: str, rows: Sequence[PaperRow]) -> list[list[str]]:
-    """Return the rows of a study; its name and its environment are in the first one."""
+    """Return a study's rows; the first one has the study's name and its environment."""
     lines: list[list[str]] = []
     for row in rows:
         environment = code(row.environment)

@@ -1,1 +1,1 @@
-"""The Python interface exposed by `import hpo`."""
+"""The Python interface that `import hpo` exposes."""

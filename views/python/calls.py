@@ -1,7 +1,7 @@
-"""`hpo.run`, `hpo.train`, `hpo.check`, `hpo.learn`: the commands in Python.
+"""`hpo.run`, `hpo.train`, `hpo.check`, `hpo.learn`: the commands as Python functions.
 
 A study is a path, `hpo.yaml("...")`, a mapping or a loaded study. Warnings go to stderr; in
-notebooks and terminals one line shows the study's status.
+notebooks and terminals, one line shows the study's status.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from .open_study import Opened
 
 
 class OneLine(RunView):
-    """A study's events, each replacing the previous one; warnings remain.
+    """A study's events on one line, each replacing the previous one; warnings remain visible.
 
-    Without a notebook or a terminal, lines are added on stderr, at most one in 30 seconds.
+    Without a notebook or a terminal, lines are added on stderr, at most one per 30 seconds.
     """
 
     def __init__(
@@ -110,14 +110,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Results(_Results):
-    """A study's results; `open()` returns its tables and pictures, `policy()` a policy."""
+    """A study's results; `open()` gives access to tables and pictures, `policy()` to a policy."""
 
     def open(self) -> Opened:
-        """Return the study, to read its tables and draw its pictures."""
+        """Open the study, to read its tables and draw its pictures."""
         return Opened(self.folder)
 
     def policy(self, trial: int | None = None) -> SavedPolicy:
-        """Return the winner's policy, or a trial's."""
+        """Return the policy of the winner, or of a trial."""
         return self.open().policy(trial)
 
     def __repr__(self) -> str:
@@ -133,7 +133,7 @@ class Results(_Results):
 
 @dataclass(frozen=True, repr=False)
 class Checked:
-    """A study's plan and cost; `note` says why lanes and memory are unknown, if so."""
+    """A study's plan and cost; `note` explains why lanes and memory are unknown, if they are."""
 
     report: CheckReport
     note: str
@@ -168,17 +168,17 @@ def run(
     progress: bool | None = None,
     **settings: Any,
 ) -> Results:
-    """Run a study, or resume it; a finished one returns its results at once.
+    """Run a study, or resume it; a finished study returns its results at once.
 
     Args:
         study: the path of its file, `hpo.yaml("...")`, a mapping, or a loaded study.
-        out: the folder of results; the study gets a folder of its name in it.
-        observers: are called with every event.
+        out: the results folder; the study gets a subfolder with its name.
+        observers: objects that are notified of every event.
         name: replaces the study's name; text and mappings without one are called `study`.
-        progress: show a status line in a notebook and at a terminal, elsewhere one line now and
-            then on stderr; None: only in a notebook or at a terminal.
+        progress: whether to show a status line in a notebook or a terminal, and elsewhere an
+            occasional line on stderr; None: only in a notebook or a terminal.
         settings: `callbacks`, `new`, `accept_new_bits`, `accept_changed_files`, `warn` and the
-            others of `hpo.search.api.run`.
+            other arguments of `hpo.search.api.run`.
 
     Raises:
         HpoError: see `hpo.search.api.run`.
@@ -197,7 +197,7 @@ def train(
     progress: bool | None = None,
     **settings: Any,
 ) -> Results:
-    """Train a study's default configuration on all its seeds; arguments as for `run`."""
+    """Train a study's default configuration on all its seeds; the arguments are those of `run`."""
     return _run_with_progress(
         api.train, study, out, observers, name=name, progress=progress, settings=settings
     )
@@ -209,11 +209,11 @@ def check(study: Source, *, name: str | None = None, time: bool = False) -> Chec
     Args:
         study: as for `run`.
         name: as for `run`.
-        time: compile the study and time what was not timed here before, to estimate its time;
-            this runs the study's imports.
+        time: whether to compile the study and time what has not been timed here before, to
+            estimate its time; this runs the study's imports.
 
     Raises:
-        StudyError: with every mistake in it.
+        StudyError: contains every mistake in the study.
     """
     from ...search.study_estimate import preview
 
@@ -230,18 +230,18 @@ def learn(
     imports: Sequence[str] = (),
     progress: bool | None = None,
 ) -> SavedPolicy:
-    """Train one configuration on one seed and return its policy; leaves no files.
+    """Train one configuration on one seed and return its policy; leave no files.
 
     Args:
-        env: an id, or a mapping with `id` and what differs from its defaults.
+        env: an id, or a mapping with `id` and the settings that differ from its defaults.
         config: hyperparameters by name, as under `fixed`; all others have their defaults.
-        seed: of all randomness.
-        env_steps: of the run, such as `1M`.
-        imports: files that register the environment, in the working folder.
+        seed: seed for all randomness.
+        env_steps: length of the run, such as `1M`.
+        imports: files in the working folder that register the environment.
         progress: as for `run`.
 
     Raises:
-        HpoError: as for `run`; a SearchError if the training diverged or failed.
+        HpoError: as for `run`; it is a SearchError if the training diverged or failed.
     """
     if not isinstance(config or {}, Mapping):
         told = f"config is {config!r}; allowed: a mapping of hyperparameters"
@@ -300,7 +300,7 @@ def _run_with_progress(
 def _load_study(
     study: Source, out: str | Path, name: str | None, settings: Mapping[str, Any]
 ) -> tuple[Study, str]:
-    """Load a study; if it resumes one, they are compared before its files run."""
+    """Load a study; if it resumes an existing one, compare the two before its files run."""
     if isinstance(study, Study):
         return read_study(study, name)
     names = ("new", "accept_changed_files", "retry_failed")

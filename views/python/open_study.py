@@ -46,7 +46,7 @@ _SHOWN = 10
 class Plots:
     """Each method draws one picture and returns its axes, or a list with one per panel.
 
-    With `ax` a picture with one panel is drawn there; otherwise in a new figure.
+    A picture with one panel is drawn in `ax` if given; otherwise a new figure is created.
     """
 
     folder: Path
@@ -56,20 +56,20 @@ class Plots:
         return self._draw(curves(self._read_snapshot()), ax)
 
     def history(self, ax: Any = None) -> Any:
-        """Draw every trial's value in numerical order, and the best so far."""
+        """Draw every trial's value in numerical order, and the best value so far."""
         return self._draw(history(self._read_snapshot()), ax)
 
     def importance(self, ax: Any = None, *, at: int | None = None) -> Any:
         """Draw the share of the ranking that every hyperparameter explains.
 
         Args:
-            ax: where to draw.
-            at: env steps at which trials are compared; None: the latest reached by most.
+            ax: the axes to draw in.
+            at: env steps at which trials are compared; None: the latest that most trials reached.
         """
         return self._draw(importance(self._read_snapshot(), at), ax)
 
     def effects(self, ax: Any = None) -> Any:
-        """Draw the mean value along each significant hyperparameter, one panel each."""
+        """Draw the mean value along each significant hyperparameter, with one panel for each."""
         return self._draw(effects(self._read_snapshot()), ax)
 
     def schedule(self, ax: Any = None) -> Any:
@@ -81,7 +81,7 @@ class Plots:
         return self._draw(parallel(self._read_snapshot()), ax)
 
     def slices(self, ax: Any = None) -> Any:
-        """Draw values along each hyperparameter, one panel each."""
+        """Draw values along each hyperparameter, with one panel for each."""
         return self._draw(slices(self._read_snapshot()), ax)
 
     def pareto(self, ax: Any = None) -> Any:
@@ -110,11 +110,11 @@ class Plots:
 
 
 def open_study(study: str | Path | None = None, out: str | Path = RESULTS) -> Opened:
-    """Open a study for reading; it may be running. `hpo.open` is this function.
+    """Open a study, which may be running, for reading. `hpo.open` is this function.
 
     Args:
-        study: its folder, or its name in `out`; None means the only one there.
-        out: the folder of results.
+        study: its folder, or its name in `out`; None means the only study there.
+        out: the results folder.
 
     Raises:
         StoreError: there is no such study.
@@ -126,7 +126,7 @@ def open_study(study: str | Path | None = None, out: str | Path = RESULTS) -> Op
 class Leaderboard(tuple[Entry, ...]):
     """All trials, best first; a notebook shows the first ten as a table."""
 
-    objectives: tuple[str, ...] = ()  # names, where there are several
+    objectives: tuple[str, ...] = ()  # names, if there are several
 
     def __repr__(self) -> str:
         (header, *rows), same = _leaderboard_rows(self)
@@ -139,7 +139,7 @@ class Leaderboard(tuple[Entry, ...]):
 
 @dataclass(frozen=True, repr=False)
 class Opened:
-    """One study; everything is read again on each access."""
+    """One study; every access reads the current data."""
 
     folder: Path
 
@@ -178,11 +178,11 @@ class Opened:
 
         Args:
             name: `trials`, `evaluations`, `curves` or `baselines`.
-            columns: some of its columns; None: all.
+            columns: names of columns; None: all.
 
         Raises:
-            StoreError: there is no such table, or none was published yet. UnknownNameError: it has
-            no such column; the message suggests the nearest.
+            StoreError: there is no such table, or none has been published yet. UnknownNameError:
+                it has no such column; the message suggests the nearest.
         """
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -238,25 +238,25 @@ class Opened:
 
     @property
     def conclusion(self) -> Conclusion:
-        """The verdict, from test seeds; print it to read its sentences."""
+        """The verdict, from test seeds; printing it shows its sentences."""
         with Journal(self.folder) as journal, journal.at_one_commit():
             return conclusion_of(journal)
 
     @property
     def time(self) -> dict[str, float]:
-        """The study's seconds by part."""
+        """The study's time by part, in seconds."""
         with Journal(self.folder) as journal:
             return usage_at(journal.head()).seconds_by_part
 
     def policy(self, trial: int | None = None, *, imports: bool = False) -> SavedPolicy:
-        """Return the kept policy of the winner, or of a trial.
+        """Return the kept policy of the winner or of a trial.
 
         Args:
-            trial: its number; None: the winner's.
-            imports: run the saved code that registers what the policy is made with.
+            trial: number of the trial; None: the winner.
+            imports: whether to run the saved code that registers the policy's parts.
 
         Raises:
-            StoreError: none was kept of that trial.
+            StoreError: no policy of that trial was kept.
         """
         from .policies import load_policy
 
@@ -271,14 +271,15 @@ class Opened:
         return load_policy(kept, imports=imports)
 
     def what_if(self, *rules: str, seeds: int | None = None) -> WhatIf:
-        """Return the results under other early stopping rules; see `hpo what-if`.
+        """Return the results under different early stopping rules; see `hpo what-if`.
 
         Args:
-            rules: such as `"asha,eta=2"`, `"racing"` or `"none"`; none: the usual ones.
-            seeds: of each trial, its first ones; None: as recorded.
+            rules: rules such as `"asha,eta=2"`, `"racing"` or `"none"`; by default, the usual
+            ones.
+            seeds: use only this many seeds of each trial, the first ones; None: as recorded.
 
         Raises:
-            ConfigError: a rule is not known, or the study has too few values.
+            ConfigError: a rule is unknown, or the study has too few values.
         """
         from ...search.what_if import what_if
 
@@ -287,7 +288,7 @@ class Opened:
 
     @cached_property
     def plot(self) -> Plots:
-        """Its pictures, as matplotlib axes: `plot.curves()`, `plot.history()`, ..."""
+        """Charts of the study, as matplotlib axes: `plot.curves()`, `plot.history()`, ..."""
         return Plots(self.folder)
 
     def __repr__(self) -> str:
@@ -346,9 +347,9 @@ def report(
     """Write a study's report as one HTML file and return its path; `hpo report` in Python.
 
     Args:
-        study: its name, or its folder; None means the only one in `out`.
-        out: the folder of results.
-        to: the file; None writes `report.html` into the study's folder.
+        study: its name, or its folder; None means the only study in `out`.
+        out: the results folder.
+        to: path of the file; None writes `report.html` to the study's folder.
 
     Raises:
         StoreError: there is no such study, or its journal is damaged.

@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 
 def load_policy(folder: str | Path, *, imports: bool = False) -> SavedPolicy:
-    """Read a policy kept by a study or written by `hpo best --export`.
+    """Read a policy that a study kept or that `hpo best --export` wrote.
 
     Args:
-        folder: of the policy.
-        imports: first run the saved code that registers its environment, network or the like;
-            only for policies that you trust.
+        folder: folder of the policy.
+        imports: whether to run the saved code first, which registers its environment, network and
+            other parts; only for policies that you trust.
 
     Raises:
-        StoreError: it is not a policy folder, or damaged. ConfigError: it uses something unknown
-        here; the error names the files that define it.
+        StoreError: it is not a policy folder, or is damaged. ConfigError: one of its parts is
+            unknown here; the error names the files that define it.
     """
     from ...core.device_request import ask_for_devices
     from ...core.policy_document import IMPORTS, NAME, read_imports
@@ -30,24 +30,24 @@ def load_policy(folder: str | Path, *, imports: bool = False) -> SavedPolicy:
 
     path = Path(folder) / NAME
     if imports and path.is_file():
-        ask_for_devices()  # an array that a module makes when it is imported starts jax
+        ask_for_devices()  # an array that a module creates on import starts jax
         import_user_code(read_imports(path), Path(folder) / IMPORTS)
     return load(folder)
 
 
 def load_training(folder: str | Path, cls: type[Training]) -> tuple[Training, Any, Any]:
-    """Read a custom training's run kept by a study or written by `hpo best --export`.
+    """Read a run of a custom training that a study kept or that `hpo best --export` wrote.
 
     Args:
-        folder: of the run.
-        cls: its class, with the declarations that it was trained with.
+        folder: folder of the run.
+        cls: its class, with the same declarations as in training.
 
     Returns:
-        training, state, h: for `training.evaluate(state, h, key)`, or to train on.
+        training, state, h: for `training.evaluate(state, h, key)`, or to continue training.
 
     Raises:
-        StoreError: it is not such a folder, or damaged, or of another class. ConfigError: the
-        class does not declare its hyperparameters.
+        StoreError: it is not such a folder, is damaged, or is of a different class. ConfigError:
+            the class does not declare its hyperparameters.
     """
     from ...core.training_program import SavedTraining
 

@@ -1,1 +1,1 @@
-"""`hpo report`: everything about a study as one self-contained HTML file."""
+"""`hpo report`: everything about a study in one self-contained HTML file."""

@@ -1,7 +1,7 @@
-"""The page around a report's sections: one HTML file without network access or other code.
+"""The page around a report's sections: one HTML file without network access or foreign code.
 
 Its content security policy allows only the style and script of this package, by their hashes, so
-that no name in a study can add code.
+that names in a study cannot add code.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def script_text() -> str:
 
 
 def allowed(text: str) -> str:
-    """Return a script's or style's name in a content security policy."""
+    """Return a script's or style's source expression for a content security policy."""
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
     return f"'sha256-{digest}'"
 
@@ -134,7 +134,7 @@ def table(
 
 
 def _break_long_name(word: str) -> str:
-    """Let a long column name take two lines if the table would be too wide."""
+    """Allow a long column name to take two lines if the table would be too wide."""
     shown = escape(word)
     if len(word) <= _LONG_NAME:
         return shown
@@ -142,7 +142,7 @@ def _break_long_name(word: str) -> str:
 
 
 def scrolling(caption: str, heads: str, rows: str, whole: bool = False) -> str:
-    """Return a table in a box; `whole`: the table of all studies."""
+    """Return a table in a scrolling box; `whole` marks the table of all studies."""
     box, kind = "scroll", ""
     if whole:
         box, kind = "scroll whole", ' class="studies"'
@@ -170,7 +170,7 @@ def figure(picture: Picture) -> str:
 def _panel(picture: Picture, panel: Panel, width: int) -> str:
     alt = f"{picture.title}: {panel.title}. {picture.caption}"
     drawn = panel_svg(panel, width, alt)
-    if width > _NARROW:  # twice: a phone shows the other one
+    if width > _NARROW:  # in two widths: a phone shows the other one
         narrow = panel_svg(panel, _NARROW, alt)
         drawn = f'<div class="wide">{drawn}</div><div class="narrow">{narrow}</div>'
     title = f"<h3>{escape(panel.title)}</h3>"

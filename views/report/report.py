@@ -61,7 +61,7 @@ _ROWS, _LONGEST_CELL = 200, 60
 
 
 def profiled(snapshot: Snapshot) -> tuple[list[int], Stream | None]:
-    """Return the trials to compare, and the only kind of seeds they share."""
+    """Return the trials to compare, and the only kind of seeds that they share."""
     first = snapshot.winner
     if first is None or not first.value_from or not snapshot.scores.names:
         return [], None
@@ -227,7 +227,7 @@ def _cells(column: BoardColumn) -> list[TableCell]:
 
 
 def _shortened(text: str) -> str:
-    """Cut the value of a hyperparameter that would make its column too wide."""
+    """Shorten the value of a hyperparameter that would make its column too wide."""
     if len(text) <= _LONGEST_CELL:
         return text
     return json.dumps(text[: _LONGEST_CELL - 3] + "...")
@@ -252,7 +252,7 @@ def _notes(shown: Board, same: str, trials: int) -> list[str]:
 
 
 def _column_meanings(unit: str) -> str:
-    """Return the meanings of the columns as a list that wraps on a phone."""
+    """Return the meanings of the columns, as a list that wraps on a phone."""
     found: list[tuple[str, list[str]]] = []
     for line in explained(unit).splitlines():
         if line.startswith(" "):
@@ -326,7 +326,7 @@ def _if_drawn(picture: Picture) -> str:
 
 
 def report_html(snapshot: Snapshot, portable: bool = False) -> str:
-    """Return the whole page; `portable`: without commands, which name folders of this machine."""
+    """Return the whole page; a portable one omits commands, which name folders of this machine."""
     parts = {name: build for name, (_, build) in PARTS.items()}
     if portable:
         parts["study"] = lambda snapshot: _study(snapshot, portable=True)

@@ -1,1 +1,1 @@
-"""The terminal, and the view of a running study on it."""
+"""The terminal, and its view of a running study."""

@@ -1,4 +1,4 @@
-"""A command's two streams: results on stdout, everything else on stderr."""
+"""The two output streams of a command: results on stdout, everything else on stderr."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from ..output import discard, echo, shown
 
 
 class _Console(Console):
-    """A console that escapes control characters in its text, but not those sent by rich."""
+    """A console that escapes control characters in text, except those sent by rich itself."""
 
     def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=shown(segment.text))
 
     def on_broken_pipe(self) -> None:
-        """Leave closed pipes to the command line; rich would exit with code 1."""
+        """Leave closed pipes to the command line, because rich would exit with code 1."""
         raise BrokenPipeError
 
 
@@ -41,12 +41,12 @@ def print_listing(terminal: Console, listing: Listing) -> None:
 
 
 def fitted(text: str, stream: TextIO, indent: int = 0) -> str:
-    """Return text folded to the terminal's width; unchanged in a pipe."""
+    """Wrap text at the terminal's width; in a pipe it is unchanged."""
     return in_columns(text, stream, indent) if stream.isatty() else text
 
 
 def in_columns(text: str, stream: TextIO, indent: int = 0) -> str:
-    """Return sentences folded to the terminal's width, or to 80 columns in a pipe."""
+    """Wrap sentences at the terminal's width, or at 80 columns in a pipe."""
     return folded(text, console(stream).width, indent)
 
 
@@ -64,7 +64,7 @@ def knows_blocks(stream: TextIO) -> bool:
 
 
 def hush_keys() -> Callable[[], None]:
-    """Keep the terminal from printing ^C, which moves the cursor; return the undo function."""
+    """Stop the terminal from printing ^C, which moves the cursor; return a function to undo it."""
     try:
         keyboard = sys.stdin.fileno()
         before = termios.tcgetattr(keyboard)
@@ -72,10 +72,10 @@ def hush_keys() -> Callable[[], None]:
         after[3] &= ~termios.ECHOCTL
         termios.tcsetattr(keyboard, termios.TCSADRAIN, after)
     except (AttributeError, ValueError, OSError, termios.error):
-        return lambda: None  # stdin is no terminal
+        return lambda: None  # stdin is not a terminal
 
     def undo() -> None:
-        with suppress(OSError, termios.error):  # the terminal itself is gone
+        with suppress(OSError, termios.error):  # the terminal is closed
             termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
 
     return undo
@@ -97,7 +97,7 @@ def to_stderr(text: str) -> None:
 
 @contextmanager
 def plain_warnings(say: Callable[[str], None] = to_stderr) -> Iterator[None]:
-    """Print each `UserWarning` of Python once as one line, without file and code."""
+    """Print each Python `UserWarning` once, as a line without file and code."""
     told: set[str] = set()
     with warnings.catch_warnings():
         original = warnings.showwarning

@@ -1,6 +1,6 @@
-"""The live view: a study's progress, drawn in place several times a second from a thread.
+"""The live view: a study's progress, redrawn in place several times per second by a thread.
 
-The loop only passes its latest progress; drawing happens while compiled code runs.
+The loop only passes on its latest progress; drawing happens while compiled code runs.
 """
 
 from __future__ import annotations
@@ -62,16 +62,16 @@ class LiveView(RunView):
         return self
 
     def close(self) -> None:
-        with suppress(OSError):  # the terminal itself is gone
+        with suppress(OSError):  # the terminal is closed
             self._live.stop()
         self._unhush()
 
     def write(self, text: str, command: str = "") -> None:
-        """Print a folded line above the picture; commands are not broken, so one can copy them."""
+        """Print a wrapped line above the view; commands are not wrapped, so they can be copied."""
         try:
             lines = folded(text, self._console.width)
             self._console.print(lines + clause("\n{}", command), soft_wrap=True)
-        except OSError:  # the terminal is gone, the study is not
+        except OSError:  # the terminal is closed, but the study continues
             let_go_of_terminal()
 
     def _enter_stage(self, now: str) -> None:
@@ -133,7 +133,7 @@ def panel(
     unit: str = ENV_STEPS,
     lanes: str = "lanes",
 ) -> RenderableType:
-    """Return a study's picture, `age` seconds after its last chunk boundary."""
+    """Return the view of a study, `age` seconds after its last chunk."""
     parts: list[RenderableType] = []
     if title:
         parts.append(Text(title, style="bold", no_wrap=True, overflow="ellipsis"))

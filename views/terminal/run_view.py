@@ -1,4 +1,4 @@
-"""The events of a running study as lines, and views with more or less of its progress."""
+"""The events of a running study as lines, and views that show more or less of its progress."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ def best_text(best: Best) -> str:
 
 
 def left_text(progress: Progress) -> str:
-    """Return the time left at the last chunk boundary; "" if it is unknown.
+    """Return the time left as estimated after the last chunk; "" if unknown.
 
-    It is not counted down between boundaries, because it would have to run backwards at the next
+    It is not counted down between chunks, because it might then have to increase after the next
     one.
     """
     if progress.seconds_left is None or progress.phase is Phase.DONE:
@@ -97,7 +97,7 @@ def progress_facts(
 
 
 def status_line(progress: Progress, lanes: str = "lanes", unit: str = ENV_STEPS) -> str:
-    """Return everything in one line, for output that is not a terminal."""
+    """Return the status in one line, for output that is not a terminal."""
     best = ""
     if progress.best is not None:
         best = f" | best {best_text(progress.best)}"
@@ -125,11 +125,11 @@ def ended_text(trial: TrialRow, unit: str = ENV_STEPS, lanes: str = "lanes") -> 
     return text + clause(": {}", trial.error)
 
 
-PATIENCE = 8.0  # seconds that a compile may go on after a request to stop
+PATIENCE = 8.0  # seconds that a compile may continue after a request to stop
 
 
 class RunView(Observer):
-    """Prints events; a context manager around the run, and an observer of it."""
+    """Prints events; a context manager around a run, and an observer of it."""
 
     def __init__(self, stream: TextIO | None = None, command: str = "hpo run"):
         self.stream: TextIO | None = stream or sys.stderr
@@ -137,7 +137,7 @@ class RunView(Observer):
         self.on_ready: Callable[[], None] = lambda: None
         self._best: int | None = None
         self._failures, self._resumed = 0, False
-        self._evolves = False  # then trial 0 may have left the default
+        self._evolves = False  # whether trial 0 may no longer be the default
         self._every_trial = False
         self._lock = threading.Lock()
         self.is_compiling = False
@@ -155,14 +155,14 @@ class RunView(Observer):
         self.write(text)
 
     def write(self, text: str, command: str = "") -> None:
-        """Print a line unless the stream is gone; from any thread."""
+        """Print a line, from any thread; do nothing if the stream is closed."""
         text += clause(" {}", command)
         with self._lock:
             if self.stream is None:
                 return
             try:
                 echo(text, file=self.stream, flush=True)
-            except (OSError, ValueError):  # the stream is gone, the study is not
+            except (OSError, ValueError):  # the stream is closed, but the study continues
                 self.stream = None
                 let_go_of_terminal()
 
@@ -186,7 +186,7 @@ class RunView(Observer):
         self.say(f"compiled in {duration(seconds)}")
 
     def pressed(self) -> None:
-        """Respond to the first Ctrl-C; called from another thread."""
+        """Handle the first Ctrl-C; called from another thread."""
         what = "Finishing this chunk and committing"
         if self.lanes != "lanes":
             what = "Committing and ending the processes"
@@ -196,7 +196,7 @@ class RunView(Observer):
         self.write(f"{what}; press Ctrl-C again to quit at once.")
 
     def leaving(self) -> None:
-        """Respond to the second Ctrl-C; called from another thread before the process ends."""
+        """Handle the second Ctrl-C; called from another thread before the process ends."""
         self.close()
         self.write("Quit at once; everything committed is kept. Resume with:", self.command)
 

@@ -1,4 +1,4 @@
-"""`python -m hpo_tables mine.py:optimise`: an optimiser's row beside two baselines."""
+"""`python -m hpo_tables mine.py:optimise`: an optimiser's row next to two baselines."""
 
 import argparse
 import sys

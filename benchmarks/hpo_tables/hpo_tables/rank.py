@@ -11,7 +11,7 @@ An optimiser is a function `optimise(problem)` that returns a configuration:
                 best, least = configuration, loss
         return best
 
-Its choice is judged on seeds that `problem` never shows. The score is 0 for the median recorded
+Its choice is judged on seeds that `problem` never uses. The score is 0 for the median recorded
 configuration and 1 for the one that is best on all other seeds.
 """
 
@@ -28,7 +28,7 @@ import numpy as np
 from .table import Table, load, names
 
 JUDGES = 3
-"""Seeds of each search that judge its choice."""
+"""The number of seeds that judge the choice of each search."""
 
 
 class OutOfBudget(Exception):
@@ -37,10 +37,10 @@ class OutOfBudget(Exception):
 
 @dataclass(eq=False)
 class Problem:
-    """One search on one table. Seeds are numbered from 0; the judging ones are not among them."""
+    """One search on one table. Its seeds are numbered from 0 and exclude those that judge."""
 
     table: Table
-    order: np.ndarray  # of the table's seeds
+    order: np.ndarray  # permutation of the table's seeds
     runs: float  # budget, in full runs of one seed
     random: np.random.Generator
     spent: float = 0.0
@@ -63,7 +63,7 @@ class Problem:
         return self.runs - self.spent
 
     def draw(self) -> dict[str, Any]:
-        """Draw a configuration as those of the table were drawn."""
+        """Draw a configuration from the distribution used for the table."""
         shares = self.random.random(len(self.space.hyperparameters))
         pairs = zip(self.space.hyperparameters, shares, strict=True)
         return {one.name: one.at(float(share)) for one, share in pairs}
@@ -73,10 +73,10 @@ class Problem:
     ) -> float:
         """Return the loss of a run after a share of its env steps.
 
-        A run that is asked for again, or for longer, costs only what is new.
+        A run that is requested again, or for longer, costs only its new part.
 
         Raises:
-            OutOfBudget: it costs more than is left; nothing is spent.
+            OutOfBudget: it costs more than the remaining budget; nothing is spent.
         """
         if not 0 <= seed < self.seeds:
             raise ValueError(f"seed is {seed}; allowed: 0 to {self.seeds - 1}")
@@ -95,7 +95,7 @@ Optimiser = Callable[[Problem], Mapping[str, Any]]
 
 
 def random_search(problem: Problem) -> Mapping[str, Any]:
-    """The default and random configurations on one seed each; the best one."""
+    """Try the default and random configurations on one seed each; return the best one."""
     best, least = problem.default, problem.evaluate(problem.default)
     while problem.runs_left >= 1.0:
         configuration = problem.draw()
@@ -106,7 +106,7 @@ def random_search(problem: Problem) -> Mapping[str, Any]:
 
 
 def random_and_selection(problem: Problem) -> Mapping[str, Any]:
-    """Random search, then its best three on two more seeds each."""
+    """Try random configurations, then the best three on two more seeds each; return the best."""
     tried = [problem.default]
     shown = [problem.evaluate(problem.default)]
     while problem.runs_left >= 1.0 + 6.0:
@@ -128,17 +128,18 @@ BASELINES: dict[str, Optimiser] = {
 
 @dataclass(frozen=True)
 class Ranked:
-    """One optimiser over all tables."""
+    """The results of one optimiser over all tables."""
 
     name: str
     scores: Mapping[str, float]  # table -> mean score of its searches, without ceilings
-    ranks: Mapping[str, float]  # table -> mean rank among all optimisers, 1 is best, ties half
+    # table -> mean rank among all optimisers; 1 is best, ties share ranks
+    ranks: Mapping[str, float]
 
 
 def rank(
     optimisers: Mapping[str, Optimiser], runs: float = 12, searches: int = 20, seed: int = 0
 ) -> list[Ranked]:
-    """Run every optimiser on every table; the same search has the same seeds in all of them."""
+    """Run every optimiser on every table; a search has the same seeds for all optimisers."""
     scores: dict[str, dict[str, float]] = {name: {} for name in optimisers}
     ranks: dict[str, dict[str, float]] = {name: {} for name in optimisers}
     for name in names():
@@ -155,7 +156,7 @@ def rank(
 def _losses(
     table: Table, optimisers: Mapping[str, Optimiser], runs: float, searches: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return judged losses [optimisers, searches], and those of the median and the best."""
+    """Return judged losses [optimisers, searches], and those of the median and of the best."""
     finals = table.losses[:, :, -1]
     found = np.empty((len(optimisers), searches))
     median = np.empty(searches)
@@ -175,7 +176,7 @@ def _losses(
 
 
 def _ranks(losses: np.ndarray) -> np.ndarray:
-    """Return the rank of every optimiser in every search, ties half [optimisers, searches]."""
+    """Return each optimiser's rank in every search, with shared ranks [optimisers, searches]."""
     less = (losses[None, :, :] < losses[:, None, :]).sum(axis=1)
     same = (losses[None, :, :] == losses[:, None, :]).sum(axis=1)
     return 1.0 + less + (same - 1) / 2.0
@@ -219,10 +220,10 @@ def text_of(found: Sequence[Ranked], runs: float, searches: int) -> str:
 
 
 def optimiser_of(text: str) -> Optimiser:
-    """Return the function that `FILE.py:NAME` names.
+    """Return the function given as `FILE.py:NAME`.
 
     Raises:
-        ValueError: there is no such file or function.
+        ValueError: the file or the function does not exist.
     """
     path, _, name = text.rpartition(":")
     if not path or not Path(path).is_file():

@@ -1,8 +1,9 @@
-"""Hyperparameters of a table: their ranges, and how far two values are apart.
+"""The hyperparameters of a table: their ranges, and distances between values.
 
-Three scales differ from what most libraries have. A discount is drawn so that log(1 - value) is
+Three scales differ from those in most libraries. A discount is drawn so that log(1 - value) is
 uniform: here it is `one_minus_gamma` on a log scale. A coefficient that may be 0 has a longer
-range below, in which every value means 0. Whole numbers have half a step more at both ends.
+range at the lower end, in which every value means 0. Integers have an additional half step at both
+ends.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ ONE_MINUS = "one_minus_"
 
 @dataclass(frozen=True)
 class Hyperparameter:
-    """One searched hyperparameter, as an optimiser sees it."""
+    """One searched hyperparameter in the form used by optimisers."""
 
     name: str
     kind: str  # real, integer or choice
     low: float = 0.0
     high: float = 0.0
     log: bool = False
-    values: tuple[Any, ...] = ()  # of a choice
+    values: tuple[Any, ...] = ()  # for a choice
     default: Any = None
-    zero_below: float | None = None  # a smaller value means 0
+    zero_below: float | None = None  # smaller values mean 0
 
     @property
     def recorded_name(self) -> str:
@@ -45,7 +46,7 @@ class Hyperparameter:
         return float(value)
 
     def seen(self, recorded: Any) -> Any:
-        """Return a recorded value as an optimiser sees it; `recorded` undoes it."""
+        """Return a recorded value in the form used by optimisers; `recorded` inverts this."""
         if self.name.startswith(ONE_MINUS):
             return 1.0 - recorded
         if self.zero_below is not None and recorded == 0:
@@ -53,10 +54,10 @@ class Hyperparameter:
         return recorded
 
     def share(self, value: Any) -> float:
-        """Return where in its range a value is, from 0 to 1; choices by their place.
+        """Return a value's position in its range, from 0 to 1; for choices, by index.
 
         Raises:
-            ValueError: the value is outside of the range.
+            ValueError: the value is outside the range.
         """
         if self.kind == "choice":
             if value not in self.values:
@@ -73,12 +74,12 @@ class Hyperparameter:
         return (at - low) / (high - low)
 
     def place(self, value: Any) -> float:
-        """Return where the value with which PPO runs is for distances, from 0 to 1.
+        """Return the position used for distances, from 0 to 1, of the value with which PPO runs.
 
-        That is its share, but whole numbers and choices are counted, and all values that mean 0
-        have the same place.
+        This is the value's share, except that integers and choices are counted, and that all
+        values that mean 0 have the same position.
         """
-        share = self.share(value)  # refuses what is outside
+        share = self.share(value)  # raises outside the range
         if self.kind == "integer":
             return (int(value) - self.low + 0.5) / (self.high - self.low + 1.0)
         if self.kind == "choice":
@@ -86,7 +87,7 @@ class Hyperparameter:
         return self.share(self.seen(self.recorded(value)))
 
     def at(self, share: float) -> Any:
-        """Return the value at a share of the range; uniform shares draw as the tables were."""
+        """Return the value at a share of the range; uniform shares sample as the tables do."""
         if self.kind == "choice":
             return self.values[min(int(share * len(self.values)), len(self.values) - 1)]
         low, high = self.low, self.high
@@ -117,7 +118,7 @@ class Space:
 
 
 def read_space(given: Mapping[str, Mapping[str, Any]]) -> Space:
-    """Return the space of a study file's `space` section."""
+    """Return the space in the `space` section of a study file."""
     return Space(tuple(_read(name, dict(fields)) for name, fields in given.items()))
 
 
@@ -144,7 +145,7 @@ def _read(name: str, fields: dict[str, Any]) -> Hyperparameter:
 
 
 def _longer(low: float, high: float, zero: float, log: bool) -> float:
-    """Return the lower end of a range of which a share `zero`, at the bottom, means 0."""
+    """Return the lower end of a range in which the lowest part, with share `zero`, means 0."""
     ratio = zero / (1.0 - zero)
     if log:
         return low * math.exp(-ratio * math.log(high / low))

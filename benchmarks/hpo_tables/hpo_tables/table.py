@@ -1,4 +1,4 @@
-"""Tables of recorded runs: every configuration on every seed, nothing stopped early."""
+"""Tables of recorded runs: every configuration on every seed, without early stopping."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from .space import Space, read_space
 
 PLACES = (
     Path(__file__).resolve().parent / "data",  # installed
-    Path(__file__).resolve().parents[3] / "results",  # a checkout
+    Path(__file__).resolve().parents[3] / "results",  # in a checkout
 )
 FOLDERS = ("held_out", "atlas", "portfolio")
-ABOUT = b"hpo.atlas"  # metadata of trials.parquet: JSON with the study and where it ran
+ABOUT = b"hpo.atlas"  # metadata of trials.parquet: JSON with the study and its machine
 
 
 def folders() -> dict[str, Path]:
-    """Return name -> folder of every table; `HPO_TABLES` names another place for them."""
+    """Return name -> folder for every table; `HPO_TABLES` sets a different location."""
     given = os.environ.get("HPO_TABLES")
     places = (Path(given),) if given else PLACES
     for place in places:
@@ -48,7 +48,7 @@ def load(name: str) -> Table:
     """Read a table.
 
     Raises:
-        KeyError: there is none of that name.
+        KeyError: there is no table with that name.
     """
     known = folders()
     if name not in known:
@@ -58,15 +58,16 @@ def load(name: str) -> Table:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One run up to some env steps, as it was recorded."""
+    """One recorded run, up to a number of env steps."""
 
     value: float  # the metric: a mean return, or a blocking probability
     loss: float  # smaller is better
-    training_return: float  # mean of the last 100 training episodes, NaN where none ended
+    training_return: float  # mean of the last 100 training episodes, NaN if none ended
     env_steps: int
-    seconds: float  # CPU-seconds that this run took, the table's mean
-    row: int  # of the recorded configuration that answered
-    distance: float  # from what was asked: 0 if it was recorded, 1 from end to end of every range
+    seconds: float  # mean CPU-seconds of such a run in this table
+    row: int  # row of the recorded configuration that was used
+    # from the requested one: 0 if it was recorded, 1 if every range is crossed end to end
+    distance: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,9 +76,9 @@ class Table:
 
     name: str
     space: Space
-    configurations: tuple[dict[str, Any], ...]  # as an optimiser sees them
+    configurations: tuple[dict[str, Any], ...]  # in the form used by optimisers
     env_steps: np.ndarray  # [p]
-    values: np.ndarray  # [c, s, p], NaN from where a seed diverged
+    values: np.ndarray  # [c, s, p], NaN from the point where a seed diverged
     training_returns: np.ndarray  # [c, s, p]
     goal: str  # maximize or minimize
     metric: str
@@ -98,7 +99,7 @@ class Table:
 
     @cached_property
     def losses(self) -> np.ndarray:
-        """Losses at all points [c, s, p]; where a seed diverged, the worst at that point."""
+        """Losses at all points [c, s, p]; a diverged seed has the worst one at that point."""
         sign = -1.0 if self.goal == "maximize" else 1.0
         signed = sign * self.values
         worst = np.nanmax(signed, axis=(0, 1))
@@ -106,7 +107,7 @@ class Table:
 
     @cached_property
     def is_ceiling(self) -> bool:
-        """Whether a fifth of the configurations or more share the best mean."""
+        """Whether at least a fifth of the configurations share the best mean."""
         means = self.losses[:, :, -1].mean(axis=1)
         return float(np.mean(means == means.min())) >= 0.2
 
@@ -119,15 +120,15 @@ class Table:
     def evaluate(
         self, configuration: Mapping[str, Any], seed: int = 0, env_steps: int | None = None
     ) -> Evaluation:
-        """Return the recorded run of a configuration, or of the nearest one that was recorded.
+        """Return the recorded run of a configuration, or of the nearest recorded one.
 
         Args:
-            configuration: a value for every hyperparameter of `space`.
+            configuration: a value for every hyperparameter in `space`.
             seed: 0 to `seeds` - 1.
-            env_steps: the run is read at the last recorded point up to here; None: at its end.
+            env_steps: read the run at the last recorded point up to here; None: at its end.
 
         Raises:
-            ValueError: a name, a value, the seed or the env steps are outside of the table.
+            ValueError: a name, a value, the seed or the env steps are not in the table.
         """
         row, distance = self.find(configuration)
         if not 0 <= seed < self.seeds:
@@ -150,8 +151,9 @@ class Table:
     def find(self, configuration: Mapping[str, Any]) -> tuple[int, float]:
         """Return the nearest recorded row and its distance.
 
-        The distance is the root mean square over hyperparameters of the differences of their
-        places, from 0 to 1 in the range; two choices differ by 1. `hpo bench` measures alike.
+        The distance is the root mean square of the differences in position over hyperparameters,
+        each from 0 to 1 in its range; different choices differ by 1. `hpo bench` uses the same
+        distance.
         """
         self.space.check(configuration)
         asked = [one.place(configuration[one.name]) for one in self.space.hyperparameters]

@@ -1,9 +1,9 @@
-"""A table as an objective function of CARP-S (extra `carps`).
+"""A table as a CARP-S objective function (extra `carps`).
 
     from hpo_tables.to_carps import TableObjective
     objective = TableObjective("MountainCar-v0")
 
-In a Hydra configuration of CARP-S: `_target_: hpo_tables.to_carps.TableObjective`.
+In a Hydra configuration for CARP-S: `_target_: hpo_tables.to_carps.TableObjective`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .to_configspace import as_configspace, from_configspace
 class TableObjective(ObjectiveFunction):
     """The cost is the loss on `trial_info.seed` (0 if it is None, modulo the table's seeds).
 
-    `trial_info.budget` are env steps. `virtual_time` are the CPU-seconds that the run took.
+    `trial_info.budget` is in env steps. `virtual_time` is the CPU-seconds that the run took.
     """
 
     def __init__(self, table: str, seed: int | None = None, loggers: Any = None) -> None:

@@ -31,7 +31,7 @@ def _node(one: Hyperparameter) -> Any:
 
 
 def from_configspace(space: Space, configuration: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration of ConfigSpace's as a table takes it."""
+    """Convert a ConfigSpace configuration to the form used by a table."""
     found = dict[str, Any]()
     for one in space.hyperparameters:
         value = configuration[one.name]
@@ -45,5 +45,5 @@ def from_configspace(space: Space, configuration: Mapping[str, Any]) -> dict[str
 
 
 def _word(value: Any) -> str:
-    """Choices are words: ConfigSpace takes True for 1."""
+    """Return a choice as a word, because ConfigSpace treats True as 1."""
     return str(value)

@@ -1,4 +1,4 @@
-"""A table as a blackbox of Syne Tune (extra `syne-tune`).
+"""A table as a Syne Tune blackbox (extra `syne-tune`).
 
 from hpo_tables.to_syne_tune import TableBlackbox
 blackbox = TableBlackbox("MountainCar-v0")
@@ -21,7 +21,7 @@ OBJECTIVES = ["metric_loss", "metric_elapsed_time"]
 
 
 class TableBlackbox(Blackbox):
-    """Objectives: the loss, and the CPU-seconds from the start of the run."""
+    """The objectives are the loss, and the CPU-seconds since the start of the run."""
 
     def __init__(self, table: str) -> None:
         self.table = load(table)
@@ -39,7 +39,7 @@ class TableBlackbox(Blackbox):
         fidelity: dict[str, Number] | None = None,
         seed: int | None = None,
     ) -> Any:
-        """Return the objectives at a fidelity, else at all points [p, 2]."""
+        """Return the objectives at a fidelity, or at all points [p, 2]."""
         number = 0 if seed is None else int(seed) % self.table.seeds
         if fidelity is not None:
             return self._at(configuration, number, int(fidelity[FIDELITY]))

@@ -40,7 +40,7 @@ class PathTable:
     hop_counts: np.ndarray  # int32 [R, K], 0 where missing
     lengths: np.ndarray  # float64 [R, K], km; 0 where missing
     efficiency: np.ndarray  # float64 [R, K], bit/s/Hz (1 without modulation); 1 where missing
-    capacity: np.ndarray  # float64 [R, K], Gb/s of a lightpath, 0 where missing or not asked for
+    capacity: np.ndarray  # float64 [R, K], Gb/s of a lightpath; 0 where missing or not requested
 
 
 def pair_index(source: int, destination: int, num_nodes: int, directed: bool) -> int:
@@ -98,7 +98,7 @@ class _Finder:
         first = self.topology.first_number
         paths = self._find_paths(source + first, destination + first)
         paths.sort(key=self._tie_break)
-        paths.sort(key=self._criterion)  # stable: the line above breaks its ties
+        paths.sort(key=self._criterion)  # stable: the order above breaks ties
 
         def from_zero(path: Path) -> tuple[int, ...]:
             return tuple(number - first for number in path)

@@ -1,6 +1,6 @@
-"""Heuristics over seeds and loads in one compiled program; a study's baselines; traces.
+"""Heuristics over many seeds and loads in one compiled program; study baselines; request traces.
 
-Streams of requests depend only on the seed, so every heuristic and load with the same seed sees
+Request streams depend only on the seed, so every heuristic and load with the same seed sees
 the same draws, and their differences are paired.
 """
 
@@ -72,20 +72,20 @@ def begin_all(agent: Agent, count: int) -> Any:
     return jax.tree.map(lambda x: jnp.broadcast_to(x, (count, *x.shape)), agent.begin())
 
 
-_SAMPLING = 0x5A3B1E  # use of a request's random words
+_SAMPLING = 0x5A3B1E  # separates an agent's random numbers from the request's
 
 
 @pytree
 class _Memory(Pytree):
-    seen: Any  # its last observations, oldest first; None where it sees only the newest
-    inner: Any  # of its network
+    seen: Any  # the policy's last observations, oldest first; None if it sees only the newest
+    inner: Any  # memory of its network
 
 
 @dataclass(frozen=True, eq=False)
 class PolicyRule:
-    environment: OpticalEnvironment  # `check_fits` says whether the policy can act in it
+    environment: OpticalEnvironment  # `check_fits` tests whether the policy can act in it
     policy: Any  # with `history`, `begin` and `act` of `SavedPolicy`
-    greedy: bool = True  # the likeliest action instead of a sample
+    greedy: bool = True  # take the most likely action instead of a sample
 
     def begin(self) -> _Memory:
         seen, length = None, self.policy.history
@@ -140,7 +140,7 @@ class HeuristicSums:
     blocked: np.ndarray  # services, float64 [P, seeds]
     bitrate: np.ndarray  # Gb/s asked for, float64 [P, seeds]
     bitrate_blocked: np.ndarray  # Gb/s refused, float64 [P, seeds]
-    utilisation: np.ndarray  # mean share of slots in use, float64 [P, seeds]; nan if not asked for
+    utilisation: np.ndarray  # mean share of slots in use, float64 [P, seeds]; nan if not requested
 
     @property
     def service_blocking(self) -> np.ndarray:
@@ -225,8 +225,8 @@ def _program(
         return jax.jit(run)
     mesh = Mesh(np.array(jax.local_devices()[:devices]), ("devices",))
     each = PartitionSpec("devices")
-    # check_vma is off: the lanes never talk to each other, and the scan's constant start would
-    # have to be marked as varying leaf by leaf.
+    # check_vma is off: lanes do not communicate, and otherwise every leaf of the scan's constant
+    # start would have to be marked as varying.
     return jax.jit(jax.shard_map(run, mesh=mesh, in_specs=each, out_specs=each, check_vma=False))
 
 
@@ -273,7 +273,7 @@ class _Lanes:
                 add = counted.astype(jnp.float32)
                 return (state, jax.tree.map(lambda s, x: s + add * x, sums, seen)), None
 
-            # Sums of a block are whole numbers below 2**24 wherever bitrates are.
+            # Within a block, sums are integers below 2**24 if bitrates are integers.
             zero = {key: jnp.zeros(lanes) for key in sums}
             (state, part), _ = lax.scan(request, (state, zero), (words, counted))
             return (state, {key: _kahan_add(sums[key], part[key]) for key in sums}), None
@@ -367,7 +367,7 @@ def _run_replicate(
 def trace_heuristic(
     environment: OpticalEnvironment, name: Rule, *, steps: int | None = None, seed: int = 0
 ) -> dict[str, np.ndarray]:
-    """Serve `steps` requests from an empty network, warm-up included; None: one episode.
+    """Serve `steps` requests (None: one episode), with warm-up, starting from an empty network.
 
     Returns columns with one row per request. Nodes are the topology's ids, and `slots_needed`
     includes guard slots. Times count from the start of the episode in the unit of

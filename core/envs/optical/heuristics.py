@@ -133,7 +133,7 @@ class _FirstFit(Pytree):
     """The lowest start on each path and its neighbours on each link, for the `k.._ff` rules."""
 
     first: Int[Array, " K"]  # lowest start or NONE
-    counted: Bool[Array, "K H"]  # links on which placing there cuts a free block
+    counted: Bool[Array, "K H"]  # links where the whole service fits into a free block
     left: Int[Array, "K H"]  # free slots just below the service
     right: Int[Array, "K H"]  # free slots just above it
 
@@ -228,7 +228,7 @@ def _best_fit_start(env: Network, state: OpticalState, offers: Offers, path: _Nu
 
 
 def _exact_fit_start(env: Network, state: OpticalState, offers: Offers, path: _Number) -> _Number:
-    """Return the lowest block free on the whole path that it fills; else the lowest start."""
+    """Return the lowest free block that the service fills exactly, otherwise the lowest start."""
     free, starts = take(offers.free, path), take(offers.starts, path)
     one = (free[None], take(offers.need, path)[None] + 1)
     wider = spectrum.starts_of_free_runs(*one, env.slots)[0]
@@ -237,7 +237,7 @@ def _exact_fit_start(env: Network, state: OpticalState, offers: Offers, path: _N
     return jnp.where(filled == NONE, first_set(starts), filled)
 
 
-# By the names of `optical_settings.FIT_NAMES`
+# Keys are those of `optical_settings.FIT_NAMES`
 FITS: dict[str, Fit] = {
     "first": _lowest_start,
     "best": _best_fit_start,

@@ -70,7 +70,7 @@ def _format(file: str, line: int, row: dict[str, str]) -> Format:
 
 
 def spectral_efficiency(formats: tuple[Format, ...], km: float) -> float:
-    """Return the highest efficiency that reaches `km`, or that of the longest reach."""
+    """Return the highest efficiency whose reach covers `km`, or that of the longest reach."""
     reaching = [format.efficiency for format in formats if format.reach >= km]
     if not reaching:
         return max(formats, key=lambda format: format.reach).efficiency

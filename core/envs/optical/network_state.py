@@ -89,7 +89,7 @@ class Place(Pytree):
     path: Int[Array, ""]  # rank among the candidates, below K
     start: Int[Array, ""]  # first slot
     need: Int[Array, ""]  # slots it takes
-    accepted: Bool[Array, ""]  # False puts nothing anywhere
+    accepted: Bool[Array, ""]  # if False, nothing is placed
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +141,7 @@ class FlexibleGrid:
         return held.occupancy.reshape(len(self.tables.km), -1)
 
     def ticks(self, held: Spectrum) -> Int[Array, "links S"]:
-        """Ticks until each slot is free (0: free already); only if services end."""
+        """Ticks until each slot is free, 0 if it is; only for services that end."""
         assert held.clock is not None
         return spectrum.slot_ticks(held.clock, len(self.tables.km), self.slots)
 
@@ -164,7 +164,7 @@ class SharedLightpaths:
 
     tables: NetworkTables
     slots: int  # wavelengths, S
-    most_services: int  # Q per lightpath, by the environment's `bitrate_scale`, whatever a lane's
+    most_services: int  # Q per lightpath, from the environment's `bitrate_scale` (not the lane's)
     services_end: bool  # False for incremental loading
     unrolled: bool = False
 

@@ -22,7 +22,7 @@ from .spectrum import NONE, ONE, band_words, count_bits, first_set, shift_up, un
 from .topology import Topology
 from .traffic import OpticalParams
 
-# A number of four bits, times the first constant, has each bit at the end of a separate byte.
+# A 4-bit number times the first constant has each bit at the end of a separate byte.
 _SPREAD, _FOUR_BITS, _BIT_PER_BYTE = (np.uint32(x) for x in (0x00204081, 0xF, 0x01010101))
 
 
@@ -32,8 +32,8 @@ class PackedObservation(Pytree):
 
     request: Float[Array, "... 3"]  # source, bitrate, destination
     words: UInt32[Array, "... links W"]  # bits of the slots in use
-    slots: int = static()  # S, of which each link has a bit
-    unrolled: bool = static(default=False)  # expanded number by number, in one kernel of a GPU
+    slots: int = static()  # S: each link has one bit per slot
+    unrolled: bool = static(default=False)  # expanded number by number, in one GPU kernel
 
     @property
     def lead(self) -> tuple[int, ...]:
@@ -103,12 +103,12 @@ SPECTRAL_FEATURES = 8
 @pytree
 class LinkTokens(Pytree):
     position: Float[Array, "... links P"]  # spectral coordinates in the line graph, constant
-    # of each slot the time left, whether it is taken, or the capacity left on it
+    # for each slot, its remaining time, whether it is taken, or the capacity left on it
     slots: Float[Array, "... links S"]
-    # share of all traffic that leaves, and that enters, both ends of the link
+    # shares of all traffic that leave and enter the link's two nodes
     marginals: Float[Array, "... links 2"]
-    # holding time, bitrate, then of the candidate paths over the link: weight by rank and quality
-    # (sum 1), share of the k paths, best rank, best quality
+    # holding time and bitrate; then, for the candidate paths that use the link, weight by rank and
+    # quality (sum 1), share of the k paths, best rank, best quality
     request: Float[Array, "... links C"]
     pair: Int[Array, "..."]  # row of `Routes.pairs`
 
@@ -155,7 +155,7 @@ def _raw_request(env: Network, state: OpticalState, params: OpticalParams) -> Fl
 
 
 def _deeprmsa(env: Network, state: OpticalState, params: OpticalParams) -> Float[Array, " n"]:
-    """float32 [2 N + 1 + 5 K]: ends, holding time, features of paths (Chen et al. 2019)."""
+    """float32 [2 N + 1 + 5 K]: end nodes, holding time, path features (Chen et al. 2019)."""
     holding = state.request.holding.astype(jnp.float32) * env.traffic.time_per_tick(params)
     features = _path_features(env, state, env.offers(state, params), params)
     return jnp.concatenate([_one_hot_ends(env, state), holding[None], features.reshape(-1)])
@@ -166,7 +166,8 @@ def _paths_observation(
 ) -> Float[Array, " n"]:
     """float32 [2 N + 3 + 8 K + links]: the costs of each path, and each link's free share.
 
-    One-hot ends; holding time over its mean, bitrate over the largest, share of slots in use. For
+    One-hot end nodes; holding time over its mean, bitrate over the largest, share of slots in use.
+    For
     each path: the five deeprmsa features, hops over the most of any path, the link-slots that the
     service would use over S, and the free share of its fullest link. Finally the free share of
     every link.
@@ -354,6 +355,6 @@ def _node_probabilities(env: Network, state: OpticalState) -> tuple[Array, Array
         assert env.traffic.weights is not None
         weights = jnp.asarray(env.traffic.weights, jnp.float32)
     both = [jnp.zeros(nodes).at[pairs[:, column]].add(weights) for column in (0, 1)]
-    if not env.settings.directed:  # a pair is both ways
+    if not env.settings.directed:  # a pair covers both directions
         both = [(both[0] + both[1]) / 2.0] * 2
     return both[0], both[1]

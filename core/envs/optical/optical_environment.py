@@ -30,9 +30,10 @@ from .traffic_files import pair_weights, read_requests, read_traffic_matrix
 class OpticalEnvironment:
     """One of rsa, rmsa, deeprmsa, rwa, rwa_lightpath_reuse.
 
-    Actions (A in total): path * blocks + block, placed at the first possible of the block's
-    `aggregate_slots` starts; deeprmsa: path * fits + fit; with `no_op` a last action that refuses.
-    Reward 0 for an accepted request; -1, or -bitrate / largest bitrate, for a blocked one.
+    Actions (A in total) are path * blocks + block, placed at the first possible of the block's
+    `aggregate_slots` starts; in deeprmsa they are path * fits + fit. With `no_op`, the last action
+    refuses the request. The reward is 0 for an accepted request, and -1 or -bitrate / largest
+    bitrate for a blocked one.
     """
 
     has_mask = True
@@ -95,7 +96,7 @@ class OpticalEnvironment:
         return self.serve(words, state, offers, path, start, params=params)
 
     def shadow_step(self, key: PRNGKeyArray, state: OpticalState, params: OpticalParams) -> Step:
-        """Serve the current request by the rule named by `shadow`, with the draws of `step`."""
+        """Serve the current request by the heuristic `shadow`, with the same draws as `step`."""
         offers = self.offers(state, params)
         path, start = make_heuristic(self.settings.shadow, self)(state, offers, params)
         words = random_words(key, WORDS_PER_REQUEST)
@@ -105,7 +106,7 @@ class OpticalEnvironment:
         starts = self.offers(state, params).starts
         if self.id == "deeprmsa":
             room = (starts != ZERO).any(-1)
-            # As published: where no path has room, all are allowed.
+            # As published: if no path has room, all actions are allowed.
             return jnp.repeat(room | ~room.any(), self.per_path)
         if self.settings.aggregate_slots == 1:
             mask = unpack(starts, self.slots).reshape(-1)
@@ -137,7 +138,7 @@ class OpticalEnvironment:
     def encode(
         self, state: OpticalState, offers: Offers, path: Int[Array, ""], start: Int[Array, ""]
     ) -> Int[Array, ""]:
-        """Return the action for a path and start; deeprmsa: its first fit with that start."""
+        """Return the action for a path and start; in deeprmsa, the first fit with that start."""
         if self.id == "deeprmsa":
             fits = jnp.arange(self.per_path, dtype=jnp.int32)
             starts = jax.vmap(lambda fit: start_of(self, state, offers, path, fit))(fits)
@@ -227,7 +228,7 @@ class OpticalEnvironment:
 
     @property
     def largest_bitrate(self) -> float:
-        """Gb/s before `bitrate_scale`: from the traffic's list, or from the given requests."""
+        """The largest Gb/s before `bitrate_scale`, from the traffic's list or the requests."""
         if self.traffic.requests is None:
             return float(self.traffic.bitrates.max())
         return float(self.traffic.requests.bitrate.max())

@@ -1,6 +1,6 @@
 """The `env:` mapping of an optical environment, parsed once into a frozen, checked dataclass.
 
-Free of jax: the loader checks a study file against these settings without starting it.
+The module does not import jax: the loader checks a study file against these settings without it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DEFAULTS: dict[str, Any] = {
     **_ENTRY.params,
     **{name: key.default for name, key in _ENTRY.keys.items()},
 }
-# Of `heuristics`, which needs jax.
+# The names in `heuristics`, which imports jax.
 HEURISTIC_NAMES = (
     "ksp_ff", "ksp_lf", "ff_ksp", "ksp_bf", "bf_ksp", "ksp_mu", "mu_ksp", "kca_ff", "kmc_ff",
     "kmf_ff", "kme_ff",
@@ -101,7 +101,7 @@ class OpticalSettings:
 
     @property
     def width(self) -> float:
-        """GHz per slot in use: the largest bitrate if lightpaths are reused."""
+        """Spectral width of a slot, GHz; the largest bitrate if lightpaths are reused."""
         if self.reuses_lightpaths:
             return max(self.bitrate_list)
         return self.slot_width

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Int, UInt32
 
 from ...pytree import Pytree, pytree
 
-NONE = 1 << 20  # of `first_set` when no bit is set: larger than any slot number
+NONE = 1 << 20  # result of `first_set` if no bit is set: larger than any slot number
 
 ONE = np.uint32(1)
 ZERO = np.uint32(0)
@@ -104,7 +104,7 @@ def window(words: int, start: Int[Array, ""], length: Int[Array, ""]) -> UInt32[
 
 
 def shift_up(words: UInt32[Array, "*batch W"]) -> UInt32[Array, "*batch W"]:
-    """Move every slot's bit up by one; the lowest becomes 0."""
+    """Move every slot's bit up by one, and set the lowest bit to 0."""
     below = jnp.concatenate([jnp.zeros_like(words[..., :1]), words[..., :-1]], -1)
     return (words << ONE) | (below >> np.uint32(31))
 
@@ -117,9 +117,9 @@ def starts_of_free_runs(
     The known run length doubles each round (x &= x >> s), so about log2(slots) rounds suffice for
     every need up to `slots`; a need of 0 or 1 returns `free` unchanged.
     """
-    # The rounds run in two turns of a loop: on a CPU, XLA would fuse straight-line code into each
-    # reader of the result and repeat it for every slot read. On a GPU a turn costs three launches;
-    # there the rounds are unrolled, and a barrier keeps them in one kernel.
+    # The rounds run in a loop of two iterations: on a CPU, XLA would fuse straight-line code into
+    # each reader of the result and repeat it for every slot read. On a GPU an iteration costs
+    # three launches, so the rounds are unrolled there, and a barrier keeps them in one kernel.
     rounds, known = 0, 1
     while known < slots:
         rounds, known = rounds + 1, known + min(known, 31)
@@ -149,7 +149,7 @@ def starts_of_free_runs(
 
 def unpack(words: UInt32[Array, "*batch W"], slots: int) -> Bool[Array, "*batch S"]:
     columns = []
-    for word in range(words.shape[-1]):  # word by word: half the price of one reshape
+    for word in range(words.shape[-1]):  # word by word: half the cost of one reshape
         places = _bit_positions(words.ndim, min(32, slots - 32 * word))
         columns.append((words[..., word : word + 1] >> places) & ONE)
     return jnp.concatenate(columns, -1) != ZERO
@@ -173,14 +173,14 @@ PLANE_GROUPS = 2
 
 @pytree
 class Clock(Pytree):
-    """Remaining time of slots; X = links * W words, word l * W + w for slots 32 w .. of link l."""
+    """How long each slot remains in use; X = links * W, with W words of 32 slots per link."""
 
-    # time left at the request before, without `placed`; 0 is free; int32 [32, X], slot 32 w + b of
-    # link l at [b, l * W + w]
+    # time left at the previous request, without `placed`; 0 means free; int32 [32, X], slot 32 w +
+    # b of link l at [b, l * W + w]
     ticks: Int[Array, "32 X"]
     placed: UInt32[Array, " X"]  # bits of the service placed last, not yet in `ticks`
     placed_ticks: Int[Array, ""]  # its holding time
-    elapsed: Int[Array, ""]  # ticks from the request before to the current one
+    elapsed: Int[Array, ""]  # ticks from the previous request to the current one
 
 
 @pytree
@@ -217,7 +217,7 @@ def _still_taken(
     entered: UInt32[Array, " X"],
     unrolled: bool,
 ) -> UInt32[Array, " X"]:
-    """Return bits of the slots with more than `elapsed` left, and of new services."""
+    """Return the bits of slots with more than `elapsed` ticks left, and of new services."""
     # The loop over two groups of planes keeps XLA from fusing the sum into the next reader of the
     # occupancy, which would repeat it for every slot read (on a CPU a step costs less than half).
     # On a GPU a barrier does the same, and the sum is part of the kernel that writes the table.

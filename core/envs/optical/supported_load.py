@@ -1,6 +1,6 @@
 """The load that a heuristic supports at a given blocking probability.
 
-Load is traced, so all loads of a search run in one program, compiled at its start.
+Load is traced, so all loads of a search run in one program, compiled once at its start.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from .heuristic_evaluation import HeuristicSums, Rule, evaluate_heuristic
 from .optical_environment import OpticalEnvironment
 
 POINTS = 8  # loads per round
-# Rounds that look for the crossing, refine it, and widen again where seeds differ much
+# Rounds to bracket the crossing, to refine it, and to widen the range again if seeds differ much
 WIDENINGS, REFINEMENTS, RETURNS = 6, 3, 4
-_TERMS = 3  # of the parabola through the last round's loads
+_TERMS = 3  # coefficients of the parabola through the last round's loads
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +27,7 @@ class SupportedLoad:
     low: float  # lower end of its 95 % interval
     high: float  # upper end
     last: HeuristicSums  # the evaluation of the last round, whose loads enclose it
-    of_seeds: np.ndarray  # Erlang [seeds]: exp of the pseudo-values; geometric mean: `load`
+    of_seeds: np.ndarray  # Erlang [seeds]: exp of the pseudo-values, with geometric mean `load`
 
 
 def find_load(
@@ -64,7 +64,7 @@ def find_load(
     for _ in range(REFINEMENTS):
         above = int(np.argmax(curve.service_blocking.mean(1) >= target))
         above = min(max(above, 1), POINTS - 1)
-        # One point more on either side keeps the crossing inside when noise moves it.
+        # One more point on either side keeps the crossing inside despite noise.
         low, high = curve.loads[max(above - 2, 0)], curve.loads[min(above + 1, POINTS - 1)]
         curve = measure(float(low), float(high))
     known = _pseudo_values(curve, target)
@@ -106,7 +106,7 @@ def _log_load_at(loads: np.ndarray, blocking: np.ndarray, target: float) -> floa
     there = blocking > 0.0
     if there.sum() < _TERMS:
         return None
-    logs, weights = np.log(loads[there]), np.sqrt(blocking[there])  # of squares: the blocking
+    logs, weights = np.log(loads[there]), np.sqrt(blocking[there])  # squared below
     middle = logs.mean()
     powers = np.vander(logs - middle, _TERMS) * weights[:, None]
     heights = np.log(blocking[there] / target) * weights
@@ -115,7 +115,7 @@ def _log_load_at(loads: np.ndarray, blocking: np.ndarray, target: float) -> floa
     below = slope + math.sqrt(max(inside, 0.0))
     if inside < 0.0 or below <= 0.0:
         return None
-    crossing = float(middle - 2.0 * height / below)  # of both, the one where the curve rises
+    crossing = float(middle - 2.0 * height / below)  # the root where the curve rises
     if not math.log(loads[0]) <= crossing <= math.log(loads[-1]):
         return None
     return crossing

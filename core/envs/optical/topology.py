@@ -198,7 +198,8 @@ def _fold_arcs(
 def _require_connected(path: Path, topology: Topology) -> None:
     import networkx as nx
 
-    # Both ways of a directed link are needed: a pair without a path could never be served.
+    # Both directions of a directed link are needed: requests between unconnected nodes always
+    # fail.
     parts = nx.strongly_connected_components(topology.graph.to_directed())
     first, *rest = sorted(parts, key=len, reverse=True)
     if rest:
@@ -237,7 +238,7 @@ def _from_table(name: str, directed: bool) -> Topology:
     node_ids = tuple(sorted({node for edge in edges for node in edge[:2]}))
     position = {node: number for number, node in enumerate(node_ids)}
     arcs = [(position[u], position[v], km) for u, v, km in edges]
-    if directed:  # all edges one way first, then all the other way: the published neighbour order
+    if directed:  # all edges in one direction, then their reverses: the published neighbour order
         arcs += [(v, u, km) for u, v, km in arcs]
     return Topology(name, node_ids, tuple(arcs), directed)
 

@@ -58,13 +58,13 @@ WORDS_PER_REQUEST = 4
 @pytree
 class OpticalParams(Pytree):
     load: Float[Array, "..."]  # Erlang, arrival rate times mean holding time before truncation
-    mean_holding_time: Float[Array, "..."]  # unit of time of all that is observed
+    mean_holding_time: Float[Array, "..."]  # the unit of time of all observations
     bitrate_scale: Float[Array, "..."]  # multiplies every bitrate
 
 
 @pytree
 class Request(Pytree):
-    pair: Int[Array, ""]  # row of its node pair in the path table
+    pair: Int[Array, ""]  # row of the node pair in the path table
     bitrate: Float[Array, ""]  # Gb/s before `bitrate_scale`
     holding: Int[Array, ""]  # ticks
 
@@ -72,12 +72,12 @@ class Request(Pytree):
 @dataclass(frozen=True, eq=False)
 class Traffic:
     bitrates: np.ndarray  # Gb/s, drawn uniformly, [B]
-    # of the node pairs, [R], summing to 1; None redraws them at every reset
+    # shares of the node pairs, [R], summing to 1; None redraws them at every reset
     weights: np.ndarray | None
     num_pairs: int  # R
     both_ways: bool  # an undirected pair sums two entries of a random matrix
     truncated: bool  # cut holding times at twice the mean
-    requests: RequestList | None  # replace all of the above
+    requests: RequestList | None  # replaces all of the above
 
     @property
     def uniform(self) -> bool:
@@ -92,7 +92,7 @@ class Traffic:
         return self.num_pairs
 
     def pair_shares(self, words: UInt32[Array, " n"]) -> Float[Array, " R"] | None:
-        """Return cumulative shares of the pairs for the state; only if they are redrawn."""
+        """Return the pairs' cumulative shares for the state, or None unless they are redrawn."""
         if self.weights is not None:
             return None
         entries = uniform(words).reshape(-1, self.num_pairs).sum(0)

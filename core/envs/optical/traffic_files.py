@@ -30,8 +30,8 @@ class RequestList:
     holding: np.ndarray  # int32 ticks
     until_next: np.ndarray  # int32 ticks to the next arrival; 0 for the last request
     tick: float  # units of the file's time in one tick
-    arrival: np.ndarray  # float64, as the file says
-    duration: np.ndarray  # float64, of the service, as the file says
+    arrival: np.ndarray  # float64, as in the file
+    duration: np.ndarray  # float64, duration of the service as in the file
 
     def __len__(self) -> int:
         return len(self.pair)
@@ -99,8 +99,8 @@ def exact_ticks(arrivals: np.ndarray, holding: np.ndarray) -> tuple[np.ndarray, 
     """Return holding times and waits in ticks that keep `end <= arrival`, and the tick length."""
     count, ends = len(arrivals), arrivals + holding
     tick = float(holding.max()) / LONGEST_TICKS or 1.0
-    # A strictly later arrival is at least one tick later, also where it is closer than a tick;
-    # a wait longer than every service needs no exact length.
+    # A strictly later arrival is at least one tick later, even if the difference is less than a
+    # tick; a wait longer than every service needs no exact length.
     gaps = np.floor(np.minimum(np.diff(arrivals), tick * LONGEST_WAIT) / tick)
     gaps = np.where(np.diff(arrivals) > 0, np.clip(gaps, 1.0, LONGEST_WAIT), 0.0)
     starts = np.concatenate([[0.0], np.cumsum(gaps)])
