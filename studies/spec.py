@@ -706,7 +706,7 @@ def env_words(study: Study) -> str:
     >>> env_words(Study(name="s", env=first, env_steps=1, more_envs=tuple(more)))
     'a, b and c'
     """
-    names = labels(study)
+    names = list(labels(study))
     if not names:
         return study.env.id
     if len(names) > 3:

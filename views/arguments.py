@@ -11,6 +11,8 @@ from ..errors import UnknownNameError, suggestion
 from .output import note
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ..store.study_folder import StudyFolder
 
 _SETS = ("check", "run", "train")  # commands whose --set changes a study file
@@ -21,6 +23,8 @@ RULES_HELP = (
 
 
 def path_or_none(text: str | None) -> Path | None:
+    from pathlib import Path  # here: other commands start faster
+
     if text is None:
         return None
     return Path(text)

@@ -38,7 +38,9 @@ def act_function(plan: Plan, greedy: bool) -> ActFunction:
 
     def act(policies: Policies, step: Any, observation: Any, memory: Any, ended: Any) -> Any:
         def one(lane: Policies, seen: Any, memory: Any) -> Any:
-            action, _, memory = compiled.act(plan, env, lane, step, (), seen, memory, greedy)
+            action, _, memory = compiled.act(
+                plan, env, lane, step, (), observation=seen, memory=memory, greedy=greedy
+            )
             return action, memory
 
         return jax.vmap(one)(policies, observation, forget(plan, ended, memory))

@@ -257,7 +257,7 @@ class GNN(nn.Module):
             reads = ("edges", "graph")
             if not (both or self._further_actions):
                 reads, near = ("edges",), nearby(routes)
-        if routes is not None and near is not None:
+        if routes is not None and pair is not None and near is not None:
             entities = near
             if graph.edges.shape[-2] == 2 * len(routes.km):
                 entities = near.both_ways()
