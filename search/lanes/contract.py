@@ -352,9 +352,10 @@ class Resolver:
         name = json.dumps(params, sort_keys=True)
         found = self._known.get(name)
         if found is None:
-            config = self._study.complete(params)
             if params == self._default:
                 config = self._study.default()
+            else:
+                config = self._study.complete(params)
             found = self._factory.resolve(config)
             self._known[name] = found
         self.touch(found)
