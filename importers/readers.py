@@ -91,7 +91,7 @@ def _data_file(
 
 
 def _sets_something(one: System, found: ImportSource) -> bool:
-    """Return whether a source sets any name of the system besides the environment."""
+    """Return whether a source sets any name of the system other than the environment."""
     rows = (find(name, one) for name in found.names())
     return any(row is not None and row.target != "env" and row.fate != "left out" for row in rows)
 

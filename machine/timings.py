@@ -59,7 +59,7 @@ class Timings:
 
     @classmethod
     def read(cls, path: Path | None = None) -> Timings:
-        """Read the file; if it is missing or damaged, there are no timings."""
+        """Read the file; a missing or damaged file counts as empty."""
         path = path or default_file()
         try:
             if not path.exists():

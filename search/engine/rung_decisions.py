@@ -92,7 +92,7 @@ def promote_last(
 
 
 def let_go(search_state: SearchState, rule: PromotingAsha) -> None:
-    """Stop surplus paused trials, those furthest behind the cutoff.
+    """Stop surplus paused trials, those furthest from the cutoff.
 
     These have the largest share of their rung's trials ahead of them; among ties, the lower rung
     is stopped first, then the larger trial number.

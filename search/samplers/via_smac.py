@@ -73,7 +73,7 @@ class _SmacBatch:
         return Draw(from_configuration(self._method.space, dict(asked.config)))
 
     def keep(self, trial: int, params: Mapping[str, Any]) -> None:
-        """See `Batch.keep`; the facade remembers its own proposals."""
+        """See `Batch.keep`; the facade remembers its proposals."""
         self._kept.append(params)
 
     def _scaled_costs(self) -> list[tuple[Mapping[str, Any], list[float]]]:

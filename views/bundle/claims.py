@@ -297,7 +297,7 @@ class _Tables:
     objective: Objective
 
     def value(self, entry: Entry) -> tuple[str, dict[str, Any]] | None:
-        """Return the SQL and the numbers behind a trial's value; None without rows."""
+        """Return the SQL and the numbers that give a trial's value; None without rows."""
         sql = self._sql(entry.trial, entry.measured_from)
         found = [*self._values_by_seed(sql).values()]
         if not found:
@@ -343,7 +343,7 @@ class _Tables:
         return f"{sql}({theirs}) b USING (replicate) ORDER BY replicate", found.against
 
     def _sql(self, trial: int, stream: str) -> str:
-        """Return SQL for `replicate` and `seen`, its last value or the episodes behind it.
+        """Return SQL for `replicate` and `seen`, its last value or its episodes.
 
         If training returns count, the column `trained` has them.
         """

@@ -60,7 +60,7 @@ class ClaimSeeds:
 def sides_of(
     bundle: Bundle, claims: Sequence[Mapping[str, Any]], most: int | None
 ) -> list[ClaimSeeds]:
-    """Return the seeds behind the claims, at most `most` per trial, drawn at random."""
+    """Return the seeds of the claims, at most `most` per trial, drawn at random."""
     with Journal(bundle.folder) as journal:
         rows = {row.trial: row for row in journal.trials()}
         seen = {(one.trial, one.stream, one.replicate) for one in journal.evaluations()}
@@ -123,7 +123,7 @@ def _rests_on(claim: Mapping[str, Any], known: Set[tuple[int, str]]) -> bool:
 def retrained(
     bundle: Bundle, claims: Sequence[Mapping[str, Any]], sides: Sequence[ClaimSeeds]
 ) -> Level:
-    """Retrain the seeds behind the claims, and compare every number."""
+    """Retrain the seeds of the claims, and compare every number."""
     study = bundle.study
     if why := why_not_retrained(bundle, sides):
         return Level("retrained", None, why)
