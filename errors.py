@@ -27,9 +27,11 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
-from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _MOST_LISTED, _NEAREST = 12, 5
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
@@ -143,6 +145,8 @@ def install_command(extra: str) -> str:
     A checkout, or a package that was installed from one, is named by its folder (`.` if that is
     the working folder); any other package by its name in the index.
     """
+    from pathlib import Path  # here and below: only a message needs them
+
     here = Path(__file__).resolve().parent
     if (here / "pyproject.toml").is_file():
         return f"pip install -e {_requirement(here, extra)}"
@@ -151,7 +155,8 @@ def install_command(extra: str) -> str:
 
 def _requirement(folder: Path | None, extra: str) -> str:
     """Return what pip installs, quoted for a shell; without a folder the index's package."""
-    import shlex  # here and below: only a message needs them
+    import shlex
+    from pathlib import Path
 
     name = "hpo-lanes" if folder is None else str(folder)
     if folder == Path.cwd():
@@ -163,6 +168,7 @@ def _source_folder() -> Path | None:
     """Return the checkout that pip installed this package from, if it still exists."""
     import json
     from importlib.metadata import PackageNotFoundError, distribution
+    from pathlib import Path
     from urllib.parse import unquote, urlsplit
 
     try:

@@ -267,7 +267,9 @@ def test_a_journal_that_may_not_be_read_is_not_called_damaged(
         return opens(path, *more, **named)
 
     monkeypatch.setattr(os, "open", refuses)
-    with pytest.raises(UnreadableError, match=r"^Permission denied: .*journal\.sqlite cannot be"):
+    with pytest.raises(
+        UnreadableError, match=r"^Permission denied: .*journal\.sqlite is not readable"
+    ):
         Journal(folder)
     assert main(["top"]) == 2
     said = capsys.readouterr().err

@@ -54,7 +54,9 @@ def test_a_study_error_shows_every_mistake_with_its_line():
 
 
 def test_a_missing_package_names_its_extra(monkeypatch):
-    monkeypatch.chdir(Path(errors.__file__).parent)
+    root = Path(__file__).resolve().parent.parent
+    monkeypatch.setattr(errors, "__file__", str(root / "errors.py"))
+    monkeypatch.chdir(root)
     error = MissingExtraError("ray", "ray", "executor: ray")
     assert "pip install -e '.[ray]'" in str(error) and "executor: ray" in str(error)
 

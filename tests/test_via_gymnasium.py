@@ -71,16 +71,26 @@ def test_missing_gymnasium_names_the_extra(monkeypatch):
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
     monkeypatch.setattr(via_gymnasium.importlib, "import_module", missing)
-    with pytest.raises(MissingExtraError, match=r"gym:X-v0 needs .*'gymnasium'.*hpo-lanes\[gym\]"):
+    with pytest.raises(
+        MissingExtraError, match=r"gym:X-v0 needs .*'gymnasium'.*pip install .*\[gym\]"
+    ):
         via_gymnasium.entry_of("gym:X-v0")
 
 
 @pytest.mark.parametrize(
     ("text", "kind", "said"),
     [
-        ("No module named 'mujoco'", MissingExtraError, r"'mujoco'.*hpo-lanes\[gym-all\]"),
-        ("Box2D is not installed, you can", MissingExtraError, r"'Box2D'.*hpo-lanes\[gym-all\]"),
-        ("pygame is not installed, run", MissingExtraError, r"'pygame'.*hpo-lanes\[gym-all\]"),
+        ("No module named 'mujoco'", MissingExtraError, r"'mujoco'.*pip install .*\[gym-all\]"),
+        (
+            "Box2D is not installed, you can",
+            MissingExtraError,
+            r"'Box2D'.*pip install .*\[gym-all\]",
+        ),
+        (
+            "pygame is not installed, run",
+            MissingExtraError,
+            r"'pygame'.*pip install .*\[gym-all\]",
+        ),
         ("No module named 'ale_py'", ConfigError, "cannot be imported: No module named 'ale_py'"),
     ],
 )

@@ -216,7 +216,7 @@ def test_unknown_or_missing_logger_is_refused_before_study(tmp_path, monkeypatch
         ("mlflow", "mlflow"),
     ):
         monkeypatch.setitem(sys.modules, package, None)
-        with pytest.raises(MissingExtraError, match=rf"{package}.*hpo-lanes\[{name}\]"):
+        with pytest.raises(MissingExtraError, match=rf"{package}.*pip install .*\[{name}\]"):
             make_sink(Logger(name), data)
 
 

@@ -103,7 +103,7 @@ def test_check_film_reports_bad_names_and_missing_packages(tmp_path, monkeypatch
         films.check_film(str(tmp_path / "none" / "film.gif"))
     films.check_film("film.GIF")
     monkeypatch.setattr(films.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match=r"'imageio-ffmpeg'.*hpo-lanes\[video\]"):
+    with pytest.raises(MissingExtraError, match=r"'imageio-ffmpeg'.*pip install .*\[video\]"):
         films.check_film("film.mp4")
 
 

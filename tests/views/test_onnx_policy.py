@@ -106,7 +106,7 @@ def test_missing_onnx_package_is_named_without_writing_files(tmp_path, monkeypat
     monkeypatch.setitem(sys.modules, "onnx.reference", None)
     policies = tmp_path / "policies"
     made(policies / "trial_3", *KINDS["categorical"])
-    with pytest.raises(MissingExtraError, match=r"hpo-lanes\[onnx\]"):
+    with pytest.raises(MissingExtraError, match=r"pip install .*\[onnx\]"):
         export_policy(SimpleNamespace(policies=policies), 3, tmp_path / "to", onnx=True)
     assert not (tmp_path / "to").exists()
 

@@ -18,7 +18,6 @@ from ...environments.registry import files_of
 from ...errors import clause, counted
 from ...files.atomic_files import read_text
 from ...files.plain_data import parse_json
-from ...machine.devices import prepare_devices
 from ...machine.software import versions_of_study
 from ...search.analysis.replay import Replay, ReplayedSeeds, play, replay
 from ...search.checks import devices_text, files_of_environment
@@ -209,6 +208,8 @@ def _means_agree(side: ClaimSeeds, found: Replay) -> tuple[bool | None, str]:
 
 def _changed_since(bundle: Bundle) -> str:
     """Return the devices and versions that differ from those the study ran with."""
+    from ...machine.devices import prepare_devices  # here: checking a bundle needs no jax
+
     with Journal(bundle.folder) as journal:
         meta = journal.meta
     devices = prepare_devices(bundle.study.population.device)

@@ -54,7 +54,7 @@ class TestContract(EnvironmentContract):
 
 @pytest.mark.skipif(installed, reason="brax is installed")
 def test_what_is_missing_is_said_with_what_to_type():
-    with pytest.raises(MissingExtraError, match=r"brax:ant needs .*hpo-lanes\[brax\]"):
+    with pytest.raises(MissingExtraError, match=r"brax:ant needs .*pip install .*\[brax\]"):
         registry.make(EnvPlan("brax:ant"))
 
 

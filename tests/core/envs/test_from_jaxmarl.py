@@ -36,7 +36,9 @@ class TestContract(EnvironmentContract):
 
 @pytest.mark.skipif(installed, reason="JaxMARL is installed")
 def test_what_is_missing_is_said_with_what_to_type():
-    with pytest.raises(MissingExtraError, match=r"simple_spread_v3 needs .*hpo-lanes\[jaxmarl\]"):
+    with pytest.raises(
+        MissingExtraError, match=r"simple_spread_v3 needs .*pip install .*\[jaxmarl\]"
+    ):
         spread()
 
 

@@ -53,7 +53,7 @@ class TestContract(EnvironmentContract):
 
 @pytest.mark.skipif(installed, reason="playground is installed")
 def test_what_is_missing_is_said_with_what_to_type():
-    told = r"playground:CartpoleBalance needs .*hpo-lanes\[playground\]"
+    told = r"playground:CartpoleBalance needs .*pip install .*\[playground\]"
     with pytest.raises(MissingExtraError, match=told):
         registry.make(EnvPlan("playground:CartpoleBalance"))
 

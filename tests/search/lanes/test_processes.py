@@ -462,7 +462,7 @@ MISTAKES = {
     "executor: {type: ray, partition: x}": "executor.partition needs executor: {type: slurm}",
     "executor: {type: slurm, address: x}": "executor.address needs executor: {type: ray}; remove",
     "executor: {type: slurm, options: {time: 3}}": "give executor.time, such as 4h",
-    "executor: {type: slurm, options: {x: [1]}}": "executor.options.x is [1]; allowed: a text",
+    "executor: {type: slurm, options: {x: [1]}}": "executor.options.x is [1]; allowed: a string",
     "executor: {type: slurm, time: 3s}": "executor.time is '3s'; allowed: a time such as",
     "executor: {type: slrum}": "unknown type 'slrum'; did you mean 'slurm'",
 }

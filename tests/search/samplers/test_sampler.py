@@ -343,7 +343,7 @@ def test_every_sampler_works_with_its_default_options(method):
 )
 def test_a_missing_package_names_its_extra(monkeypatch, method, package):
     monkeypatch.setattr("hpo.search.samplers.registry.find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=rf"needs.*{package}.*hpo-lanes\[{method}\]"):
+    with pytest.raises(ConfigError, match=rf"needs.*{package}.*pip install .*\[{method}\]"):
         make_sampler(samples.study(method=method))
 
 
