@@ -13,6 +13,7 @@ from helpers.bundles import verified
 from helpers.recorded_study import change_journal
 from hpo.cli import main
 from hpo.errors import StoreError
+from hpo.machine import devices
 from hpo.search.analysis.replay import ReplayedSeeds, replay
 from hpo.store.journal import Journal
 from hpo.store.query import query
@@ -256,7 +257,7 @@ def test_different_number_of_devices_is_named(source, tmp_path, monkeypatch):
         count = journal.meta.devices
     assert play_and_train._changed_since(bundle).startswith("with the same versions: ")
     five = (SimpleNamespace(platform="cpu"),) * 5
-    monkeypatch.setattr(play_and_train, "prepare_devices", lambda kind: five)
+    monkeypatch.setattr(devices, "prepare_devices", lambda kind: five)
     assert play_and_train._changed_since(bundle) == f"{count} CPU devices, here 5 CPU devices"
 
 
