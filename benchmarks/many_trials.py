@@ -175,10 +175,15 @@ def read_both(place: Path, args: argparse.Namespace) -> dict[str, dict[str, Any]
     if args.before:
         folders = [place / f"{side}-study" for side in rows]
         names = [path.name for path in sorted(folders[0].glob("*.txt"))]
-        apart = [name for name in names if len({(f / name).read_bytes() for f in folders}) > 1]
+        apart = [name for name in names if len({_without_age(f / name) for f in folders}) > 1]
         apart += differences(*(folder / "free" for folder in folders))
         rows["now"]["differences"] = apart
     return rows
+
+
+def _without_age(path: Path) -> str:
+    """Return what a command printed, without the time since the study finished."""
+    return re.sub(r"finished \S+ ago", "finished", path.read_text())
 
 
 def show_read(rows: dict[str, dict[str, Any]]) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import cProfile
-import pstats
 import resource
 import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 SHOWN = 8  # functions of a profile
@@ -38,11 +38,14 @@ def profiled(run: Callable[[], Any]) -> list[list[Any]]:
     """Run something once; return the functions that take most time themselves, with shares."""
     profile = cProfile.Profile()
     profile.runcall(run)
-    entries: dict[Any, Any] = pstats.Stats(profile).stats  # type: ignore[attr-defined]
-    own = sorted(((entry[2], place) for place, entry in entries.items()), reverse=True)
-    total = sum(seconds for seconds, _ in own)
-    return [[_function(*place), round(seconds / total, 4)] for seconds, place in own[:SHOWN]]
+    entries = sorted(profile.getstats(), key=lambda entry: entry.inlinetime, reverse=True)
+    total = sum(entry.inlinetime for entry in entries)
+    shown = entries[:SHOWN]
+    return [[_function_name(entry.code), round(entry.inlinetime / total, 4)] for entry in shown]
 
 
-def _function(file: str, line: int, name: str) -> str:
-    return name if line == 0 else f"{'/'.join(Path(file).parts[-2:])}:{name}"
+def _function_name(code: CodeType | str) -> str:
+    """Return the last folder, file and name of a function; builtins have a text of their own."""
+    if isinstance(code, str):
+        return code
+    return f"{'/'.join(Path(code.co_filename).parts[-2:])}:{code.co_name}"
