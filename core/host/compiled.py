@@ -8,12 +8,13 @@ lanes, so a lane's bits do not depend on other lanes.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jaxtyping import Array, Bool, Float, UInt32
 
@@ -68,6 +69,88 @@ def to_act(lanes: Lanes) -> Lanes:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
+class _MappedCall:
+    """A function of trees, compiled as a function of lists of their arrays."""
+
+    function: Callable[..., Any]  # its third argument is donated
+    shardings: list[NamedSharding]  # of each argument
+
+    def compile(self, given: Sequence[Any], options: Any) -> jax.stages.Compiled:
+        """`given` are arrays or shapes; the call returns all arrays of the result as a list."""
+        forms = [jax.tree.structure(tree) for tree in given]
+        lists = [jax.tree.leaves(tree) for tree in given]
+
+        def on_lists(*lists: list[Array]) -> list[Array]:
+            trees = [
+                jax.tree.unflatten(form, list_) for form, list_ in zip(forms, lists, strict=True)
+            ]
+            return jax.tree.leaves(self.function(*trees))
+
+        pairs = zip(self.shardings, lists, strict=True)
+        shardings = tuple([sharding] * len(list_) for sharding, list_ in pairs)
+        call = jax.jit(on_lists, in_shardings=shardings, donate_argnums=2)
+        return call.lower(*lists).compile(compiler_options=options)
+
+
+class ActingCalls:
+    """The compiled calls of a rollout, `act` and `cut`, on one or all devices of a program.
+
+    They take lists, because flattening trees takes longer than the call of a small policy.
+    """
+
+    def __init__(self, functions: Functions, given: Sequence[Any], options: Any, moves: bool):
+        """`given` are arguments of `Functions.act`; with `moves`, the lanes are elsewhere."""
+        self.mesh, self.moves = functions.mesh, moves
+        self.act = functions.act.compile(given, options)
+        self.cut = functions.cut.compile(given, options)
+        shardings = (call.input_shardings[0][0] for call in (self.act, self.cut))
+        pairs = zip(*shardings, strict=True)
+        self.read = [any(sharding is not None for sharding in pair) for pair in pairs]
+
+    def start(self, lanes: Lanes, rollout: HostRollout) -> ActingRollout:
+        return ActingRollout(self, lanes, rollout)
+
+    def place(self, tree: Any, spec: Any) -> Any:
+        if not self.moves:
+            return tree
+        return jax.device_put(jax.device_get(tree), NamedSharding(self.mesh, spec))
+
+
+class ActingRollout:
+    """A rollout in progress: acting on its observations, and what the policy returned."""
+
+    def __init__(self, calls: ActingCalls, lanes: Lanes, rollout: HostRollout):
+        self._calls = calls
+        self._memory, self._memory_form = jax.tree.flatten(lanes.state.carry)
+        self._rollout, self._form = jax.tree.flatten(rollout)
+        self._memory = calls.place(self._memory, LANES)
+        self._rollout = calls.place(self._rollout, TIME_FIRST)
+        # moving all arrays would take as long as ten calls
+        self._lanes = [
+            calls.place(array, LANES) if read else array
+            for array, read in zip(jax.tree.leaves(to_act(lanes)), calls.read, strict=True)
+        ]
+
+    def act(self, step: jax.Array, observation: np.ndarray, ended: np.ndarray) -> np.ndarray:
+        given = (self._lanes, self._memory, self._rollout, [step], [observation], [ended])
+        *arrays, action = self._calls.act(*given)
+        self._memory = arrays[: len(self._memory)]
+        self._rollout = arrays[len(self._memory) :]
+        return np.asarray(action)
+
+    def cut(self, step: jax.Array, final: np.ndarray, mask: np.ndarray) -> None:
+        given = (self._lanes, self._memory, self._rollout, [step], [final], [mask])
+        self._rollout = self._calls.cut(*given)
+
+    def finish(self) -> tuple[Any, HostRollout]:
+        """Return the memory and the rollout, for devices that learn."""
+        memory, rollout = self._memory, self._rollout
+        if self._calls.moves:
+            memory, rollout = jax.device_get((memory, rollout))
+        return self._memory_form.unflatten(memory), self._form.unflatten(rollout)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
 class Functions:
     plan: Plan
     mesh: Mesh
@@ -92,7 +175,7 @@ class Functions:
         return self._jit_over_devices(lambda lanes: _begin(self.plan, lanes), (LANES,), TIME_FIRST)
 
     @cached_property
-    def act(self) -> Any:
+    def act(self) -> _MappedCall:
         """`act(lanes, memory, rollout, step, observation, ended) -> (memory, rollout, action)`.
 
         `lanes` are those of `to_act`. The action has the environment's form. `memory`
@@ -114,11 +197,10 @@ class Functions:
             done = jax.tree.map(lambda all_, one: _put_row(all_, one, step), rollout.done, row)
             return memory, rollout.replace(done=done), taken
 
-        into = (LANES, LANES, TIME_FIRST, EVERYWHERE, LANES, LANES)
-        return self._jit_over_devices(local, into, (LANES, TIME_FIRST, LANES), 2)
+        return self._mapped_call(local, (LANES, TIME_FIRST, LANES))
 
     @cached_property
-    def cut(self) -> Any:
+    def cut(self) -> _MappedCall:
         """`cut(lanes, memory, rollout, step, final, mask) -> rollout`: bootstrap cut episodes."""
 
         def local(
@@ -136,8 +218,12 @@ class Functions:
             known = jnp.where(mask, value, 0.0)
             return rollout.replace(bootstrap=_put_row(rollout.bootstrap, known, step))
 
+        return self._mapped_call(local, TIME_FIRST)
+
+    def _mapped_call(self, function: Callable[..., Any], out: Any) -> _MappedCall:
         into = (LANES, LANES, TIME_FIRST, EVERYWHERE, LANES, LANES)
-        return self._jit_over_devices(local, into, TIME_FIRST, 2)
+        mapped = population.over_devices(function, self.mesh, into, out)
+        return _MappedCall(mapped, [NamedSharding(self.mesh, spec) for spec in into])
 
     @cached_property
     def learn(self) -> Any:

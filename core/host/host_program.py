@@ -5,6 +5,7 @@ Environments cannot be copied, so the program owns them and works with one set o
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Generator
 from contextlib import closing, contextmanager
@@ -16,7 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import NamedSharding
+from jax.sharding import Mesh, NamedSharding
 
 from ...errors import SearchError
 from ..checkpoint import restore_tree, save_tree
@@ -25,16 +26,30 @@ from ..evaluation import Episodes, Policies
 from ..hypers import Hypers
 from ..metrics import Metrics
 from ..plan import Plan
-from ..population import EVERYWHERE, LANES, Changes, Lanes, Refills, over_devices
+from ..population import (
+    EVERYWHERE,
+    LANES,
+    Changes,
+    Lanes,
+    Refills,
+    lane_mesh,
+    lane_shapes,
+    over_devices,
+)
 from ..program import Program, compiled_property, compiler_options
 from ..rollout import forget
 from .batch import Batch, BatchMaker, EnvironmentsFailed, Infos, Warn, columns, unheard
-from .compiled import Functions, HostSteps, look_function, to_act
+from .compiled import ActingCalls, Functions, HostSteps, look_function, to_act
 from .host_evaluation import act_function, evaluate_on_host, hosted
 from .stage import Stage
 from .vector_batch import make_batch
 
 _ENVIRONMENTS = "environments.npz"
+SMALL_CALL = 2_000_000
+"""Weights times environments of a policy's call up to which one CPU device is the fastest.
+
+A call on two devices takes 0.2 ms longer to start (decision 112).
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,32 +77,45 @@ class HostProgram(Program):
         count = self.evaluation_width * self.evaluation.episodes
         return make_batch(env.id, env.code, count, self.workers)
 
+    @cached_property
+    def acting_mesh(self) -> Mesh:
+        """Return the devices that act: one if starting a call on several takes longer than it."""
+        shapes = lane_shapes(self.plan, self.example)
+        weights = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(shapes.params))
+        if self.devices[0].platform == "cpu" and weights * self._slots <= SMALL_CALL:
+            return lane_mesh(self.devices[:1])
+        return self.mesh
+
+    @property
+    def _slots(self) -> int:
+        return self.lanes * self.plan.num_envs
+
     @compiled_property
     def _advance(self) -> dict[str, Any]:
         functions, lanes = Functions(self.plan, self.mesh, self.tile), self.empty()
-        compiled: dict[str, Any] = {}
-        memory, rollout = lanes.state.carry, jax.eval_shape(functions.begin, lanes)
-        acting = to_act(lanes)
+        rollout = jax.eval_shape(functions.begin, lanes)
+        acting, memory = jax.eval_shape(lambda given: (to_act(given), given.state.carry), lanes)
         cut = np.zeros((self.lanes, self.plan.num_envs), bool)
         busy, step, struct = np.zeros(self.lanes, bool), np.int32(0), self.env.observation_struct
         seen = np.zeros((*cut.shape, *struct.shape), struct.dtype)
-        arguments = {
-            "start": (step, lanes, self.no_refills(), self._initial),
-            "begin": (lanes,),
-            "act": (acting, memory, rollout, step, seen, cut),
-            "cut": (acting, memory, rollout, step, seen, cut),
-            "learn": (lanes, busy, busy, memory, seen, rollout, self._no_answers()),
+        options, mesh = compiler_options(self.devices), self.acting_mesh
+        actor = Functions(self.plan, mesh, self.tile)
+        to_act_on = (acting, memory, rollout, step, seen, cut)
+        to_learn = (lanes, busy, busy, memory, seen, rollout, self._no_answers())
+        lowered = {
+            "start": functions.start.lower(step, lanes, self.no_refills(), self._initial),
+            "begin": functions.begin.lower(lanes),
+            "learn": functions.learn.lower(*to_learn),
         }
-        for name, given in arguments.items():
-            lowered = getattr(functions, name).lower(*given)
-            compiled[name] = lowered.compile(compiler_options=compiler_options(self.devices))
-        return compiled
+        compiled = {name: one.compile(compiler_options=options) for name, one in lowered.items()}
+        calls = ActingCalls(actor, to_act_on, options, moves=mesh is not self.mesh)
+        return {**compiled, "acting": calls}
 
     @cached_property
     def _steps(self) -> list[jax.Array]:
         """Return a rollout's step numbers on the devices, so that calls need not send them."""
         numbers = list(np.arange(self.plan.rollout_length, dtype=np.int32))
-        return jax.device_put(numbers, NamedSharding(self.mesh, EVERYWHERE))
+        return jax.device_put(numbers, NamedSharding(self.acting_mesh, EVERYWHERE))
 
     def _no_answers(self) -> HostSteps:
         steps = (self.plan.rollout_length, self.lanes, self.plan.num_envs)
@@ -178,13 +206,10 @@ class HostProgram(Program):
     ) -> tuple[Any, Any, HostSteps]:
         """Step the environments; return memory, rollout and replies; append infos to `said`."""
         arrays, compiled = stage.batch.arrays, self._advance
-        memory, rollout, answers = lanes.state.carry, compiled["begin"](lanes), self._no_answers()
-        ended = np.zeros((self.lanes, self.plan.num_envs), bool)
-        acting = to_act(lanes)
+        rollout = compiled["acting"].start(lanes, compiled["begin"](lanes))
+        answers, ended = self._no_answers(), np.zeros((self.lanes, self.plan.num_envs), bool)
         for step, at in enumerate(self._steps):
-            given = (rollout, at, stage.observation, ended)
-            memory, rollout, action = compiled["act"](acting, memory, *given)
-            stage.step(np.asarray(action), busy)
+            stage.step(rollout.act(at, stage.observation, ended), busy)
             if said is not None:
                 said.append(dict(stage.batch.said))
             answers.reward[step] = stage.lanes_view(arrays.reward)
@@ -193,8 +218,8 @@ class HostProgram(Program):
             ended = answers.terminated[step] | answers.truncated[step]
             cut = answers.truncated[step] & ~answers.terminated[step]
             if cut.any():
-                rollout = compiled["cut"](acting, memory, rollout, at, stage.final, cut)
-        return memory, rollout, answers
+                rollout.cut(at, stage.final, cut)
+        return *rollout.finish(), answers
 
     def change(self, lanes: Lanes, changes: Changes) -> Lanes:
         """Copy lanes and change hyperparameters, with their environments; see `Stage.change`."""

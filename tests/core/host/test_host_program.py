@@ -8,7 +8,7 @@ import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
 
 from hpo.core.envs import registry
-from hpo.core.host import stage
+from hpo.core.host import host_program, stage
 from hpo.core.host.host_program import HostProgram
 from hpo.core.hypers import make_hypers
 from hpo.core.plan import EnvPlan, make_plan
@@ -238,6 +238,20 @@ def test_hosted_results_do_not_depend_on_neighbours_or_lane(cartpole, alone, lan
     program = cartpole.program()
     begin = cartpole.refills(program, {i: (OTHERS, i) for i in range(4)} | {lane: ({}, 3)})
     same(cartpole.curve(program, program.empty(), begin, 3, lane)[1], alone)
+
+
+def test_acting_on_one_device_equals_acting_on_all(hosted, monkeypatch):
+    found, devices = [], []
+    for most in (0, host_program.SMALL_CALL):
+        monkeypatch.setattr(host_program, "SMALL_CALL", most)
+        made = Made(hosted.id, **REMEMBERS)
+        program = made.program()
+        begin = made.refills(program, {0: ({}, 0), 3: (OTHERS, 1)})
+        lanes, curve = made.curve(program, program.empty(), begin, 3, lane=3)
+        found.append((curve, jax.device_get(lanes.state)))
+        devices.append(program.acting_mesh.size)
+    assert devices == [len(jax.devices()), 1]
+    same(*found)
 
 
 def test_refill_time_and_previous_trial_do_not_change_results(cartpole, alone):
