@@ -41,9 +41,7 @@ def distribution_kind(plan: Plan, env: Environment) -> str:
     fitting = fitting_distributions(_KINDS.get(type(env.action_space), ""))
     if not fitting:
         kind = type(env.action_space).__name__
-        raise ConfigError(
-            f"{env.id} has actions of the kind {kind}, which no distribution supports"
-        )
+        raise ConfigError(f"{env.id} has actions of type {kind}, which no distribution supports")
     if plan.distribution is None:
         return fitting[0]
     if plan.distribution not in fitting:
@@ -107,7 +105,7 @@ def _family_and_actions(plan: Plan, env: Environment) -> tuple[Family, Actions]:
         if family.bounded and not (np.all(np.isfinite(low)) and np.all(np.isfinite(high))):
             raise ConfigError(
                 f"distribution {plan.distribution} needs bounded actions, but those of "
-                f"{env.id} are not; set action_low and action_high, or use gaussian"
+                f"{env.id} are unbounded; set action_low and action_high, or use gaussian"
             )
     return family, Actions(space, action_shape(env), low, high, plan.backend.selects_actions)
 
@@ -276,7 +274,7 @@ def keyed(plan: Plan, observation: Any, words: UInt32[Array, "... 2"]) -> Any:
 
 
 def shown_like(seen: Any, observation: Any) -> Any:
-    """Return one more observation [...] in a rollout's form, [1, ...], with its last dropout."""
+    """Return one more observation as a rollout's [1, ...], with the rollout's last dropout."""
     one = jax.tree.map(lambda x: x[None], observation)
     if not isinstance(seen, Keyed):
         return one

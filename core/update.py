@@ -6,7 +6,7 @@
 3. `run_epochs`: gradient steps over shuffled minibatches of the rows (epochs.py, losses.py).
 4. `_measure`: the metrics shown in curves.
 
-Rollout and learning are separate functions, so that rollouts may come from host environments.
+Rollout and learning are separate functions, so that rollouts can come from host environments.
 """
 
 from __future__ import annotations

@@ -201,7 +201,7 @@ def _file_checksum(path: Path) -> str | None:
 
 
 def check_runnable(study: Study) -> None:
-    """Raise if a study breaks a rule across its sections, whatever its origin."""
+    """Raise if a study, from a file or from Python, breaks a rule that spans several sections."""
     problems = [text for _, text in contradictions(study)]
     if problems:
         raise ConfigError("\n".join(problems))
@@ -330,7 +330,7 @@ class _Commands:
         return f" [{said}]"
 
     def way_on(self, refused: Sequence[ChangedKey]) -> list[str]:
-        """Return the command that would resume, if commands made the difference."""
+        """Return the command that would resume the study, if the commands differ."""
         if self.now is None:
             if self.last is None:
                 return []

@@ -227,7 +227,7 @@ def _act(plan: Plan, actor: _Actor) -> tuple[HostActions, Any, Array]:
 
 
 def look_function(plan: Plan) -> Callable[..., dict[str, Any]]:
-    """Return `look(hypers, lanes, memory, after, rollout, steps)` of one lane, to be compiled."""
+    """Return `look(hypers, lanes, memory, after, rollout, steps)` for one lane, to be compiled."""
 
     def look(
         hypers: Hypers,

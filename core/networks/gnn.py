@@ -54,7 +54,7 @@ class Incidence:
         return jnp.concatenate(jnp.split(both, 2), axis=-1)
 
     def softmax_at_receivers(self, logits: Float[Array, "E B"]) -> Float[Array, "E B"]:
-        """Softmax over the edges into the same node; logits may have any size."""
+        """Softmax over the edges into the same node; stable for logits of any magnitude."""
         inside = (self.received if self.received.ndim == 3 else self.received[None]) > 0.0
         far = jnp.asarray(-1e30, logits.dtype)  # finite: it is multiplied by zeros below
         held = jax.lax.stop_gradient(logits).T[:, :, None]  # [B, E, 1]

@@ -186,8 +186,8 @@ class Refiller:
     def _is_next_ready(self, bucket: Bucket, busy: int) -> bool:
         """Return whether another bucket uses the device better than more trials for this one.
 
-        Until then, trials are requested: waiting costs nothing, and empty lanes cost a tenth of a
-        study.
+        Until it returns true, trials are requested: waiting costs nothing, but empty lanes cost a
+        tenth of the time of a study.
         """
         if 2 * busy >= bucket.lanes:
             return False

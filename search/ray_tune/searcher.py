@@ -24,7 +24,7 @@ from .ray_trial import POINT
 
 
 def point_of(trial: int, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a trial in Tune's form; the configuration is text, so Tune does not change it."""
+    """Return a trial in Tune's form; the configuration is a string, so Tune does not change it."""
     return {"trial": trial, "params": json.dumps(plain_json(params))}
 
 

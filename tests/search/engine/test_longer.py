@@ -134,7 +134,7 @@ def test_interrupted_run_can_be_extended(tmp_path, chunks, commit_seconds):
 def test_extending_diverged_run_is_refused(tmp_path):
     factory = samples.AnalyticFactory(diverges_above=1e-5)
     go(one(), tmp_path / "s", factory=factory)
-    with pytest.raises(StoreError, match=r"trial 0 has not run to its end \(diverged\)"):
+    with pytest.raises(StoreError, match=r"trial 0 has not finished \(diverged\)"):
         go(one(16_000), tmp_path / "s", factory=factory)
 
 
