@@ -571,7 +571,7 @@ class WhatIf:
 
 @dataclass(frozen=True)
 class Reference:
-    """The record and a replay with its own rule, with which other rules are compared."""
+    """The record and a replay with its rule, with which other rules are compared."""
 
     record: RecordedSearch
     matched: int  # number of judgements reproduced by a replay with the record's own rule

@@ -1,4 +1,4 @@
-"""Retrains a trial's lineage on its own, and compares the results with the study's records.
+"""Retrains the lineage of one trial, and compares the results with the study's records.
 
 With the study's machine and versions every number is bitwise equal, because a lane does not depend
 on other lanes. `ReplayedSeeds` selects search seeds or test seeds.
@@ -235,7 +235,7 @@ class _Record:
         return replace(record, episodes=found)
 
     def has(self, seen: EvaluationRow) -> bool:
-        """Return whether an evaluation used these seeds and the lanes of its own trial."""
+        """Return whether an evaluation used these seeds and the lanes of its trial."""
         if seen.stream is not self.seeds.stream:
             return False
         if self.seeds.replicates and seen.replicate not in self.seeds.replicates:

@@ -345,7 +345,7 @@ def test_non_numeric_metrics_are_refused(metrics, words):
     [
         (None, 'returns None instead of values by name; return {"return": total}'),
         (1.0, "returns a float instead of values by name"),
-        ({"by_class": {"a": 1.0}}, "by_class is a dict; return its parts side by side"),
+        ({"by_class": {"a": 1.0}}, "by_class is a dict; return its entries separately"),
         ({}, "returns nothing; return a value"),
     ],
 )

@@ -183,7 +183,9 @@ def _check_fits(settings: OpticalSettings) -> None:
         if name not in FIT_NAMES:
             raise UnknownNameError("fit", str(name), FIT_NAMES)
     if not settings.fits or len(set(settings.fits)) < len(settings.fits):
-        _refuse("fits", list(settings.fits), f"a list of {', '.join(FIT_NAMES)}, without repeats")
+        _refuse(
+            "fits", list(settings.fits), f"a list of different names from {', '.join(FIT_NAMES)}"
+        )
     if settings.fits != ("first",) and settings.id != "deeprmsa":
         raise ConfigError(
             f"fits applies only to deeprmsa, but actions of {settings.id} choose a slot: "
