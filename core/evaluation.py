@@ -379,7 +379,7 @@ def trace(
 
     Columns are `episode`, `step`, `reward`, `return` so far, `terminated`, `truncated` and
     `action` (or `action_0`, ...). They also include `observation_0`, ... (before the step; up to
-    256 components) and the environment's numbers as `info_<name>`.
+    256 components) and the numbers in the environment's info as `info_<name>`.
     """
     last = last_step(make(policies).env, steps)
     carry = _begin_episodes(make, policies, episodes, steps)

@@ -71,7 +71,7 @@ class compiled_property(cached_property[Any]):  # used like a built-in decorator
 
 
 class LaneProgram:
-    """The placement of lanes, copies between them, and their files, for every kind of training."""
+    """Placement, copying and storage of lanes, for every kind of training."""
 
     lanes: int  # L; a multiple of devices times tile
     tile: int  # lanes per tile

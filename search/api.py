@@ -168,7 +168,7 @@ def _resume_study(study: Study, place: Path, failure: str, warn: Callable[[str],
     """Return a study as recorded in its folder, and report changes; `failure` starts it over."""
     if failure:
         error = f"the last error was: {failure}"
-        warn(f"every trial of {study.name} failed, so it starts over; {error}")
+        warn(f"all trials of {study.name} failed, so the study starts over; {error}")
     else:
         study = as_begun(study, place)
         if note := resume_note(study, place):

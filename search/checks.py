@@ -266,7 +266,7 @@ def _is_declared(change: ChangedKey) -> bool:
 
 
 def _as_if_given(refused: Sequence[ChangedKey], now: Given) -> Given | None:
-    """Return the command that gives an unchanged file's old values; None if no option is missing.
+    """Return the command that sets an unchanged file's old values; None if no option is missing.
 
     The study ran from Python, without a command, with values that are not in its file.
     """

@@ -135,7 +135,7 @@ def process_time(
         phases["training"] = steps / (speed * together)
         basis = f"one process: start {start:.2g} s, then {speed:,.0f} "
         basis += f"{study.algorithm.unit} per second"
-    assumes = (f"{at_once} processes do not slow each other",)
+    assumes = (f"{at_once} processes do not slow each other down",)
     return TimeEstimate(phases, None, study.budget.wall_seconds, basis, assumes)
 
 

@@ -384,7 +384,7 @@ class ReplayedRule:
 def asked_rules(
     record: RecordedSearch, rules: Sequence[str], seeds: int | None = None
 ) -> list[ReplayedRule]:
-    """Return rules such as `asha,eta=2,min=2k` as studies; without any, common rules."""
+    """Return rules such as `asha,eta=2,min=2k` as studies; by default, common rules."""
     study, most = record.study, record.seeds
     if seeds is not None and not 1 <= seeds <= most:
         raise ConfigError(

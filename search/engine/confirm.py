@@ -51,7 +51,7 @@ def _chosen(column: Sequence[Any], rows: Sequence[int]) -> list[Any]:
 
 @dataclass(frozen=True)
 class Fresh:
-    """Confirm results that the journal had when the study started or resumed."""
+    """Confirm results that were in the journal when the study started or resumed."""
 
     # finished replicates: metric, extras, scores per environment
     ended: Mapping[ReplicateKey, tuple[float, list[float], list[float]]] = field(

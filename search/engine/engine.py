@@ -382,11 +382,11 @@ class Engine:
                 self._beside.begin(bucket.population)
 
     def fail(self, bucket: Bucket, runs: Sequence[Replicate], error: Exception) -> None:
-        """Count an error and fail the affected trials; raise one that concerns the whole study."""
+        """Count an error and fail the affected trials; raise it if it concerns the whole study."""
         if isinstance(error, HpoError) and not isinstance(error, ConfigError):
             raise error
         if has_refused(error):
-            with telling(Path("the files of lanes")):
+            with telling(Path("the lane files")):
                 raise error
         self.search_state.state.usage.count_failure()
         for run in runs:

@@ -30,14 +30,14 @@ class RefillQueue:
             self.resume()
 
     def resume(self) -> None:
-        """Start drawing the pending batch, if there is one, also on resuming."""
+        """Start drawing the pending batch, if there is one; also called on resuming."""
         state = self._search_state.state
         if state.pending is not None:
             history = self._search_state.history(unseen=state.told)
             self._ahead.start(state.pending.batch, state.pending.trials, history)
 
     def redraw(self) -> None:
-        """Draw the pending batch again, because its history has new values; also on resuming."""
+        """Draw the pending batch again, because its history has changed; also on resuming."""
         if self._search_state.state.pending is not None:
             self._ahead.join()
             self.resume()

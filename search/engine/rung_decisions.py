@@ -148,7 +148,7 @@ def judge(
 def is_due(trial: Trial, rung: int) -> bool:
     """Return whether a live trial must be judged at this rung now.
 
-    Diverged replicates within the tolerance are not waited for. Audited trials, and trials with a
+    Diverged replicates within the tolerance do not delay it. Audited trials, and trials with a
     replicate cut by the budget, are no longer judged.
     """
     if trial.rung != rung - 1 or trial.audited:

@@ -241,7 +241,7 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
             self.program_of(resolved)
 
     def check_environments(self, resolved: Resolved) -> None:
-        """Trace custom environments once, so that one clear error precedes failing trials."""
+        """Trace custom environments once, so that an error is reported before trials fail."""
         plan = parts_of(resolved).plan
         if find(plan.env.id) is None:
             for one in dict.fromkeys((plan.env, plan.eval_env)):
