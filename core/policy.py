@@ -132,7 +132,7 @@ def action_range(plan: Plan, space: Box) -> tuple[np.ndarray, np.ndarray]:
 def environment_action(plan: Plan, env: Environment, action: Array) -> Array:
     """Return the environment's action for a policy's action; leading axes are allowed.
 
-    Integers do not change. Real actions are mapped by the distribution, and clipped to
+    Integers are returned unchanged. Real actions are mapped by the distribution, and clipped to
     `action_low` and `action_high` if one is set. Otherwise the environment clips them to its box.
     """
     space = env.action_space
@@ -267,7 +267,7 @@ def _network_input(plan: Plan, observation: Any) -> Any:
 
 
 def keyed(plan: Plan, observation: Any, words: UInt32[Array, "... 2"]) -> Any:
-    """Return an observation with words for dropout masks, which learning uses again."""
+    """Return an observation with words for dropout masks, which learning reuses."""
     if not plan.transformer_enable_dropout:
         return observation
     return Keyed(observation, words ^ _DROPOUT_WORD)
@@ -378,7 +378,8 @@ def act(
     """Return one lane's environment action for raw observations [...], and the next memory.
 
     Observations are stacked if `history` is above 1. `mask` None allows every action; `memory`
-    None is the memory at the start of episodes. `key` draws the actions; None takes the mode.
+    None is the memory at the start of episodes. Actions are drawn with `key`; if it is None, they
+    are the mode.
     """
     outputs, memory = _step_outputs(plan, hypers, params, statistics, observation, memory=memory)
     distribution = distribution_of(plan, hypers, params, outputs, mask)

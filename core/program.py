@@ -1,4 +1,4 @@
-"""A compiled program for one Plan, a number of lanes and a chunk length; compiled once.
+"""A program for one Plan, number of lanes and chunk length, compiled once.
 
 Other packages access the core only through `Program`: it creates, advances and evaluates lanes,
 and estimates its cost before compiling.

@@ -161,7 +161,7 @@ class Training:
 
     Class attributes: unit: the unit of a run's length, in words. epoch: the number of units per
         epoch, if `length: 20 epochs` is to be allowed. learns_after: the name of the
-        hyperparameter that sets the number of units before the first gradient step, if there is one;
+        hyperparameter that sets the number of units before the first gradient step, if any;
         `hpo check` compares it with the length.
 
     Attributes:

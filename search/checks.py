@@ -365,7 +365,7 @@ def devices_text(backend: str, devices: int) -> str:
 
 
 def gives_new_bits(before: StudyMeta, now: StudyMeta, accept: bool) -> bool:
-    """Return whether results here differ from those of the last run in the last digits."""
+    """Return whether results here differ in the last digits from those of the last run."""
     moved = before.backend != now.backend or now.devices < before.devices
     if moved and not accept:
         was, here = (devices_text(one.backend, one.devices) for one in (before, now))

@@ -130,11 +130,11 @@ class Messages(nn.Module):
     """Rounds of messages over a graph (Battaglia et al. 2018, section 3.2).
 
     A round updates edges from (edge, sender, receiver, graph), nodes from (node, sums of sent and
-    of received messages, graph), and the graph from (mean node, mean edge, graph). The update is
-    added to each and, if on, layer-normalised. With attention, the messages of a node are weighted
-    by a softmax, over its incoming edges, of a_T act(W [edge, sender, receiver, graph]) (Brody et
-    al. 2022, eq. 7); the edge's update is not weighted. The graph receives means instead of sums,
-    so its numbers do not grow with the network's size.
+    of received messages, graph), and the graph from (mean node, mean edge, graph). Each update is
+    added to the old values; the sum is layer-normalised if that is on. With attention, the
+    messages of a node are weighted by a softmax, over its incoming edges, of a_T act(W [edge,
+    sender, receiver, graph]) (Brody et al. 2022, eq. 7); the edge's update is not weighted. The
+    graph receives means instead of sums, so its numbers do not grow with the network's size.
     """
 
     plan: Plan

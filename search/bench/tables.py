@@ -110,7 +110,7 @@ class BenchTable:
     def distances(self, params: Mapping[str, Any]) -> Float[np.ndarray, " c"]:
         """Return the distance of every row: the root mean square over hyperparameters.
 
-        Numbers differ by their distance as a share of the scaled range, so by 1 from end to end.
+        The distance of two numbers is a share of the scaled range, so it is 1 from end to end.
         Different choices differ by 1, as does a hyperparameter that only one of the two has.
         """
         own, (places, choices) = _axis_positions(self.space, params), self._axis_positions

@@ -73,7 +73,7 @@ class ProposalBatch(Protocol):
         """Propose for one trial; `attempt` counts from 0 and grows when a draw is rejected.
 
         Returns:
-            None if there will never be anything left to propose.
+            None if nothing is left to propose, now or later.
         """
         ...
 
