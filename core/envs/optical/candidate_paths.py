@@ -69,7 +69,7 @@ def make_path_table(
     if order not in PATH_ORDERS:
         raise UnknownNameError("path_order", order, PATH_ORDERS)
     if k < 1:
-        raise ConfigError(f"k, the number of candidate paths, is {k}; allowed: 1 or more")
+        raise ConfigError(f"k is {k}; allowed: 1 or more candidate paths")
     finder = _Finder(topology, k, order, disjoint, formats, capacity)
     pairs = list(combinations(range(topology.num_nodes), 2))
     if topology.directed:
