@@ -1,4 +1,4 @@
-"""Pure functions on arrays, compiled; this module exposes the functions for trained policies."""
+"""Compiled pure functions on arrays; this module exposes the functions for trained policies."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def v_trace(
     A_t = delta_t + gamma lambda c_t (1 - terminated_t)(1 - truncated_t) A_{t+1}
 
     so that A_t + V(s_t) at lambda 1 is v_t of Espeholt et al. 2018 (IMPALA), equation 1, and A_t
-    is `gae` where every ratio is 1 and no clip is below 1.
+    is `gae` if every ratio is 1 and no clip is below 1.
     """
     rho, trace = (jnp.minimum(ratio, _per_step(clip, ratio)) for clip in (rho_clip, c_clip))
     deltas = rho * temporal_differences(steps, gamma)

@@ -1,4 +1,4 @@
-"""Settings that jax reads when it creates its devices: the number of host devices, and kernels.
+"""Settings that jax reads when it creates its devices: the number of host devices and the kernels.
 
 Separate from `machine.devices`, which creates them, because a study's Python files may start jax
 on import.
@@ -17,11 +17,11 @@ DETERMINISTIC = "--xla_gpu_deterministic_ops=true --xla_gpu_autotune_level=0"
 def ask_for_devices(
     platform: str = "auto", deterministic: bool = False, cores: int | None = None
 ) -> None:
-    """Set the number of host devices that jax creates, and the kernels that it uses.
+    """Set how many host devices jax creates and which kernels it uses.
 
     Called before user code runs, because an array created at import starts jax. Has no effect once
-    jax has started. Takes the arguments of `machine.devices.prepare_devices`; jax is not bound to
-    the platform.
+    jax has started. Takes the arguments of `machine.devices.prepare_devices`, but jax is not bound
+    to the platform.
     """
     if has_started():
         return

@@ -76,7 +76,7 @@ class CategoricalActions(Pytree):
         return cls(jax.nn.log_softmax(logits, axis=-1), selects)
 
     def sample(self, noise: Float[Array, "..."]) -> Int[Array, "..."]:
-        """Return the action at quantile `noise`, in [0, 1); never a masked one."""
+        """Return the action at quantile `noise`, in [0, 1); masked actions are never returned."""
         probs = jnp.exp(self.log_probs)
         possible = probs > 0.0
         # Sums of more than 256 terms are computed as trees: rounding may make a masked action seem
@@ -116,7 +116,7 @@ class MultiCategorical(Pytree):
         mask: Bool[Array, "... P"] | None = None,
         selects: bool = False,
     ) -> MultiCategorical:
-        """Normalise the logits of each component (P in all); masks as in `Categorical.make`."""
+        """Normalise the logits of each component (P in total); masks work as in `Categorical`."""
         valid = mask
         if mask is not None:
             valid = _by_component(mask, sizes, False)
@@ -189,11 +189,11 @@ class TanhGaussian(Pytree):
     def entropy(self, noise: Float[Array, "... K D"] | None = None) -> Float[Array, "..."]:
         """Estimate the entropy, which has no closed form, from K standard normal draws.
 
-        H = H_Gaussian + E[sum(log d/du tanh(u))] + log_volume. The first term is exact, the
-        expectation a mean over u_k = mean + std noise_k, through which gradients flow.
+        H = H_Gaussian + E[sum(log d/du tanh(u))] + log_volume. The first term is exact; the
+        expectation is a mean over u_k = mean + std noise_k, through which gradients flow.
         """
         if noise is None:
-            raise ValueError("the entropy of a tanh_gaussian is sampled; give it noise")
+            raise ValueError("the entropy of a tanh_gaussian is estimated by sampling; pass noise")
         mean, std = self.base.mean, jnp.exp(self.base.log_std)
         drawn = mean[..., None, :] + std[..., None, :] * noise
         slope = jnp.mean(jnp.sum(_log_slope(drawn), axis=-1), axis=-1)
@@ -270,8 +270,8 @@ def _log_gamma_draw(
 ) -> Float[Array, "*rows"]:
     """Return log g, g ~ Gamma(shape), for shapes of at least 1 (Marsaglia and Tsang 2000).
 
-    It takes the first accepted of J proposals instead of looping until one is accepted. Each is
-    accepted with probability at least 0.951, so the probability that all are refused is below
+    Takes the first accepted proposal out of J instead of looping until one is accepted. Each is
+    accepted with probability at least 0.951, so the probability that all are rejected is below
     float32's resolution.
     """
     d = (shape - 1.0 / 3.0)[..., None]
@@ -481,7 +481,7 @@ class _Beta(Squashed):
         return Beta.make(outputs, _log_volume(actions.high - actions.low))
 
     def noise(self, key: PRNGKeyArray, batch: Any, shape: Any) -> Array:
-        """Draw [batch, D, 2, J, 2]: normal and uniform, J proposals per Gamma draw (two)."""
+        """Draw [batch, D, 2, J, 2]: two Gamma draws, J proposals, a normal and a uniform each."""
         shape = (*batch, *shape, 2, BETA_PROPOSALS)
         normal = jax.random.normal(jax.random.fold_in(key, 0), shape, jnp.float32)
         uniform = jax.random.uniform(jax.random.fold_in(key, 1), shape, jnp.float32)

@@ -29,7 +29,7 @@ _KL_FACTOR = 1.5
 
 @pytree
 class Held(Pytree):
-    """Minibatch gradients not used in a step yet, with `accumulate_minibatches`."""
+    """Minibatch gradients that no step has used yet, with `accumulate_minibatches`."""
 
     gradient: Any  # their sum
     count: Float[Array, "..."]
@@ -164,7 +164,7 @@ def _start_learning(plan: Plan, state: LaneState) -> Learning:
 
 
 def minibatch_shape(plan: Plan, rows: int) -> tuple[int, int]:
-    """Return the number of minibatches and the rows of each except the last, which may have fewer.
+    """Return the number of minibatches and of rows in each; the last one may have fewer.
 
     `rows` are single steps, or whole segments (of all agents). If rows are drawn by priority and
     both numbers are given, they are kept.
@@ -298,7 +298,7 @@ def _optimiser_step(plan: Plan, lane: _Lane, gradients: Any, takes: Bool[Array, 
 def _moved_spread(
     mean: Any, taken: Float[Array, ""], gradients: Any, distance: Float[Array, ""] | None = None
 ) -> tuple[Any, Float[Array, ""]]:
-    """Return the mean after one more gradient, and the increase of the gradients' spread.
+    """Return the mean after one more gradient, and the increase in the spread of the gradients.
 
     The n-th gradient g moves the mean m by (g - m) / n and adds |g - m|^2 (n - 1) / n (Welford
     1962). The difference of mean(|g|^2) and |mean(g)|^2 would lose their common digits. `distance`

@@ -299,7 +299,7 @@ Making = Callable[[Any], Players]  # from a tree of arrays, inside a compiled fu
 
 
 def film(make: Making, policies: Any, episodes: int) -> tuple[float, Iterator[np.ndarray]]:
-    """Return pictures per second, and uint8 pictures [H, W, 3] of consecutive episodes.
+    """Return the frame rate, and uint8 pictures [H, W, 3] of consecutive episodes.
 
     `make(policies)` creates one player.
 
@@ -309,7 +309,7 @@ def film(make: Making, policies: Any, episodes: int) -> tuple[float, Iterator[np
     env = contract.unwrapped(make(policies).env)
     if not isinstance(env, DrawingEnvironment):
         raise ConfigError(
-            f"{env.id} cannot be drawn; Gymnasium (gym:...) and gymnax environments can, and "
+            f"{env.id} cannot be drawn; allowed: Gymnasium (gym:...) and gymnax environments, and "
             "any environment with a method `pictures`"
         )
     return env.pictures_a_second, _pictures(make, policies, episodes, env)
@@ -379,7 +379,7 @@ def trace(
 
     Columns are `episode`, `step`, `reward`, `return` so far, `terminated`, `truncated` and
     `action` (or `action_0`, ...). They also include `observation_0`, ... (before the step; up to
-    256 components) and the environment's numbers as `info_<name>`.
+    256 components) and the numbers in the environment's info as `info_<name>`.
     """
     last = last_step(make(policies).env, steps)
     carry = _begin_episodes(make, policies, episodes, steps)

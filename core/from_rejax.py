@@ -141,23 +141,23 @@ def _bound(values: tuple[float, ...]) -> Any:
 
 
 class Rejax(Training):
-    """Any of rejax's algorithms; a subclass declares its hyperparameters by their names there."""
+    """Any of rejax's algorithms; a subclass declares its hyperparameters by their rejax names."""
 
     takes: ClassVar[tuple[type, ...]] = (Discrete, Box)  # action spaces
     networks: ClassVar[tuple[str, ...]] = ("actor", "critic")  # fields that contain a network
     env = environment()
     hidden_layer_sizes = fixed((64, 64), "widths of the hidden layers")
-    activation = fixed("swish", "of the hidden layers", choices=_ACTIVATIONS)
-    num_envs = fixed(1, "environments of a lane", low=1)
-    normalize_observations = fixed(False, "by running statistics")
-    normalize_rewards = fixed(False, "by running statistics of returns")
-    reward_normalization_discount = traced(0.99, "of these returns", **_FRACTION)
+    activation = fixed("swish", "non-linearity of the hidden layers", choices=_ACTIVATIONS)
+    num_envs = fixed(1, "parallel environments per lane", low=1)
+    normalize_observations = fixed(False, "normalise by running statistics")
+    normalize_rewards = fixed(False, "normalise by running statistics of returns")
+    reward_normalization_discount = traced(0.99, "discount of these returns", **_FRACTION)
     learning_rate = traced(3e-4, "step size of Adam", **_POSITIVE, search=_RATE)
     gamma = traced(0.99, "discount", **_FRACTION, search=_NEAR_1)
     max_grad_norm = Declared(
         "inf",
         True,
-        "largest magnitude of a component of a gradient",
+        "largest magnitude of a gradient component",
         type="float",
         choices=("inf",),
         **_POSITIVE,
@@ -267,16 +267,18 @@ def _other_actions(training: Rejax) -> str:
     able = [f"rejax:{name}" for name, one in ALGORITHMS.items() if isinstance(space, one.takes)]
     needed = " or ".join(one.__name__ for one in training.takes)
     given = f"{training.env.id} has {type(space).__name__}"
-    return f"needs actions of the kind {needed}, but {given}; use {', '.join(able) or 'ppo'}"
+    return f"needs actions of type {needed}, but {given}; use {', '.join(able) or 'ppo'}"
 
 
 class _Replay(Rejax):
     learns_after = "fill_buffer"
-    buffer_size = fixed(131_072, "transitions that are kept", low=1)
-    batch_size = fixed(256, "transitions of a gradient step", low=1)
+    buffer_size = fixed(131_072, "transitions in the replay buffer", low=1)
+    batch_size = fixed(256, "transitions per gradient step", low=1)
     fill_buffer = _whole(2_048, "env steps before the first gradient step", low=0)
     target_update_freq = _whole(1, "env steps between updates of the target network", low=1)
-    polyak = traced(0.99, "share of the target network that stays", **_FRACTION, search=_NEAR_1)
+    polyak = traced(
+        0.99, "share of the target network kept per update", **_FRACTION, search=_NEAR_1
+    )
 
     def mistakes(self) -> Iterator[str]:
         yield from super().mistakes()
@@ -287,9 +289,9 @@ class _Replay(Rejax):
 
 
 class _Rollouts(Rejax):
-    num_envs = fixed(64, "environments of a lane", low=1)
-    num_steps = fixed(64, "env steps of a rollout, for each environment", low=1)
-    num_minibatches = fixed(16, "of an epoch", low=1)
+    num_envs = fixed(64, "parallel environments per lane", low=1)
+    num_steps = fixed(64, "env steps per rollout and environment", low=1)
+    num_minibatches = fixed(16, "minibatches per epoch", low=1)
 
     def steps_of_iteration(self) -> int:
         return self.num_envs * self.num_steps
@@ -308,27 +310,27 @@ class _EpsilonGreedy(Rejax):
     takes: ClassVar[tuple[type, ...]] = (Discrete,)
     networks: ClassVar[tuple[str, ...]] = ("agent",)
     eps_start = traced(1.0, "share of random actions at the start", **_FRACTION)
-    eps_end = traced(0.05, "share of random actions from then on", **_FRACTION, search=_SMALL)
+    eps_end = traced(0.05, "share of random actions after exploration", **_FRACTION, search=_SMALL)
     exploration_fraction = fixed(0.1, "share of the run until eps_end is reached", **_FRACTION)
 
 
 class SAC(_Replay):
-    activation = fixed("relu", "of the hidden layers", choices=_ACTIVATIONS)
-    num_critics = fixed(2, "whose least value counts", low=1)
+    activation = fixed("relu", "non-linearity of the hidden layers", choices=_ACTIVATIONS)
+    num_critics = fixed(2, "critics, of which the lowest value counts", low=1)
     num_epochs = _whole(1, "gradient steps per iteration", low=1)
-    target_entropy_ratio = traced(0.98, "of the largest entropy (discrete actions)", **_FRACTION)
+    target_entropy_ratio = traced(0.98, "target / largest entropy (discrete actions)", **_FRACTION)
 
 
 class TD3(_Replay):
     takes = (Box,)
-    num_critics = fixed(2, "whose least value counts", low=2, high=2)
+    num_critics = fixed(2, "critics, of which the lowest value counts", low=2, high=2)
     num_epochs = fixed(1, "gradient steps per iteration", low=1)
-    policy_delay = fixed(2, "iterations of the critic for one of the policy", low=1)
+    policy_delay = fixed(2, "critic iterations per policy iteration", low=1)
     exploration_noise = traced(
-        0.3, "deviation of the noise of actions", low=0, search={"min": 0.05, "max": 0.5}
+        0.3, "standard deviation of the action noise", low=0, search={"min": 0.05, "max": 0.5}
     )
-    target_noise = traced(0.2, "deviation of the noise of target actions", low=0)
-    target_noise_clip = traced(0.5, "bound of that noise", low=0)
+    target_noise = traced(0.2, "standard deviation of the target noise", low=0)
+    target_noise_clip = traced(0.5, "bound of the target noise", low=0)
 
     def steps_of_iteration(self) -> int:
         return self.num_envs * self.policy_delay
@@ -342,21 +344,21 @@ class DQN(_EpsilonGreedy, _Replay):
 
 class IQN(_EpsilonGreedy, _Replay):
     num_epochs = _whole(1, "gradient steps per iteration", low=1)
-    num_tau_samples = fixed(64, "quantiles of the prediction", low=1)
-    num_tau_prime_samples = fixed(64, "quantiles of the target", low=1)
+    num_tau_samples = fixed(64, "quantiles in the prediction", low=1)
+    num_tau_prime_samples = fixed(64, "quantiles in the target", low=1)
     kappa = traced(1.0, "threshold of the Huber loss", **_POSITIVE)
 
 
 class PQN(_Rollouts, _EpsilonGreedy):
     activation = None  # a ReLU after a layer norm
     num_epochs = fixed(1, "passes over a rollout", low=1)
-    td_lambda = traced(0.9, "of the returns", **_FRACTION, search={"min": 0.0, "max": 1.0})
+    td_lambda = traced(0.9, "lambda of the returns", **_FRACTION, search={"min": 0.0, "max": 1.0})
 
 
 class PPO(_Rollouts):
     num_epochs = fixed(8, "passes over a rollout", low=1)
-    gae_lambda = traced(0.95, "of the advantages", **_FRACTION, search=_NEAR_1)
-    clip_eps = traced(0.2, "clip of the ratio", **_POSITIVE, search={"min": 0.1, "max": 0.4})
+    gae_lambda = traced(0.95, "lambda of the advantages", **_FRACTION, search=_NEAR_1)
+    clip_eps = traced(0.2, "clip range of the ratio", **_POSITIVE, search={"min": 0.1, "max": 0.4})
     vf_coef = traced(0.5, "weight of the value loss", low=0)
     ent_coef = traced(0.01, "weight of the entropy", low=0, search=_ENTROPY)
 

@@ -151,7 +151,7 @@ def _float_arrays(data: Mapping[str, float], names: tuple[str, ...]) -> list[Arr
 
 
 def reward_notes(plan: Plan, rewards: RewardState | None, same_units: bool = True) -> list[str]:
-    """Return the reward memory that a saved policy lacks; None if an earlier version saved it."""
+    """Return notes on missing reward statistics; earlier versions saved none (`rewards` None)."""
     found = rewards or RewardState()
     here = {"normalise_rewards": found.returns, "reward_centering": found.average}
     lacks = [name for name, value in here.items() if name in plan.features and value is None]

@@ -2,8 +2,8 @@
 
 The valid mass of a state is the raw (unmasked) policy's probability of its valid actions. A masked
 policy learns from rounding errors if its raw policy gives the valid actions no mass. With several
-components, all must be valid. `sizes` are the numbers of choices of each action component; None
-for a single choice. Logits and masks list component after component.
+components, all must be valid. `sizes` has the number of choices of each action component; None
+means a single choice. Logits and masks list component after component.
 """
 
 from __future__ import annotations

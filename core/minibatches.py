@@ -24,8 +24,8 @@ def permutation(key: Array, size: int) -> Int[Array, " N"]:
     several times faster than `jax.random.permutation`, which sorts keys with values, twice.
 
     Words with equal high bits keep their order. With 2^16 rows, a row shares its high bits with
-    one other row on average; with 2^20 rows, with 256. In minibatches, only rows at a boundary
-    between two are affected.
+    one other row on average; with 2^20 rows, with 256. Only rows at the boundary between two
+    minibatches are affected.
     """
     bits = max(1, (size - 1).bit_length())
     low = np.uint32((1 << bits) - 1)

@@ -222,11 +222,11 @@ def plan_of(
 ) -> Plan:
     """Return the static part of a complete configuration.
 
-    `features` are the costly features that this study may turn on; by default those that are on
-    here. Without `eval_env`, evaluation uses `env`.
+    `features` are the costly features that this study may turn on; by default, those that `full`
+    turns on. Without `eval_env`, evaluation uses `env`.
 
     Raises:
-        ConfigError: a feature is on that `features` does not list, or does not fit this plan.
+        ConfigError: a feature that is on is not in `features`, or does not fit this plan.
     """
     on = tuple(name for name, knob in FEATURES.items() if full[knob])
     if features is None:

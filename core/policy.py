@@ -41,9 +41,7 @@ def distribution_kind(plan: Plan, env: Environment) -> str:
     fitting = fitting_distributions(_KINDS.get(type(env.action_space), ""))
     if not fitting:
         kind = type(env.action_space).__name__
-        raise ConfigError(
-            f"{env.id} has actions of the kind {kind}, which no distribution supports"
-        )
+        raise ConfigError(f"{env.id} has actions of type {kind}, which no distribution supports")
     if plan.distribution is None:
         return fitting[0]
     if plan.distribution not in fitting:
@@ -107,7 +105,7 @@ def _family_and_actions(plan: Plan, env: Environment) -> tuple[Family, Actions]:
         if family.bounded and not (np.all(np.isfinite(low)) and np.all(np.isfinite(high))):
             raise ConfigError(
                 f"distribution {plan.distribution} needs bounded actions, but those of "
-                f"{env.id} are not; set action_low and action_high, or use gaussian"
+                f"{env.id} are unbounded; set action_low and action_high, or use gaussian"
             )
     return family, Actions(space, action_shape(env), low, high, plan.backend.selects_actions)
 
@@ -134,7 +132,7 @@ def action_range(plan: Plan, space: Box) -> tuple[np.ndarray, np.ndarray]:
 def environment_action(plan: Plan, env: Environment, action: Array) -> Array:
     """Return the environment's action for a policy's action; leading axes are allowed.
 
-    Integers do not change. Real actions are mapped by the distribution, and clipped to
+    Integers are returned unchanged. Real actions are mapped by the distribution, and clipped to
     `action_low` and `action_high` if one is set. Otherwise the environment clips them to its box.
     """
     space = env.action_space
@@ -269,14 +267,14 @@ def _network_input(plan: Plan, observation: Any) -> Any:
 
 
 def keyed(plan: Plan, observation: Any, words: UInt32[Array, "... 2"]) -> Any:
-    """Return an observation with words for dropout masks, which learning uses again."""
+    """Return an observation with words for dropout masks, which learning reuses."""
     if not plan.transformer_enable_dropout:
         return observation
     return Keyed(observation, words ^ _DROPOUT_WORD)
 
 
 def shown_like(seen: Any, observation: Any) -> Any:
-    """Return one more observation [...] in a rollout's form, [1, ...], with its last dropout."""
+    """Return one more observation as a rollout's [1, ...], with the rollout's last dropout."""
     one = jax.tree.map(lambda x: x[None], observation)
     if not isinstance(seen, Keyed):
         return one
@@ -380,7 +378,8 @@ def act(
     """Return one lane's environment action for raw observations [...], and the next memory.
 
     Observations are stacked if `history` is above 1. `mask` None allows every action; `memory`
-    None is the memory at the start of episodes. `key` draws the actions; None takes the mode.
+    None is the memory at the start of episodes. Actions are drawn with `key`; if it is None, they
+    are the mode.
     """
     outputs, memory = _step_outputs(plan, hypers, params, statistics, observation, memory=memory)
     distribution = distribution_of(plan, hypers, params, outputs, mask)

@@ -54,7 +54,7 @@ def read_document(path: Path) -> PolicyDocument:
     data = _Data(path, _parse(path))
     found = data.fields.get("format")
     if found != FORMAT:
-        raise StoreError(f"{path} has format {found!r:.60}; this hpo reads {FORMAT}")
+        raise StoreError(f"{path} has format {found!r:.60}; this version of hpo reads {FORMAT}")
     missing = [name for name in _FIELDS if name not in data.fields]
     if missing:
         raise StoreError(f"{path} is damaged: it has no {', '.join(missing)}")

@@ -1,7 +1,7 @@
-"""A compiled program for one Plan, a number of lanes and a chunk length; compiled once.
+"""A program for one Plan, number of lanes and chunk length, compiled once.
 
-`Program` is the only access of other packages to the core: it creates, advances and evaluates
-lanes, and estimates its cost before compiling.
+Other packages access the core only through `Program`: it creates, advances and evaluates lanes,
+and estimates its cost before compiling.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class EvaluationPlan:
 class compiled_property(cached_property[Any]):  # used like a built-in decorator
     """A cached property that two programs can compute at the same time.
 
-    Until Python 3.12 all instances share one lock of a `cached_property`, so two programs could
+    Before Python 3.12, all instances share the lock of a `cached_property`, so two programs could
     not compile at the same time. Here each is compiled by only one thread at a time.
     """
 
@@ -71,7 +71,7 @@ class compiled_property(cached_property[Any]):  # used like a built-in decorator
 
 
 class LaneProgram:
-    """The placement of lanes, copies between them, and their files, for every kind of training."""
+    """Placement, copying and storage of lanes, for every kind of training."""
 
     lanes: int  # L; a multiple of devices times tile
     tile: int  # lanes per tile
@@ -210,7 +210,7 @@ class Program(LaneProgram):
         return {}
 
     def phase_seconds(self) -> dict[str, np.ndarray]:
-        """Return seconds per part of the last chunk's updates, name -> [K]; hosted only."""
+        """Return seconds per part of the last chunk's updates, name -> [K], of hosted programs."""
         return {}
 
     @property

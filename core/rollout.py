@@ -387,7 +387,7 @@ def _where_any(plan: Plan, flags: Array, made: Callable[[], Any], otherwise: Any
 def _reset(
     plan: Plan, env: Environment, hypers: Hypers, words: Array, after: Step
 ) -> tuple[Any, Any]:
-    """Replace ended episodes by new ones, with the step's keys after changing one word."""
+    """Replace ended episodes with new ones; their keys are the step's with one word changed."""
     ended = after.terminated | after.truncated
     going = (after.state, after.observation)
     if env.never_ends:

@@ -203,7 +203,7 @@ class SavedPolicy:
     def film(
         self, episodes: int, seed: int = 0, greedy: bool = True
     ) -> tuple[float, Iterator[np.ndarray]]:
-        """Return pictures per second, and the pictures of the first episodes of `evaluate`.
+        """Return the frame rate, and the pictures of the first episodes of `evaluate`.
 
         Pictures are uint8 [height, width, 3], one at the start of an episode and one after each
         step, drawn one at a time.

@@ -93,7 +93,7 @@ def line_of_change(
 
 
 class _TraceWatch(Generic[_T]):
-    """A Python trace function that compares before every line of user code."""
+    """A Python trace function that checks for a change before every line of user code."""
 
     def __init__(self, look: Callable[[], _T], changed: Callable[[_T, _T], list[str]]):
         self._look, self._changed, self._before = look, changed, look()
@@ -167,9 +167,9 @@ class _Difference:
         if self.before is not None and self.after is not None:
             numbers = f" ({self.before:g}, then {self.after:g})"
         return (
-            f"{where}Python computes something here that differs each time{numbers}, but only "
-            "once, while the program is traced; a counter or running value belongs in the state, "
-            "a random number comes from jax.random"
+            f"{where}Python computes a value here that differs each time{numbers}, but only once, "
+            "while the program is traced; keep a counter or running value in the state, and draw "
+            "random numbers with jax.random"
         )
 
 

@@ -119,7 +119,7 @@ def _type_of(name: str, default: Any) -> KnobType:
         if isinstance(default, kind):
             return type_
     raise ConfigError(
-        f"hpo.fixed({default!r}) of {name}: allowed: true or false, a number, a string, or a "
+        f"{name} is hpo.fixed({default!r}); allowed: true or false, a number, a string, or a "
         "tuple of widths"
     )
 
@@ -161,7 +161,7 @@ class Training:
 
     Class attributes: unit: the unit of a run's length, in words. epoch: the number of units per
         epoch, if `length: 20 epochs` is to be allowed. learns_after: the name of the
-        hyperparameter that is the number of units before the first gradient step, if there is one;
+        hyperparameter that sets the number of units before the first gradient step, if any;
         `hpo check` compares it with the length.
 
     Attributes:
@@ -200,7 +200,7 @@ class Training:
         late = cls.learns_after
         if late and not isinstance(getattr(cls, late, None), Declared):
             raise ConfigError(
-                f"{cls.__name__}.learns_after is {late!r}, which is not a hyperparameter of it"
+                f"{cls.__name__}.learns_after is {late!r}, which is not one of its hyperparameters"
             )
 
     def __init__(

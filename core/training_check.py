@@ -92,7 +92,7 @@ def shapes_of(training: Training, traced_names: tuple[str, ...]) -> Shapes:
 def _check_state(tracer: _Tracer, state: Any) -> None:
     for name, leaf in named_leaves(state).items():
         if 0 in leaf.shape:
-            raise ConfigError(f"{tracer.at('init')} {name} is empty, of shape {leaf.shape}")
+            raise ConfigError(f"{tracer.at('init')} {name} is empty: it has shape {leaf.shape}")
 
 
 def _check_same_state(tracer: _Tracer, state: Any, after: Any) -> None:
@@ -100,7 +100,7 @@ def _check_same_state(tracer: _Tracer, state: Any, after: Any) -> None:
         raise ConfigError(f"{tracer.at('update')} {line}")
     if [*named_leaves(after)] != [*named_leaves(state)]:  # lanes store leaves by position
         ours, theirs = jax.tree.structure(after), jax.tree.structure(state)
-        raise ConfigError(f"{tracer.at('update')} the state is {ours}; init gave {theirs}")
+        raise ConfigError(f"{tracer.at('update')} the state is {ours}, but init returned {theirs}")
 
 
 class _Tracer:
@@ -199,7 +199,7 @@ def _not_a_number(name: str, value: Any) -> str:
     """Describe what is wrong with a metric or value, or return ""."""
     if isinstance(value, Mapping):
         first = next(iter(value), "x")
-        return f'is a dict; return its parts side by side, such as "{name}_{first}"'
+        return f'is a dict; return its entries separately, such as "{name}_{first}"'
     if isinstance(value, bool | int | float):
         return ""
     if not hasattr(value, "dtype") or not hasattr(value, "shape"):

@@ -66,7 +66,7 @@ _MISTAKES = (
         "TracerBoolConversionError",
         "",
         (
-            "Python asks whether a traced value is true (if, while, and, not, max, assert), "
+            "a traced value is used as a condition (if, while, and, not, max, assert), "
             "but it has no value yet; use jnp.where or jax.lax.cond, and jnp.maximum "
             "instead of max"
         ),
@@ -93,7 +93,7 @@ _MISTAKES = (
     _Mistake(
         "ConcretizationTypeError",
         "tolist() method",
-        ".tolist() of a traced value; leave it an array",
+        ".tolist() of a traced value; keep it as an array",
     ),
     _Mistake(
         "ConcretizationTypeError",

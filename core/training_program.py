@@ -297,7 +297,7 @@ class SavedTraining:
         return trace(self._player(seed), self.leaves, episodes, self._environment.steps)
 
     def film(self, episodes: int, seed: int) -> tuple[float, Iterator[np.ndarray]]:
-        """Return pictures per second, and the pictures of the episodes of `evaluate`.
+        """Return the frame rate, and the pictures of the episodes of `evaluate`.
 
         Raises:
             ConfigError: the environment cannot draw itself.

@@ -6,7 +6,7 @@
 3. `run_epochs`: gradient steps over shuffled minibatches of the rows (epochs.py, losses.py).
 4. `_measure`: the metrics shown in curves.
 
-Rollout and learning are separate functions, so that rollouts may come from host environments.
+Rollout and learning are separate functions, so that rollouts can come from host environments.
 """
 
 from __future__ import annotations
@@ -210,11 +210,11 @@ def _with_memory(plan: Plan, seen: Trajectory, samples: Samples) -> Samples:
 def _advantages(
     plan: Plan, hypers: Hypers, steps: Steps, decay: Float[Array, ""]
 ) -> Float[Array, "T E"]:
-    """Return one lane's advantages under the acting policy, where every ratio is 1.
+    """Return one lane's advantages under the acting policy, for which every ratio is 1.
 
     V-trace's clips apply here too if they are below 1, because priorities and metrics use the
-    advantages of the losses. In lanes without V-trace both clips are infinite, which equals GAE
-    bit for bit.
+    advantages of the losses. In lanes without V-trace both clips are infinite, so the result
+    equals GAE bit for bit.
     """
     if "v_trace" not in plan.features:
         return gae(steps, hypers.gamma, decay, plan.backend.advantage_unroll)

@@ -168,7 +168,7 @@ def _resume_study(study: Study, place: Path, failure: str, warn: Callable[[str],
     """Return a study as recorded in its folder, and report changes; `failure` starts it over."""
     if failure:
         error = f"the last error was: {failure}"
-        warn(f"every trial of {study.name} failed, so it starts over; {error}")
+        warn(f"all trials of {study.name} failed, so the study starts over; {error}")
     else:
         study = as_begun(study, place)
         if note := resume_note(study, place):
@@ -240,8 +240,8 @@ def ask(
         meta, rows, head = journal.meta, journal.trials(), journal.head()
     if not head.number or LoopState.from_text(head.loop_state).phase is Phase.SEARCH:
         raise StoreError(
-            f"the search of {folder.name} has not finished, and confirming comes after it; resume "
-            "the study first"
+            f"the search of {folder.name} has not finished, so no trial can be confirmed yet; "
+            "resume the study first"
         )
     numbers = tuple(dict.fromkeys(_trial_number(folder, rows, trial) for trial in trials))
     kept = kept_text(folder)

@@ -201,7 +201,7 @@ def _file_checksum(path: Path) -> str | None:
 
 
 def check_runnable(study: Study) -> None:
-    """Raise if a study breaks a rule across its sections, whatever its origin."""
+    """Raise if a study, from a file or from Python, breaks a rule that spans several sections."""
     problems = [text for _, text in contradictions(study)]
     if problems:
         raise ConfigError("\n".join(problems))
@@ -266,7 +266,7 @@ def _is_declared(change: ChangedKey) -> bool:
 
 
 def _as_if_given(refused: Sequence[ChangedKey], now: Given) -> Given | None:
-    """Return the command that gives an unchanged file's old values; None if no option is missing.
+    """Return the command that sets an unchanged file's old values; None if no option is missing.
 
     The study ran from Python, without a command, with values that are not in its file.
     """
@@ -330,7 +330,7 @@ class _Commands:
         return f" [{said}]"
 
     def way_on(self, refused: Sequence[ChangedKey]) -> list[str]:
-        """Return the command that would resume, if commands made the difference."""
+        """Return the command that would resume the study, if the commands differ."""
         if self.now is None:
             if self.last is None:
                 return []
@@ -365,7 +365,7 @@ def devices_text(backend: str, devices: int) -> str:
 
 
 def gives_new_bits(before: StudyMeta, now: StudyMeta, accept: bool) -> bool:
-    """Return whether results here differ from those of the last run in the last digits."""
+    """Return whether results here differ in the last digits from those of the last run."""
     moved = before.backend != now.backend or now.devices < before.devices
     if moved and not accept:
         was, here = (devices_text(one.backend, one.devices) for one in (before, now))

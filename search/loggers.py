@@ -31,7 +31,7 @@ def sinks_of(study: Study, warn: Callable[[str], None]) -> Sinks | None:
 
 
 def check_loggers(study: Study) -> None:
-    """Raise for loggers that could not start here, because a package or a login is missing."""
+    """Raise if a logger could not start here, because a package or a login is missing."""
     data = resolved(study)
     for logger in study.loggers:
         if logger.type not in VIEWS:

@@ -146,7 +146,7 @@ class Resumed:
 
 @dataclass(frozen=True)
 class Found:
-    """A finished study that is to be continued no further."""
+    """A finished study that is not continued."""
 
     search_state: SearchState
     finished_at: float  # seconds since the epoch
@@ -369,7 +369,7 @@ def _run(
 def _results(
     outcome: Outcome, search_state: SearchState, store: StudyStore, ranked: RankedTrials | None
 ) -> RunResults:
-    """Return the results; `ranked`: the trials of a finished study."""
+    """Return the results; `ranked` contains the trials of a finished study."""
     if ranked is None:
         rows = store.journal.trials()
         entries = leaderboard_of(store.meta, as_left(rows))

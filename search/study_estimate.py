@@ -135,7 +135,7 @@ def process_time(
         phases["training"] = steps / (speed * together)
         basis = f"one process: start {start:.2g} s, then {speed:,.0f} "
         basis += f"{study.algorithm.unit} per second"
-    assumes = (f"{at_once} processes do not slow each other",)
+    assumes = (f"{at_once} processes do not slow each other down",)
     return TimeEstimate(phases, None, study.budget.wall_seconds, basis, assumes)
 
 
@@ -152,7 +152,7 @@ def process_count(study: Study, expected: Expected) -> float:
 
 def _examine_study(study: Study, own_code: bool) -> tuple[CheckReport, str]:
     if study.imports and not own_code:
-        why = "lanes and memory depend on the study's imports, which run with it"
+        why = "lanes and memory depend on the study's imports, which run only with the study"
         return check(study, not_run=study.imports), why
     notes: list[str] = []
     workers, cores = study.executor.workers, None
@@ -165,7 +165,7 @@ def _examine_study(study: Study, own_code: bool) -> tuple[CheckReport, str]:
     try:
         factory = factories_of(study, factory_of)
     except ConfigError as error:  # the study is meant for a different machine
-        return check(study), f"lanes and memory are not known here: {error}"
+        return check(study), f"lanes and memory are unknown here: {error}"
     if workers > 1 and not isinstance(factory, SeveralFactory):
         try:
             check_divides(factory, factory.resolve(study.default()), workers)

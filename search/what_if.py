@@ -327,7 +327,7 @@ class Replayed:
         return self.search_state.state.usage.env_steps
 
     def end_of(self, trial: int) -> int | None:
-        """Return the env steps at which a rule ended a trial with its value, or None."""
+        """Return the env steps at which a rule finished a trial early with its value, or None."""
         ends = (row for row in self.decisions if row.trial == trial and row.action == "finish")
         return next((row.env_steps for row in ends), None)
 
@@ -384,7 +384,7 @@ class ReplayedRule:
 def asked_rules(
     record: RecordedSearch, rules: Sequence[str], seeds: int | None = None
 ) -> list[ReplayedRule]:
-    """Return rules such as `asha,eta=2,min=2k` as studies; without any, common rules."""
+    """Return rules such as `asha,eta=2,min=2k` as studies; by default, common rules."""
     study, most = record.study, record.seeds
     if seeds is not None and not 1 <= seeds <= most:
         raise ConfigError(
@@ -445,9 +445,9 @@ def _check_name(rule: str, name: str) -> None:
 
 def _check_option(rule: str, name: str, option: str) -> None:
     if name == "none":
-        raise ConfigError(f"rule {rule!r}: {option!r} is not an option; none has no option")
+        raise ConfigError(f"rule {rule!r}: {option!r} is not an option; none has no options")
     if not all(option.partition("=")):
-        what = "type key=value, such as eta=2"
+        what = "use key=value, such as eta=2"
         raise ConfigError(f"rule {rule!r}: {option!r} is not an option; {what}")
 
 
@@ -490,12 +490,12 @@ def _check_rungs(record: RecordedSearch, rule: str, study: Study) -> None:
     if first is None or first < record.first_point:
         where = f"its first rung is at {first}"
         if first is None:
-            where = "no rung is inside a run"
-        way = f"type min={record.first_point} or more"
+            where = "no rung is within a run"
+        way = f"use min={record.first_point} or more"
         if record.first_point >= study.env_steps:
             way = "run a study with evaluation: {every: ...}"
         raise ConfigError(
-            f"rule {rule!r}: {where} of {study.env_steps} {study.algorithm.unit}, and "
+            f"rule {rule!r}: {where} of {study.env_steps} {study.algorithm.unit}, but "
             f"{study.name} was first evaluated at {record.first_point}; {way}"
         )
 
@@ -571,7 +571,7 @@ class WhatIf:
 
 @dataclass(frozen=True)
 class Reference:
-    """The reference for rules: the record, and a replay with the recorded rule."""
+    """The record and a replay with its rule, with which other rules are compared."""
 
     record: RecordedSearch
     matched: int  # number of judgements reproduced by a replay with the record's own rule
@@ -638,7 +638,7 @@ class Reference:
 
 
 def _has_same_lengths(record: RecordedSearch, own: Replayed) -> bool:
-    """Return whether every ended trial had the same length in a replay with its own rule."""
+    """Return whether every ended trial has the same length in a replay with the recorded rule."""
     trials = own.search_state.trials
     ended = [row for row in record.trials if row.ended_at is not None and row.trial in trials]
     return all(trials[row.trial].env_steps == row.env_steps for row in ended)
@@ -670,7 +670,7 @@ def what_if(
     source: Path | None = None,
     report: Callable[[int, int, str], None] = lambda at, total, rule: None,
 ) -> WhatIf:
-    """Judge a study's recorded curves by different rules.
+    """Apply different rules to a study's recorded curves.
 
     `source` is the folder of the study file and its other files; by default, the last known
     folder. It is needed only for custom trainings and registered rules, and only unchanged files
@@ -724,7 +724,7 @@ def _why_inexact(
 
 
 def _decides_on_records(record: RecordedSearch, done: Replayed) -> bool:
-    """Return whether a rule has nothing to decide, or stops some trial on recorded values.
+    """Return whether a rule decides nothing, or stops some trial based on recorded values.
 
     Otherwise every possible stop depends on values after the last evaluation.
     """

@@ -91,9 +91,9 @@ class Environment(Protocol):
     """One kind of environment; hashable and static.
 
     An environment may also have `agents`, the number of agents controlled by one policy, each with
-    a separate observation. Above 1, `observation_struct`, `action_space` and the mask's A describe
-    one agent. Observations, rewards and actions have a leading [agents], the mask is [agents, A],
-    and an episode ends for all agents at once.
+    a separate observation. With several agents, `observation_struct`, `action_space` and the
+    mask's A describe one agent. Observations, rewards and actions have a leading [agents], the
+    mask is [agents, A], and an episode ends for all agents at once.
     """
 
     id: str
@@ -120,7 +120,7 @@ class Environment(Protocol):
         ...
 
     def summarise(self, sums: Mapping[str, Array], steps: Array) -> dict[str, Array]:
-        """Return metrics, named without prefix, from sums of `Step.info` over `steps` steps."""
+        """Return metrics (names without prefix) from sums of `Step.info` over `steps` steps."""
         ...
 
 
@@ -149,7 +149,7 @@ class DrawingEnvironment(Protocol):
     pictures_a_second: float
 
     def pictures(self, states: Sequence[Any], params: Any) -> Iterator[np.ndarray]:
-        """Return a picture, uint8 [height, width, 3], of each state (host arrays)."""
+        """Return a picture of each state (host arrays) as uint8 [height, width, 3]."""
         ...
 
 
@@ -189,8 +189,8 @@ class RoutedEnvironment(Protocol):
 class ShadowedEnvironment(Environment, Protocol):
     """An environment whose inputs do not depend on actions, with a heuristic for the same inputs.
 
-    From the same state and key, `shadow_step` and `step` draw the same inputs and end the same
-    episodes (only time ends them).
+    From the same state and key, `shadow_step` and `step` draw the same inputs. Their episodes end
+    at the same steps, because only the time limit ends them.
     """
 
     has_shadow: bool  # whether a heuristic is set

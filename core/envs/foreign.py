@@ -66,8 +66,8 @@ def action_space_of(space: Any, id_: str) -> ActionSpace:
         return Box(np.broadcast_to(low, shape), np.broadcast_to(high, shape), shape)
     kind = type(space).__name__
     if whole:
-        kind += " of whole numbers"
-    raise ConfigError(f"{id_}: actions of the kind {kind} are not supported")
+        kind += " of integers"
+    raise ConfigError(f"{id_}: actions of type {kind} are not supported")
 
 
 @contextmanager

@@ -33,7 +33,7 @@ class GymnasiumEnvironment(EpisodicEnvironment):
         self.default_params = made_params(entry(id_).params)
 
     def values(self, params: Any) -> dict[str, Any]:
-        """Return the constructor's arguments for one lane's parameters, without defaults."""
+        """Return the constructor's arguments for one lane's parameters, omitting defaults."""
         values = dict(self.keys)
         for field in dataclasses.fields(self.default_params):
             given = np.float32(getattr(params, field.name))
@@ -42,7 +42,7 @@ class GymnasiumEnvironment(EpisodicEnvironment):
         return values
 
     def observed(self, raw: Any) -> np.ndarray:
-        """See `HostedEnvironment`; a number that is not a category becomes a zero vector."""
+        """See `HostedEnvironment`; a number outside the categories becomes a zero vector."""
         if not self.code.one_hot:
             return np.asarray(raw, self.code.observation_dtype)
         category = np.asarray(raw)[..., None] - self.code.observation_start

@@ -218,14 +218,14 @@ def _class_of(id_: str) -> Any:
     found = getattr(theirs, name, None)
     if not isinstance(found, type):
         known = sorted(name for name, value in vars(theirs).items() if _is_environment(value))
-        hint = " nor any other with gymnax's API"
+        hint = " it has no class with gymnax's API"
         if known:
             hint = f"{errors.suggestion(name, known)} {errors.listed(name, known)}"
         raise ConfigError(f"{id_}: the module {module} has no class {name!r};{hint}")
     missing = [part for part in _API if not hasattr(found, part)]
     if missing:
         raise ConfigError(
-            f"{id_}: {name} has no {', '.join(missing)}; a class with gymnax's API has "
+            f"{id_}: {name} has no {', '.join(missing)}; a class with gymnax's API needs "
             f"{', '.join(_API)}"
         )
     return found

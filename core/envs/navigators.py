@@ -36,7 +36,7 @@ from .foreign import EpisodicEnvironment
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class NavigatorsParams:
-    """Parameters that may differ per lane; lengths in units of half the square's side."""
+    """Parameters that may differ per lane; lengths are in units of half the side."""
 
     thrust: Any = 2.0  # largest acceleration of each component, per second squared
     drag: Any = 0.5  # share of the velocity lost per second

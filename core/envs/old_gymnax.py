@@ -11,8 +11,8 @@ def old_gymnax(env: Any) -> Any:
     """Return an environment whose `step` returns the five values of gymnax 0.0.9.
 
     gymnax 1.0 returns `terminated` and `truncated`, six values in all. rejax, purejaxrl and most
-    programs of that time expect (observation, state, reward, done, info). An environment that
-    already returns five is not changed.
+    other code written for gymnax 0.0.9 expect (observation, state, reward, done, info). An
+    environment that already returns five is not changed.
 
     >>> import gymnax, jax
     >>> env, params = gymnax.make("CartPole-v1")

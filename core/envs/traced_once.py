@@ -27,7 +27,7 @@ _MOST = 8
 
 
 def trace_once(env: Any) -> None:
-    """Refuse an environment for which no program could be compiled; nothing is computed."""
+    """Reject an environment that could not be compiled, without computing anything."""
     if isinstance(env, contract.HostedEnvironment):  # checked by its library, when it is made
         return
     _check_parts(env)
@@ -82,7 +82,7 @@ def action_struct(env: Environment) -> jax.ShapeDtypeStruct:
 def mask_size(env: Environment) -> int:
     space = env.action_space
     if isinstance(space, Box):
-        raise ConfigError(f"{env.id} has has_mask = True, but actions of a Box have no mask")
+        raise ConfigError(f"{env.id} has has_mask = True, but Box actions have no mask")
     if isinstance(space, Discrete):
         return space.n
     return sum(space.nvec)
@@ -127,7 +127,7 @@ def _check_parts(env: Any) -> None:
 
 
 def _shapes(env: Environment, method: str, *structs: Any) -> Any:
-    """Trace a method twice, because numbers drawn by Python would be constant in every step."""
+    """Trace a method twice, because numbers drawn by Python would be the same in every step."""
     with calling(f"environment {env.id}, while {method} is traced"):
         found = trace_twice(getattr(env, method), *structs)
     if found.difference:

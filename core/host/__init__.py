@@ -1,1 +1,1 @@
-"""Environments stepped by the host: Gymnasium's, in this process or in workers."""
+"""Environments stepped by the host, in this process or in workers."""

@@ -108,7 +108,7 @@ def _observation(id_: str, space: Any) -> dict[str, Any]:
             dtype = "uint8"
         return {"observation_shape": tuple(map(int, space.shape)), "observation_dtype": dtype}
     raise ConfigError(
-        f"{id_} has observations of the kind {type(space).__name__}; allowed: Box, Discrete, "
+        f"{id_} has observations of type {type(space).__name__}; allowed: Box, Discrete, "
         "MultiBinary. Register it wrapped in gymnasium.wrappers.FlattenObservation",
         init=id_,
     )
@@ -137,8 +137,8 @@ def _action(id_: str, space: Any) -> dict[str, Any]:
         return {**code, "action_dtype": str(space.dtype), **bounds}
     shown = " ".join(str(space).split())
     raise ConfigError(
-        f"{id_} takes actions of the kind {shown}; allowed: Discrete, MultiDiscrete and "
-        "MultiBinary of one dimension, Box of real numbers"
+        f"{id_} takes actions of type {shown}; allowed: Discrete, MultiDiscrete and "
+        "MultiBinary with one dimension, Box of real numbers"
     )
 
 

@@ -64,7 +64,7 @@ class _Actor(Pytree):
 
 
 def to_act(lanes: Lanes) -> Lanes:
-    """Return the lane fields that acting reads: each array adds time to every call."""
+    """Return the lane fields that acting reads; every further array slows down each call."""
     return lanes.replace(state=lanes.state.replace(moments=(), carry=()))
 
 
@@ -313,7 +313,7 @@ def _act(plan: Plan, actor: _Actor) -> tuple[HostActions, Any, Array]:
 
 
 def look_function(plan: Plan) -> Callable[..., dict[str, Any]]:
-    """Return `look(hypers, lanes, memory, after, rollout, steps)` of one lane, to be compiled."""
+    """Return `look(hypers, lanes, memory, after, rollout, steps)` for one lane, to be compiled."""
 
     def look(
         hypers: Hypers,

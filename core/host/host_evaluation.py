@@ -60,7 +60,7 @@ def evaluate_on_host(
     warn: Warn = unheard,
     cut_after: int = compiled.STEP_LIMIT,
 ) -> Episodes:
-    """Return results of the first `count` of W policies, host arrays [count, episodes].
+    """Return the results of the first `count` of W policies, as host arrays [count, episodes].
 
     `batch` has W x episodes slots. If `steps` is None, each episode runs until it ends or reaches
     `cut_after` env steps. Raises `EnvironmentsFailed` with the rows of policies.

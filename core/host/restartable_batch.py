@@ -120,7 +120,7 @@ class Steady:
         self._start_slots(slots[self._lost[slots]], call)
 
     def bring_back(self, openings: Sequence[Opening], observation: np.ndarray) -> np.ndarray:
-        """Restore logged slots; return those that restart for not reproducing `observation`."""
+        """Restore logged slots; return those that restart because `observation` differs."""
         slots, call = self._remember_openings(openings), _Call()
         self._lost[slots] = True
         gone = np.zeros(len(self.out), bool)

@@ -95,7 +95,7 @@ def _windows(x: Float[Array, "... H W C"], size: int, stride: int) -> list[Array
 def _padded(
     x: Float[Array, "... H W C"], size: int, stride: int, value: float
 ) -> Float[Array, "... H2 W2 C"]:
-    """Pad an image so that windows fit H / stride times, rounded up; half on each side."""
+    """Pad an image on both sides so that H / stride windows fit (rounded up)."""
     lead = [(0, 0)] * (x.ndim - 3)
     sides = [_around(side, size, stride) for side in (x.shape[-3], x.shape[-2])]
     return jnp.pad(x, [*lead, *sides, (0, 0)], constant_values=value)

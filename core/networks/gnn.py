@@ -54,7 +54,7 @@ class Incidence:
         return jnp.concatenate(jnp.split(both, 2), axis=-1)
 
     def softmax_at_receivers(self, logits: Float[Array, "E B"]) -> Float[Array, "E B"]:
-        """Softmax over the edges into the same node; logits may have any size."""
+        """Softmax over the edges into the same node; stable for logits of any magnitude."""
         inside = (self.received if self.received.ndim == 3 else self.received[None]) > 0.0
         far = jnp.asarray(-1e30, logits.dtype)  # finite: it is multiplied by zeros below
         held = jax.lax.stop_gradient(logits).T[:, :, None]  # [B, E, 1]
@@ -130,11 +130,11 @@ class Messages(nn.Module):
     """Rounds of messages over a graph (Battaglia et al. 2018, section 3.2).
 
     A round updates edges from (edge, sender, receiver, graph), nodes from (node, sums of sent and
-    of received messages, graph), and the graph from (mean node, mean edge, graph). The update is
-    added to each and, if on, layer-normalised. With attention, the messages of a node are weighted
-    by a softmax, over its incoming edges, of a_T act(W [edge, sender, receiver, graph]) (Brody et
-    al. 2022, eq. 7); the edge's update is not weighted. The graph receives means instead of sums,
-    so its numbers do not grow with the network's size.
+    of received messages, graph), and the graph from (mean node, mean edge, graph). Each update is
+    added to the old values; the sum is layer-normalised if that is on. With attention, the
+    messages of a node are weighted by a softmax, over its incoming edges, of a_T act(W [edge,
+    sender, receiver, graph]) (Brody et al. 2022, eq. 7); the edge's update is not weighted. The
+    graph receives means instead of sums, so its numbers do not grow with the network's size.
     """
 
     plan: Plan

@@ -56,7 +56,7 @@ def membership(
 
 @dataclass(frozen=True, eq=False)
 class Nearby:
-    """The links used by any candidate path of a pair; its logits need no others."""
+    """The links used by any candidate path of a pair; the pair's logits need no others."""
 
     links: np.ndarray  # int32 [R, U], ascending, padded with unused links
     places: np.ndarray  # int32 [R, links], each link's index in `links`; U if it has none

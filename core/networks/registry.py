@@ -127,7 +127,7 @@ def _path_mlp(plan: Plan, outputs: int, struct: Any) -> nn.Module:
         )
     if not plan.hidden_sizes:
         raise ConfigError(
-            "network path_mlp needs a hidden layer; give hidden_sizes, such as [32, 32]"
+            "network path_mlp needs a hidden layer; set hidden_sizes, such as [32, 32]"
         )
     rounds = plan.dtype != "float32" or "normalise_observations" in plan.features
     if plan.path_mlp_begins == SLOT and rounds:

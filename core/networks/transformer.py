@@ -32,7 +32,7 @@ class Keyed(Pytree):
 def dropped(
     x: Float[Array, "B *shape"], words: UInt32[Array, "B 2"] | None, use: int, rate: float
 ) -> Float[Array, "B *shape"]:
-    """Zero each number with probability `rate`, by the key `words` folded with `use`."""
+    """Zero each number with probability `rate`, using the key `words` folded with `use`."""
     if words is None or rate == 0.0:
         return x
 

@@ -178,4 +178,4 @@ def _lose_node(text: str, out: Path) -> str:
 
 def _replaced(out: Path) -> int:
     """Count the workers that took over the lanes of a worker that died."""
-    return log_of(out).read_text().count("takes its lanes")
+    return log_of(out).read_text().count("takes over its lanes")

@@ -1,1 +1,1 @@
-"""Operations on a study that has run: analyse it, retrain a trial, export it."""
+"""Operations on an existing study: analyse it, retrain a trial, export it."""

@@ -1,7 +1,7 @@
-"""Retrains a trial's lineage by itself, and compares the results with the study's records.
+"""Retrains the lineage of one trial, and compares the results with the study's records.
 
 With the study's machine and versions every number is bitwise equal, because a lane does not depend
-on other lanes. `Seeds` selects the seeds: those of the search, or of a test.
+on other lanes. `ReplayedSeeds` selects search seeds or test seeds.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def play(
     record = _Record.read(folder, int(about["trial"]), seeds)
     recorded = record.episodes.get((int(about["replicate"]), int(about["env_steps"])))
     if recorded is None:
-        raise StoreError(f"{policy} belongs to an evaluation that the study does not have")
+        raise StoreError(f"{policy} belongs to an evaluation that is not in the study")
     study = _load_study(folder, record, source)
     factory = factory_here(study)
     resolved = Resolver(study, factory).of(params_at(record.lineage, recorded.env_steps - 1))
@@ -235,7 +235,7 @@ class _Record:
         return replace(record, episodes=found)
 
     def has(self, seen: EvaluationRow) -> bool:
-        """Return whether an evaluation has these seeds, and belongs to its trial's part."""
+        """Return whether an evaluation used these seeds and the lanes of its trial."""
         if seen.stream is not self.seeds.stream:
             return False
         if self.seeds.replicates and seen.replicate not in self.seeds.replicates:
@@ -261,13 +261,13 @@ class _Record:
 
     @property
     def replicates(self) -> tuple[int, ...]:
-        """The requested seeds or, by default, those evaluated last, as all others diverged."""
+        """The requested seeds or, by default, those evaluated last (all others diverged)."""
         if self.seeds.replicates:
             return self.seeds.replicates
         return tuple(sorted(rep for rep, at in self.episodes if at == self.env_steps))
 
     def not_trained_again(self, first: int) -> tuple[int, ...]:
-        """Return the other seeds of the search, `first` at least; none if seeds were requested."""
+        """Return other search seeds, at least the first `first`; none if seeds were requested."""
         if self.seeds.replicates:
             return ()
         started = {*range(first), *(rep for rep, _ in self.episodes)}

@@ -46,7 +46,7 @@ _LEFT_OUT = ("name", "enqueue", "population", "executor", "checkpoint", "loggers
 
 
 def write_storage(storage: str, name: str, meta: StudyMeta, points: CheckpointValues) -> list[str]:
-    """Write a study to a storage, completely or not at all; return what Optuna cannot express."""
+    """Write a study to a storage, completely or not at all; return the parts that Optuna lacks."""
     with refusals(storage):
         opened = open_storage(storage, make=True)
         known = [summary.study_name for summary in optuna.get_all_study_summaries(opened)]

@@ -175,7 +175,7 @@ def without_copying(
 
 
 def _comparable_settings(study: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that must be equal in both; evaluation times do not affect curves."""
+    """Return settings that both studies must share; evaluation times do not affect curves."""
     kept = {key: value for key, value in study.items() if key not in _FREE}
     kept["evaluation"] = {k: v for k, v in study["evaluation"].items() if k != "every"}
     return kept
@@ -420,12 +420,12 @@ def ceiling_of(study: Mapping[str, Any], meta: StudyMeta) -> float | None:
 def _why_nothing(
     given: Mapping[str, Any], study: StudyRows, front: FrontConclusion | None
 ) -> list[str]:
-    """Return sentences on why there is no verdict, and on what would give one."""
+    """Return sentences that explain why there is no verdict, and how to get one."""
     meta, entries = study.meta, study.entries
     if not entries or entries[0].value is None:
         return _why_unfinished(meta, entries, study.ended)
     if meta.objectives:
-        reasons = ["Several objectives have a front, not a winner."]
+        reasons = ["A study with several objectives has a front, not a winner."]
         if front is None:
             reasons += _default_on_front(entries)
         return reasons
@@ -456,18 +456,18 @@ def _why_untested(confirm: Mapping[str, Any], rows: Sequence[TrialRow], first: E
 
 
 def _why_unfinished(meta: StudyMeta, entries: Sequence[Entry], ended: bool) -> list[str]:
-    """Return a sentence that no trial finished, and what to change if time ended it."""
+    """Return a sentence that no trial finished, and the fix if the wall time ran out."""
     if not ended:
         return ["No verdict yet: no trial has finished its run."]
     said = ["Undecided: no trial has finished its run."]
     is_cut = any(entry.state == TrialState.UNFINISHED for entry in entries)
     if is_cut and recorded(meta.study_text).budget.wall_seconds is not None:
-        said.append("`budget.wall` ended it: raise it and run the same command again.")
+        said.append("`budget.wall` ran out: raise it and run the same command again.")
     return said
 
 
 def _default_on_front(entries: Sequence[Entry]) -> list[str]:
-    """Return a sentence on the default's place relative to the front, or nothing if unknown."""
+    """Return a sentence on whether the default is on the front, or nothing if unknown."""
     default = next((entry for entry in entries if entry.trial == 0), None)
     if default is None:
         return []
@@ -499,7 +499,7 @@ def _why_alone(study: Mapping[str, Any], rows: Sequence[TrialRow], ended: bool) 
     if confirm is not None and not confirm.get("default", True):
         return "The study excludes the default (`confirm: {default: false}`)."
     if not ended:
-        return "The default still runs on these seeds."
+        return "The default is still running on these seeds."
     default = default_of(rows)
     if default is None:
         return _default_absent(REFERENCE_TRIAL)
@@ -514,7 +514,7 @@ def _why_alone(study: Mapping[str, Any], rows: Sequence[TrialRow], ended: bool) 
 
 
 def _default_absent(number: int) -> str:
-    return f"The default did not run on these seeds: confirm trial {number}, too."
+    return f"The default did not run on these seeds: also confirm trial {number}."
 
 
 def _environment_note(

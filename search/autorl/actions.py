@@ -23,8 +23,8 @@ class ActionReader:
         for parameter in space.parameters:
             if parameter.when:
                 raise ConfigError(
-                    f"{parameter.name} has a `when`; AutoRLEnv changes hyperparameters that are "
-                    "always active; remove `when`"
+                    f"{parameter.name} has a `when`; AutoRLEnv changes only hyperparameters that "
+                    "are always active; remove `when`"
                 )
         self._space, self._runs = space, runs
         self._parameters = {parameter.name: parameter for parameter in space.parameters}
@@ -57,7 +57,7 @@ class ActionReader:
         shape = (self._runs, len(self.knobs))
         if given.shape != shape or not np.all(np.isfinite(given)):
             raise ConfigError(
-                f"an action is an array of shape {given.shape}; allowed: finite numbers, shape "
+                f"an action has shape {given.shape}; allowed: finite numbers in an array of shape "
                 f"{shape}"
             )
         return [self._from_shares(row) for row in np.clip(given.astype(np.float64), 0.0, 1.0)]

@@ -293,7 +293,7 @@ class AutoRLEnv:
         """
         chosen, folder = self._movable_parts(parts), Path(directory)
         if self._fresh:
-            raise ConfigError("runs were reset and have no state yet; step() first")
+            raise ConfigError("runs were reset and have no state yet; call step() first")
         self._population.save_fields(folder, _fields_of(chosen))
         if "position" in chosen:
             known = {
@@ -320,7 +320,7 @@ class AutoRLEnv:
         chosen, folder = self._movable_parts(parts), Path(directory)
         whole = set(chosen) == set(PARTS)
         if not whole and (self._fresh or not self._alive.any()):
-            raise ConfigError("runs were reset and have no state yet; step() first")
+            raise ConfigError("runs were reset and have no state yet; call step() first")
         position = None
         if "position" in chosen:
             position = self._read_position(folder)
@@ -344,7 +344,7 @@ class AutoRLEnv:
                 hint = suggestion(part, PARTS)
                 raise ConfigError(f"unknown part {part!r};{hint} Known: {known}")
         if not asked:
-            raise ConfigError(f"no part was named; known: {', '.join(PARTS)}")
+            raise ConfigError(f"no part is named; known: {', '.join(PARTS)}")
         id_ = self._study.env.id
         if "environment" in asked and is_hosted(id_):
             others = ", ".join(repr(name) for name in PARTS if name != "environment")

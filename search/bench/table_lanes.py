@@ -55,7 +55,7 @@ def plan_seeds(study: Study, order: Sequence[int], tests: int) -> SeedPlan:
         chooses = study.confirm.choose
     if own + (chooses > 0) > len(left):
         if chooses:
-            further = " and at least one for confirm"
+            further = ", and confirm needs at least one more"
         raise ConfigError(
             f"seeds.per_config is {own}{further}, but of {len(order)} recorded seeds "
             f"{tests} are test seeds, which leaves {len(left)}; lower seeds.per_config "

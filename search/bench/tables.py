@@ -110,7 +110,7 @@ class BenchTable:
     def distances(self, params: Mapping[str, Any]) -> Float[np.ndarray, " c"]:
         """Return the distance of every row: the root mean square over hyperparameters.
 
-        Numbers differ by their distance as a share of the scaled range, so by 1 from end to end.
+        The distance of two numbers is a share of the scaled range, so it is 1 from end to end.
         Different choices differ by 1, as does a hyperparameter that only one of the two has.
         """
         own, (places, choices) = _axis_positions(self.space, params), self._axis_positions
@@ -177,7 +177,7 @@ def read_table(folder: Path) -> BenchTable:
     at, curves = _metric_arrays(pq.read_table(folder / "curves.parquet"), shape, None)
     if np.any(points % points[0]) or not np.array_equal(at, points):
         raise StoreError(
-            f"{folder} was evaluated at uneven env steps; make it with evaluation: "
+            f"{folder} was evaluated at uneven env steps; make it again with evaluation: "
             "{every: N} and log_every: N, where N divides env_steps"
         )
     if trials["trial"].to_pylist() != [*range(len(params))] or params[0] != study.space.default():

@@ -1,8 +1,7 @@
 """Processes of a command on a Ray cluster: one actor each, with CPUs and a part of a GPU.
 
 The head requests only CPUs and GPUs; Ray finds the node and sets `CUDA_VISIBLE_DEVICES`. The
-process runs under its actor's guard, so it ends when the actor does, and the actor when the head
-does.
+process runs under its actor's guard, so it ends with the actor, which ends with the head.
 """
 
 from __future__ import annotations
@@ -101,8 +100,8 @@ class RayProcess:
             return -signal.SIGKILL
         except (errors.LocalRayletDiedError, errors.RaySystemError) as error:
             raise SearchError(
-                f"lost the Ray cluster: {line_of(error)}; nothing committed is lost: the same "
-                "command resumes"
+                f"lost the Ray cluster: {line_of(error)}; nothing committed is lost; run the same "
+                "command to resume"
             ) from error
         if isinstance(result, str):
             raise SearchError(result)
@@ -179,7 +178,7 @@ class RayProcesses:
         if gpus > most:
             raise ConfigError(
                 f"processes.gpus is {gpus:g}, but no node of the cluster has more than "
-                f"{counted(int(most), 'GPU')}; lower it, or type gpus: 0"
+                f"{counted(int(most), 'GPU')}; lower it, or set gpus: 0"
             )
 
     def begin(self, folder: Path) -> None:

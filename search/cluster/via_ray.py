@@ -89,7 +89,7 @@ def _no_cluster(executor: Executor, error: Exception) -> str:
     text += "`ray start --head`, or remove executor.address to use this machine alone"
     if os.environ.get("RAY_AUTH_MODE") == "token":
         return f"{text}; if there is one, ~/.ray/auth_token must be that of its head node"
-    return f"{text}; if there is one, it may ask for a token: type `export RAY_AUTH_MODE=token`"
+    return f"{text}; if there is one, it may require a token: run `export RAY_AUTH_MODE=token`"
 
 
 @contextmanager
@@ -135,7 +135,7 @@ def place_of(ray: ModuleType, executor: Executor, device: str) -> WorkerResource
     if each * executor.workers > gpus:
         raise ConfigError(
             f"executor.workers is {executor.workers}, but the cluster has {gpus} GPU(s), and "
-            "each worker needs one; lower it, or type population: {device: cpu}"
+            "each worker needs one; lower it, or set population: {device: cpu}"
         )
     cores = int(there.get("CPU", 1))
     if executor.address is None:
@@ -250,8 +250,8 @@ class RayTeam:
             return Lost(line_of(error))
         except (errors.LocalRayletDiedError, errors.RaySystemError) as error:
             raise SearchError(
-                f"lost the Ray cluster: {line_of(error)}; nothing committed is lost: the same "
-                "command resumes"
+                f"lost the Ray cluster: {line_of(error)}; nothing committed is lost; run the same "
+                "command to resume"
             ) from error
 
     def replace(self, share: int) -> None:
@@ -272,11 +272,11 @@ class RayTeam:
             answer = self.call({share: ("begin", (neighbours,))})[share]
             if not isinstance(answer, Lost):
                 sound(answer)
-                self._warn(f"worker {share} died; {words} on {name} takes its lanes")
+                self._warn(f"worker {share} died; {words} on {name} takes over its lanes")
                 return
         raise SearchError(
             f"worker {share} died, and {_ATTEMPTS} others while starting; nothing committed is "
-            "lost: the same command resumes"
+            "lost; run the same command to resume"
         )
 
     def _machine_name(self, host: Any, seconds: float) -> str | None:
@@ -297,7 +297,7 @@ class RayTeam:
                 return self._hosts[share], name
         raise SearchError(
             "no worker of the cluster is alive, and it has no room for another; nothing "
-            "committed is lost: the same command resumes once there is room"
+            "committed is lost; run the same command to resume once there is room"
         )
 
 

@@ -62,7 +62,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class RemoteError:
-    """An exception in a reply: what to raise, because the original class may not be picklable."""
+    """The exception to raise for a reply; the original class may not be picklable."""
 
     kind: type[Exception]
     text: str
@@ -456,8 +456,8 @@ class SharedPopulation(Population):
         found = (record.get("shares"), record.get("lanes"), record.get("of", self.lanes))
         if found != (self._team.shares, self._own, self.lanes):
             raise StoreError(
-                f"{directory} holds {record.get('shares')} x {record.get('lanes')} lanes, but "
-                f"here are {self._team.shares} x {self._own}; resume with as many workers"
+                f"{directory} has {record.get('shares')} x {record.get('lanes')} lanes, but this "
+                f"run has {self._team.shares} x {self._own}; resume with as many workers as before"
             )
         shares = range(self._team.shares)
         self._saved = {share: directory / f"share-{share}" for share in shares}

@@ -131,7 +131,7 @@ class Callback(Protocol):
 class Callbacks(Observer):
     """All callbacks of a study, as one observer.
 
-    Every event raises CallbackError if a callback raised.
+    Events raise CallbackError if a callback raises; after a start event, the next event raises it.
     """
 
     def __init__(self, callbacks: Iterable[Callback]):

@@ -280,9 +280,9 @@ def restore_buckets(
         resolved = search_state.resolved_of(entry.example)
         if resolved.bucket != entry.key:
             raise StoreError(
-                f"trial {entry.example} was compiled as {entry.key} when the study began and "
-                f"would be {resolved.bucket} now; resume it with the earlier hpo, "
-                "or start another study",
+                f"trial {entry.example} was compiled as {entry.key} when the study started, but "
+                f"would now be compiled as {resolved.bucket}; resume the study with the version "
+                "of hpo that compiled it, or start another study",
                 new=True,
             )
         bucket = Bucket.of(search_state.study, resolved, entry.example)

@@ -51,7 +51,7 @@ def _chosen(column: Sequence[Any], rows: Sequence[int]) -> list[Any]:
 
 @dataclass(frozen=True)
 class Fresh:
-    """Confirm results that the journal had when the study started or resumed."""
+    """Confirm results that were in the journal when the study started or resumed."""
 
     # finished replicates: metric, extras, scores per environment
     ended: Mapping[ReplicateKey, tuple[float, list[float], list[float]]] = field(
@@ -134,7 +134,7 @@ class ConfirmStage:
         self._fresh, self._bucket_of = fresh, bucket_of
 
     def _finalists(self, finished: Sequence[Trial], confirm: Confirm) -> list[Trial]:
-        """Return the best trials, all that have every selection seed, and a front's default."""
+        """Return the best trials, all trials with every selection seed, and a front's default."""
         best = [*finished[: confirm.top_k]]
         best += [
             trial
@@ -183,8 +183,8 @@ class ConfirmStage:
     def _pays_for(self, best: Sequence[Trial], runs: Mapping[int, Sequence[Replicate]]) -> bool:
         """Return whether the budget covers these selection seeds; if not, record it in the rows.
 
-        A search reserves their cost. But a finished study may request more of them than it has
-        left, and incomplete seeds cannot select a winner.
+        A search reserves their cost. But a finished study may request more seeds than its budget
+        has left, and incomplete seeds cannot select a winner.
         """
         search_state = self._search_state
         cost = sum(
@@ -350,8 +350,9 @@ class ConfirmStage:
         """Start the default on the test seeds; return whether it started.
 
         It does not start if the study omits it, if it is the winner, if it is already running, or
-        if no program can run it (its row gives the reason). If the budget cannot pay for it
-        `after` the winner's env steps, it waits until the winner has finished.
+        if no program can run it (its row gives the reason). If the budget does not cover the
+        default in addition to the winner's env steps (`after`), the default waits until the winner
+        has finished.
         """
         state, confirm = self._state, self._confirm
         if confirm is None or not (confirm.default and confirm.report):

@@ -49,7 +49,7 @@ from .notify import Notifier
 
 
 def lanes_to_keep(search_state: SearchState, bucket: Bucket) -> int:
-    """Return how many lanes a bucket needs, in whole blocks; called before any of its chunks."""
+    """Return how many lanes a bucket needs, in whole blocks; called before its first chunk."""
     more = replicates_to_come(search_state, bucket.key)
     if more == inf:
         return bucket.lanes
@@ -75,7 +75,7 @@ def replicates_to_come(search_state: SearchState, key: str) -> float:
 
 
 _AT_ONCE = 2  # concurrent compiles; each has phases that use one core
-_NOT_NEEDED = "a program ahead, which is not needed any more"
+_NOT_NEEDED = "a program that is no longer needed"
 
 
 class CompileBeside:
@@ -382,11 +382,11 @@ class Engine:
                 self._beside.begin(bucket.population)
 
     def fail(self, bucket: Bucket, runs: Sequence[Replicate], error: Exception) -> None:
-        """Count an error and fail the affected trials; raise one that concerns the whole study."""
+        """Count an error and fail the affected trials; raise it if it concerns the whole study."""
         if isinstance(error, HpoError) and not isinstance(error, ConfigError):
             raise error
         if has_refused(error):
-            with telling(Path("the files of lanes")):
+            with telling(Path("the lane files")):
                 raise error
         self.search_state.state.usage.count_failure()
         for run in runs:
@@ -421,7 +421,7 @@ class Engine:
         return max((bucket.schedule.env_steps for bucket in self.buckets.values()), default=0)
 
     def affordable(self, bucket: Bucket) -> float:
-        """Return for how many lanes the budget covers another chunk; may be infinite."""
+        """Return the number of lanes whose next chunk the budget covers; may be infinite."""
         return affordable_lanes(self.search_state, self._longest_run, bucket.schedule.quantum)
 
     def pays_for_any(self) -> bool:

@@ -26,7 +26,7 @@ LONGEST = 500
 
 
 def fail_replicates(search_state: SearchState, failed: Iterable[tuple[Replicate, str]]) -> None:
-    """Fail trials, each for a reason; their lanes become free before the next chunk."""
+    """Fail trials, each with its reason; their lanes become free before the next chunk."""
     for run, why in failed:
         search_state.state.usage.count_failure()
         run.diverge()  # not cut: the trial's other replicates are still compared

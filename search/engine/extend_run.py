@@ -28,7 +28,7 @@ _NOTE = 71  # columns left after "warning: "
 
 
 def as_begun(study: Study, folder: Path) -> Study:
-    """Return a study with settings that are in its folder and that its file may omit."""
+    """Return a study with settings from its folder that its file may omit."""
     before = _recorded_study(folder)
     if before is None:
         return study
@@ -49,7 +49,7 @@ def _asked_trials(study: Mapping[str, Any]) -> Mapping[str, int]:
 
 
 def asked_for(study: Study, also: Mapping[int, int]) -> Study:
-    """Return a study that also runs trials on test seeds: trial -> minimum number of seeds."""
+    """Return a study that also runs `also` (trial -> minimum number of seeds) on test seeds."""
     confirm = study.confirm or Confirm(top_k=0, report=0)
     most = dict(confirm.also)
     for trial, seeds in also.items():
@@ -73,7 +73,7 @@ def resume_note(study: Study, folder: Path) -> str:
         return ""
     if study.env_steps > before["env_steps"]:
         text = f"env_steps grew from {before['env_steps']:,} to {study.env_steps:,}: the run "
-        text += "continues; schedules and chunks stay laid out over "
+        text += "continues; schedules and chunks are still based on "
         return f"{text}{study.horizon:,} (schedule_env_steps)"
     words = [str(one).replace(": ", " ", 1) for one in changes if one.new != ABSENT]
     if not (count := len(words)):
@@ -108,7 +108,7 @@ def lengthen(search_state: SearchState, before: int, checkpoint: Path | None) ->
     lanes = max((bucket.lanes for bucket in search_state.state.buckets), default=0)
     if search_state.state.phase is Phase.SEARCH and 0 < lanes < population_replicates(study):
         most = f"the running population has lanes for {lanes // study.seeds.per_config} trials"
-        raise StoreError(f"budget.trials cannot grow yet: {most}; let it finish before it grows")
+        raise StoreError(f"budget.trials cannot grow yet: {most}; let it finish first")
     if ended is not None and ended.env_steps < study.env_steps:
         _reopen(search_state, ended, checkpoint)
     elif study.env_steps != before and search_state.state.phase is Phase.DONE:
@@ -169,9 +169,9 @@ def _check_points(study: Study, was: EventSchedule, now: EventSchedule) -> None:
 def _why_missing(search_state: SearchState, before: int) -> str:
     trial = search_state.trials.get(0)
     if trial is None:
-        return "trial 0 has not run to its end (absent)"
+        return "trial 0 does not exist"
     if trial.state is not TrialState.FINISHED:
-        return f"trial 0 has not run to its end ({trial.state})"
+        return f"trial 0 has not finished ({trial.state})"
     lanes, seeds = search_state.study.population.lanes, search_state.study.seeds.per_config
     if lanes is not None and lanes < seeds:
         return f"{seeds} seeds shared {lanes} lanes, and only the last states are kept"

@@ -26,7 +26,7 @@ from .extend_run import keep_for_growth
 
 
 def clearly_worse(losses: Sequence[float], best: Sequence[float], risk: float) -> bool:
-    """Return whether the mean of `losses` is above that of `best`, paired by seed.
+    """Return whether the mean of `losses` is clearly above that of `best`, paired by seed.
 
     This is a one-sided paired t-test: the lower bound of the mean difference, at level 1 - risk,
     is above zero. It needs two pairs.
@@ -296,7 +296,7 @@ class KeptPolicies:
 
 
 def _has_won(trial: Trial) -> bool:
-    """Return whether it won earlier: it may win again although no lane has its policy."""
+    """Return whether a trial won earlier; it may win again although no lane has its policy."""
     is_default = trial.number in (0, REFERENCE_TRIAL) and not trial.schedule
     return bool(trial.report_values and (trial.choose_values or not is_default))
 
@@ -347,6 +347,6 @@ def _end_cut(search_state: SearchState, trial: Trial, policies: KeptPolicies) ->
             search_state.end(trial, TrialState.UNFINISHED)
         return
     trial.forget_cut()
-    trial.stop_by(BUDGET_ENDED)
+    trial.stop_by(f"{BUDGET_ENDED} ran out before more seeds could run")
     search_state.set_value(trial, value_of(search_state, trial))
     policies.offer(trial)

@@ -31,10 +31,10 @@ def leaves_at_once(number: int, seconds: float) -> bool:
 
 
 class Interrupts:
-    """Watches for signals in its context; only in the main thread.
+    """Watches for signals while its context is open; works only in the main thread.
 
-    `on_first` is called once, at the first request; `asked()` returns whether another process
-    asks.
+    `on_first` is called once, at the first request; `asked()` returns whether another process has
+    requested the end.
     """
 
     def __init__(

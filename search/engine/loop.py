@@ -57,8 +57,8 @@ class Loop:
         """Run chunk after chunk, with all steps in between.
 
         Every commit records a state between two steps. Filling lanes cuts replicates that the
-        budget cannot pay for, and may then select another bucket. A state committed after that
-        would be filled again, differently, on resuming.
+        budget cannot pay for, and may then select another bucket. If the state were committed
+        after that, resuming would fill its lanes again, differently.
         """
         self._refill_queue.resume()
         while self._search_state.state.phase is not Phase.DONE:
@@ -133,7 +133,7 @@ class Loop:
         return {key: bucket.schedule for key, bucket in self._buckets.items()}
 
     def _one_goes_on(self) -> bool:
-        """Promote a paused trial if nothing else can run; return whether it did."""
+        """Promote a paused trial if nothing else can run; return whether one was promoted."""
         if self._search_state.state.phase is not Phase.SEARCH:
             return False
         if not isinstance(self._pruner, PromotingAsha):

@@ -30,14 +30,14 @@ class RefillQueue:
             self.resume()
 
     def resume(self) -> None:
-        """Start drawing the pending batch, if there is one, also on resuming."""
+        """Start drawing the pending batch, if there is one; also called on resuming."""
         state = self._search_state.state
         if state.pending is not None:
             history = self._search_state.history(unseen=state.told)
             self._ahead.start(state.pending.batch, state.pending.trials, history)
 
     def redraw(self) -> None:
-        """Draw the pending batch again, because its history has new values; also on resuming."""
+        """Draw the pending batch again, because its history has changed; also on resuming."""
         if self._search_state.state.pending is not None:
             self._ahead.join()
             self.resume()
@@ -186,8 +186,8 @@ class Refiller:
     def _is_next_ready(self, bucket: Bucket, busy: int) -> bool:
         """Return whether another bucket uses the device better than more trials for this one.
 
-        Until then, trials are requested: waiting costs nothing, and empty lanes cost a tenth of a
-        study.
+        Until it returns true, trials are requested: waiting costs nothing, but empty lanes cost a
+        tenth of the time of a study.
         """
         if 2 * busy >= bucket.lanes:
             return False

@@ -1,7 +1,7 @@
 """Decisions at rungs: find the trials at a rung, apply the rule, record its verdicts.
 
-A trial is judged after the first chunk by which all its replicates have passed the rung, by their
-values at the rung, together with all trials that pass it in the same chunk.
+A trial is judged by its values at the rung, after the first chunk by which all its replicates have
+passed it. All trials that pass it in the same chunk are judged together.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def rung_of(search_state: SearchState, rung: int) -> Rung:
 
 
 def ranked(search_state: SearchState, trials: Sequence[Trial], rung: int) -> list[TrialAtRung]:
-    """Return trials with several losses as standings, by their rank among each other."""
+    """Return trials with several losses as standings, ranked among each other."""
     alone = [search_state.standing(trial, rung) for trial in trials]
     extras = [trial.extra_reports[rung] for trial in trials]
     more = [search_state.objectives.losses(row) for row in extras]
@@ -92,7 +92,7 @@ def promote_last(
 
 
 def let_go(search_state: SearchState, rule: PromotingAsha) -> None:
-    """Stop surplus paused trials, those furthest from the cutoff.
+    """Stop surplus paused trials, starting with those furthest from the cutoff.
 
     These have the largest share of their rung's trials ahead of them; among ties, the lower rung
     is stopped first, then the larger trial number.
@@ -148,7 +148,7 @@ def judge(
 def is_due(trial: Trial, rung: int) -> bool:
     """Return whether a live trial must be judged at this rung now.
 
-    Diverged replicates within the tolerance are not waited for. Audited trials, and trials with a
+    Diverged replicates within the tolerance do not delay it. Audited trials, and trials with a
     replicate cut by the budget, are no longer judged.
     """
     if trial.rung != rung - 1 or trial.audited:

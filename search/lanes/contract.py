@@ -250,7 +250,7 @@ class Division:
 
     @classmethod
     def of(cls, total: int, shares: int, tile: int, devices: int) -> Division:
-        """Divide lanes in units of one tile per device if that is even, otherwise of one tile.
+        """Divide lanes in units of one tile per device, or of one tile if that is uneven.
 
         >>> Division.of(16, 2, 4, 2)
         Division(total=16, tile=4, unit=8, own=8)
@@ -271,8 +271,8 @@ def check_divides(factory: Any, resolved: Resolved, shares: int) -> None:
     if tiles < shares:
         raise ConfigError(
             f"population.lanes is {factory.study.population.lanes}: {tiles} x {division.tile} "
-            f"lanes that are computed together, which {shares} workers cannot share; type "
-            f"executor.workers: {tiles}, or more lanes, or executor: {{type: local}}"
+            f"lanes that are computed together, too few for {shares} workers; set "
+            f"executor.workers: {tiles}, more lanes, or executor: {{type: local}}"
         )
 
 
@@ -338,7 +338,7 @@ _RECENT = 256
 class Resolver:
     """Completes and resolves a study's configurations, each only once while it is in use.
 
-    It returns the same object as long as that is referenced or among the latest.
+    It returns the same object as long as it is referenced or is one of the latest.
     """
 
     def __init__(self, study: Study, factory: PopulationFactory):

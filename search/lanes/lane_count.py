@@ -27,7 +27,7 @@ def device_count(backend: str, cores: int, accelerators: int) -> int:
 
 
 def tile_of(backend: str, parameter_count: int) -> int:
-    """Return the number of lanes that a CPU device computes together, by weights per lane."""
+    """Return how many lanes a CPU device computes together, given the weights per lane."""
     if backend != "cpu":
         raise ValueError("core.memory.gpu_tile has the tiles of other backends")
     return next((tile for most, tile in _CPU_TILES if parameter_count <= most), 1)
@@ -85,7 +85,7 @@ def lanes_of_share(lanes: int | None, shares: int) -> int | None:
 
 
 def fitting_lanes(most: int, block: int, replicates: int) -> int:
-    """Return the lanes, in whole blocks, that a bucket needs for its replicates, at most `most`.
+    """Return the lanes a bucket needs for its replicates, in whole blocks, capped at `most`.
 
     >>> fitting_lanes(64, 8, 12), fitting_lanes(64, 8, 100), fitting_lanes(64, 8, 0)
     (16, 64, 8)
@@ -104,8 +104,8 @@ def population_replicates(study: Study) -> int:
 def startable_replicates(study: Study) -> int:
     """Return the maximum number of replicates that a study can have in lanes at the same time.
 
-    Trials are limited by `budget.trials` and by env steps, because each uses at least those up to
-    its first rung; without a search there is one trial. The confirm stage runs all replicates on
+    Trials are limited by `budget.trials` and by env steps, because each trial runs at least to its
+    first rung; without a search there is one trial. The confirm stage runs all replicates on
     selection seeds side by side, and then those on test seeds.
     """
     bounds = []

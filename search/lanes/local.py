@@ -187,7 +187,7 @@ class DeviceFactory(Generic[_Lanes]):
             yield (
                 f"population.lanes {lanes}, in tiles of {made.tile} instead of {whole}: "
                 f"results with {made.lanes} lanes differ in the last digits from those with "
-                f"{block}, {2 * block}, ... lanes; for equal ones type tiles: whole"
+                f"{block}, {2 * block}, ... lanes; for identical results, set tiles: whole"
             )
         elif rounded:
             yield f"population.lanes {lanes}, a multiple of {block} ({self._tiles_text(whole)})"
@@ -207,7 +207,7 @@ class DeviceFactory(Generic[_Lanes]):
         return -(-lanes // self.device_count) * self.device_count
 
     def _replicates_per_share(self, shares: int) -> tuple[int, int]:
-        """Return the maximum replicates of a share, and how many must run side by side."""
+        """Return how many replicates a share can have, and how many must run side by side."""
         bounds = (startable_replicates(self.study), population_replicates(self.study))
         most, needed = (-(-bound // shares) for bound in bounds)
         return most, needed
@@ -215,7 +215,7 @@ class DeviceFactory(Generic[_Lanes]):
     def _refuse_fewer(self, lanes: int, needed: int) -> None:
         if lanes < needed:
             raise ConfigError(
-                f"the population needs {needed} lanes, but memory holds {lanes}; lower "
+                f"the population needs {needed} lanes, but only {lanes} fit into memory; lower "
                 "budget.trials or seeds.per_config"
             )
 
@@ -241,7 +241,7 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
             self.program_of(resolved)
 
     def check_environments(self, resolved: Resolved) -> None:
-        """Trace custom environments once, so that one clear error precedes failing trials."""
+        """Trace custom environments once, so that an error is reported before trials fail."""
         plan = parts_of(resolved).plan
         if find(plan.env.id) is None:
             for one in dict.fromkeys((plan.env, plan.eval_env)):

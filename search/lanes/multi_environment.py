@@ -121,7 +121,7 @@ class SeveralPopulation:
         counts = [one.lanes for one in populations]
         if len(set(counts)) > 1:
             raise ConfigError(
-                f"environments have room for {', '.join(map(str, counts))} lanes; type "
+                f"environments have room for {', '.join(map(str, counts))} lanes; set "
                 f"population: {{lanes: {min(counts)}}}"
             )
         warmups = [one.warmup_chunks for one in populations]
@@ -211,10 +211,10 @@ class SeveralPopulation:
                 self._metric not in METRICS
                 and self._metric.removeprefix("eval/") not in one.metrics
             ):
-                own = ", ".join(f"eval/{key}" for key in one.metrics) or "none of its own"
+                own = ", ".join(f"eval/{key}" for key in one.metrics) or "no others"
                 raise ConfigError(
-                    f"{name} does not measure {self._metric}; it measures {own}, and "
-                    f"{', '.join(METRICS)}; use a metric that every environment has"
+                    f"{name} does not measure {self._metric}; it measures "
+                    f"{', '.join(METRICS)}, and {own}; use a metric that every environment has"
                 )
         counts = [len(one.returns) for one in results]
         if len(set(counts)) > 1:

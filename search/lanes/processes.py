@@ -59,7 +59,7 @@ _MOST_ROWS = 5000  # counted rows that are kept per process
 
 
 def seed_of(study: Study, stream: Stream, replicate: int) -> int:
-    """Return the `{seed}` of a replicate: from 0 in the search, from 1000 and 2000 on new seeds.
+    """Return the `{seed}` of a replicate: from 0 in the search, from 1000 or 2000 on new seeds.
 
     The study's `seed` shifts all of them by 10,000.
     """
@@ -347,7 +347,7 @@ class ProcessRun:
             self._fail(f"ended without {missing[0]}; {self._reported_names}")
         elif self.has_steps and self.last_step < min(_NEAR * length, length - 1):
             self._fail(
-                f"ended by itself at {self.last_step:,.0f} of {length:,} {unit}; pass "
+                f"exited by itself at {self.last_step:,.0f} of {length:,} {unit}; pass "
                 "{env_steps} to the script, or lower the length"
             )
         elif self.process is not None:  # otherwise, an earlier start of the study recorded it
@@ -546,7 +546,9 @@ class Tried:
         seen = ", ".join(self.names[:8]) or "no metric so far"
         if len(self.names) > 8:
             seen += f" and {len(self.names) - 8} more"
-        speed = f"{self.steps_per_second:,.0f} env steps a second; " * bool(self.steps_per_second)
+        speed = f"{self.steps_per_second:,.0f} env steps per second; " * bool(
+            self.steps_per_second
+        )
         memory = f"; {self.memory_bytes / 2**20:,.0f} MiB" * bool(self.memory_bytes)
         return f"{speed}reports {seen}{memory}"
 

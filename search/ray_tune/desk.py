@@ -1,7 +1,7 @@
 """Reports of trials to an external scheduler, and the scheduler's decisions.
 
 Every evaluation except the last is a rung: the scheduler receives the value there, and its
-decision is recorded once it is known.
+decision is recorded as soon as it is known.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ class Waiting:
         self._heard = time.monotonic()
 
     def is_complete(self) -> bool:
-        """Return whether lanes step: all expected trials have asked, or no more will."""
+        """Return whether lanes can step: all expected trials have asked, or no more will."""
         if not self._asked:
             return False
         waited = time.monotonic() - self._heard

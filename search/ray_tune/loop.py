@@ -80,11 +80,11 @@ class KeptStates:
         request: DeskRequest,
         room: Callable[[Bucket, int], None],
     ) -> int | None:
-        """Make a trial resume from a kept state; return the trial of another one's state."""
+        """Make a trial resume from a kept state; if it is another trial's, return that trial."""
         kept = self._kept.get(request.state or "")
         if kept is None or bucket.population is None:
             raise SearchError(
-                f"Ray Tune asks for a state of trial {trial.number} that is gone ({request.state})"
+                f"Ray Tune requests a state of trial {trial.number} that is gone ({request.state})"
             )
         own = kept.trial == trial.number and dict(kept.params) == dict(request.params)
         runs = trial.runs_of(Stream.SEARCH)
@@ -307,7 +307,7 @@ class Driven:
                 bucket.evict(number)
         if bucket.slots.count(None) < wanted:
             raise SearchError(
-                f"Ray Tune runs more trials than the {bucket.lanes} lanes hold; raise "
+                f"Ray Tune runs more trials than fit into {bucket.lanes} lanes; raise "
                 "population.lanes"
             )
 

@@ -1,4 +1,4 @@
-"""A Ray Tune searcher as the source of a study's trials, within its rules and without repeats.
+"""A Ray Tune searcher as the source of a study's trials, within the study's rules.
 
 The default and the enqueued configurations come first, then the searcher's suggestions. A
 suggestion that a rule forbids is reported to the searcher as an error, and it is asked again.
@@ -24,7 +24,7 @@ from .ray_trial import POINT
 
 
 def point_of(trial: int, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a trial in Tune's form; the configuration is text, so Tune does not change it."""
+    """Return a trial in Tune's form; the configuration is a string, so Tune does not change it."""
     return {"trial": trial, "params": json.dumps(plain_json(params))}
 
 

@@ -88,8 +88,8 @@ def scheduler_of(
     }
     if copies_states(study) and study.search.scheduler_options.get("synch") is False:
         raise ConfigError(
-            "search.scheduler_options: with synch false a copy would train the same env "
-            "steps twice; remove it: lanes step together anyway"
+            "search.scheduler_options: with synch: false, a copy would train the same env "
+            "steps twice; remove it, because lanes step together anyway"
         )
     cls = _scheduler_class(study.search.scheduler)
     takes = _arguments_of(cls)
@@ -140,7 +140,7 @@ def _module_named(name: str) -> Any:
         return import_module(name)
     own = user_module(name)
     if own is None:
-        custom = "for a custom class type imports: [my_file.py] and my_file.MyClass"
+        custom = "for a custom class use imports: [my_file.py] and my_file.MyClass"
         raise ImportError(f"{name} is neither {_LIBRARY} nor in a file of `imports`; {custom}")
     return own
 
@@ -283,8 +283,8 @@ class TuneDesk:
         except self._ray.exceptions.RayError as error:
             line = str(error).strip().splitlines()[0]
             raise SearchError(
-                f"lost the Ray cluster: {line}; nothing committed is lost, and the same command "
-                "resumes"
+                f"lost the Ray cluster: {line}; nothing committed is lost; run the same command "
+                "to resume"
             ) from error
 
     def _raise_tune_error(self) -> None:
@@ -418,7 +418,7 @@ class _Explore:
 
 
 def _as_result(reply: Reply) -> Any:
-    """Return a report as Ray Tune takes it; a state's name stays as it is."""
+    """Return a report in Ray Tune's form; the name of a state does not change."""
     if isinstance(reply, Report):
         return {_VALUE: reply.value, TIME: reply.env_steps, "done": reply.done}
     return reply

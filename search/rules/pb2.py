@@ -1,4 +1,4 @@
-"""PB2: a bandit over earlier gains, instead of chance, chooses a copy's hyperparameters.
+"""PB2: a bandit over earlier gains chooses a copy's hyperparameters, instead of chance.
 
     Parker-Holder, J., Nguyen, V., Roberts, S. (2020). Provably Efficient Online Hyperparameter
     Optimization with Population-Based Bandits. NeurIPS 33. arXiv:2002.02518.

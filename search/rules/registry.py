@@ -55,7 +55,7 @@ class Rung:
             parts[part_of(standing.trial)].add(standing)
 
     def part(self, part_of: Callable[[int], int], part: int) -> Rung:
-        """Return the trials of one part, which a function of their numbers assigns."""
+        """Return the trials of one part; a function of the trial number assigns the parts."""
         if part_of not in self._parts:
             self._parts[part_of] = defaultdict(Rung)
             for standing in self.standings.values():
@@ -144,7 +144,7 @@ def ordered(
 def part_of(
     standings: Sequence[TrialAtRung], key: Callable[[int], int], part: int
 ) -> Sequence[TrialAtRung]:
-    """Return the trials of one part, which a function of their numbers assigns."""
+    """Return the trials of one part; a function of the trial number assigns the parts."""
     if isinstance(standings, Judged):
         return Judged(standings.rung.part(key, part))
     return [standing for standing in standings if key(standing.trial) == part]

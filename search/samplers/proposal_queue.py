@@ -23,7 +23,7 @@ from .registry import Draw, PriorTrial, ProposalBatch, Sampler
 
 @dataclass(frozen=True)
 class Proposal:
-    """One configuration to try; `attributes` and the rest as in `Trial`."""
+    """One configuration to try; its fields have the same meaning as in `Trial`."""
 
     trial: int
     params: dict[str, Any]

@@ -73,7 +73,7 @@ class ProposalBatch(Protocol):
         """Propose for one trial; `attempt` counts from 0 and grows when a draw is rejected.
 
         Returns:
-            None if there will never be anything left to propose.
+            None if nothing is left to propose, now or later.
         """
         ...
 
@@ -131,7 +131,7 @@ def register_sampler(
             for every option.
         options: each created by `option(name, default, meaning, low=..., high=...)`.
         learns_from: a phrase for the results on which its proposals depend; "" for none.
-        ahead: whether proposals are drawn while lanes run, advisable if one takes over a
+        ahead: whether proposals are drawn while lanes run; advisable if one takes more than a
         millisecond.
         ends: whether it may run out of proposals.
         objectives: the number of objectives that it supports.
@@ -171,10 +171,10 @@ def make_sampler(study: Study) -> Sampler:
     if row.package and find_spec(row.package) is None:
         raise ConfigError(
             f"{what} needs the package {row.package}, which is not installed; "
-            f"type: {install_command(row.extra)}, or method: tpe"
+            f"type: {install_command(row.extra)}, or use method: tpe"
         )
     if row.objectives == "one" and objectives > 1:
-        raise ConfigError(f"{what} takes one objective (here: {objectives}); type method: tpe")
+        raise ConfigError(f"{what} supports one objective (here: {objectives}); use method: tpe")
     build = row.build
     if isinstance(build, str):
         build = resolve_name(f"{__package__}.{build}")

@@ -33,7 +33,7 @@ class _Generation:
 
 
 def modelled(space: Space) -> list[tuple[str, Parameter]]:
-    """Return (key, parameter) of the parameters that CMA-ES can adapt: ranges always active."""
+    """Return (key, parameter) of all ranges that are always active; CMA-ES adapts only these."""
     return [
         (key, parameter)
         for key, parameter in space.keyed
@@ -44,7 +44,7 @@ def modelled(space: Space) -> list[tuple[str, Parameter]]:
 
 
 class CmaEs:
-    """CMA-ES (Hansen 2016) on axis positions; it restarts with twice the points when done.
+    """CMA-ES (Hansen 2016) on axis positions; it restarts with twice as many points.
 
     A generation ends when the number of its ended trials equals the population size; trials that
     end later are not used. The strategy receives points as drawn, before rounding to integers.
@@ -61,7 +61,7 @@ class CmaEs:
         if not self._modelled:
             raise ConfigError(
                 "search method 'cmaes' adapts ranges that are always active, and this space has "
-                "none; type method: tpe"
+                "none; use method: tpe"
             )
         if self._options["popsize"] == 1:
             raise ConfigError(

@@ -106,8 +106,8 @@ class SobolSearch(Walk):
         dimensions = len(spec.space.keyed)
         if dimensions > qmc.Sobol.MAXDIM:
             raise ConfigError(
-                f"sobol: the space has {dimensions} parameters, at most {qmc.Sobol.MAXDIM} are "
-                "possible; search fewer, or type method: random"
+                f"sobol: the space has {dimensions} parameters; allowed: at most "
+                f"{qmc.Sobol.MAXDIM}; search fewer, or use method: random"
             )
         self._engine = qmc.Sobol(max(1, dimensions), rng=spec.seed)
 

@@ -23,7 +23,7 @@ def reserve(study: Study, phase: Phase, env_steps: int) -> int:
     """Return the env steps reserved for later phases.
 
     `env_steps` is the length of the longest full run in any bucket, on each environment. Once
-    selection seeds run, the default gets what the winner leaves.
+    selection seeds run, the default gets what remains after the winner.
     """
     confirm = study.confirm
     if confirm is None or phase in (Phase.REPORT, Phase.ALSO, Phase.DONE):
@@ -109,7 +109,7 @@ def check_health(search_state: SearchState) -> None:
     first = [search_state.trials.get(number) for number in range(_FIRST_TRIALS)]
     if all(trial is not None and trial.state is TrialState.DIVERGED for trial in first):
         raise SearchError(
-            f"all of the first {_FIRST_TRIALS} trials diverged, the default configuration too; "
-            "narrow learning_rate, or look at trial 0",
+            f"all of the first {_FIRST_TRIALS} trials diverged, including the default "
+            "configuration; narrow learning_rate, or look at trial 0",
             trial=0,
         )

@@ -2,10 +2,10 @@
 
 `metric.training_weight` mixes the mean return of training episodes into the values used for
 selection. A trial that has not finished a training episode by a rung, or by its end, has only
-evaluations. Ranked among mixed values, it would win or lose for that reason and not by its policy,
-because training returns are lower. So from then on only evaluations count, and earlier values are
-replaced. This applies to the whole study, because rungs, curves and final values are compared with
-each other.
+evaluations. Ranked among mixed values, it would win or lose for that reason and not because of its
+policy, as training returns are lower. So from then on only evaluations count, and earlier values
+are replaced. This applies to the whole study, because rungs, curves and final values are compared
+with each other.
 """
 
 from __future__ import annotations
@@ -45,5 +45,5 @@ class EvaluationsAlone:
         return {seed: known[seed][at] for seed in sorted(known) if at in known[seed]}
 
     def matches(self, found: Sequence[float], values: Sequence[float]) -> bool:
-        """Return whether the counts are equal; if not, seeds are missing and all rows are kept."""
+        """Return whether both have equally many values; otherwise some seeds are missing."""
         return bool(found) and len(found) == len(values)

@@ -356,8 +356,9 @@ class LoopState:
         version = value.pop("version", None)
         if version != VERSION:
             raise StoreError(
-                f"this study's loop state has version {version}, this hpo reads {VERSION}; "
-                "resume it with the earlier hpo, or start another study",
+                f"this study's loop state has version {version}, but this version of hpo reads "
+                f"{VERSION}; resume the study with the version of hpo that wrote it, or start "
+                "another study",
                 new=True,
             )
         trials = [*value.get("live", {}).values()]

@@ -114,7 +114,7 @@ class Objective:
         return together(scores, self.over), scores
 
     def lacks_training(self, result: EpisodeRow) -> bool:
-        """Return whether training returns should count but are missing, as no episode ended."""
+        """Return whether training returns should count but are missing (no episode has ended)."""
         if not self.metric.training_weight or self.scales:
             return False
         trained = result.metrics.get(TRAINING_RETURN)

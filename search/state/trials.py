@@ -121,7 +121,7 @@ class Replicate:
             self.rung_scores.append(self.scores)
 
     def take_alone(self) -> None:
-        """Use only evaluations, also in earlier values."""
+        """Use only evaluations from now on, and replace earlier values."""
         if self.alone is None:
             return
         self.value = self.alone

@@ -74,7 +74,7 @@ def _read_copy(path: Path) -> tuple[list[PriorTrial], str]:
         data = json.loads(read_file(path))
         found, words = [_past(**row) for row in data["trials"]], str(data["words"])
         if data.pop("sum", None) not in (None, _sum(data)):
-            raise ValueError("its checksum is another")
+            raise ValueError("its checksum differs")
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise not_as_written(f"{path} is damaged ({error})") from error
     return found, words
@@ -191,8 +191,8 @@ def _check_same_metrics(study: Study, meta: StudyMeta, path: Path) -> None:
     before = [(str(one["metric"]), str(one["aggregate"])) for one in meta.constraints]
     if before and limited != before:
         raise ConfigError(
-            f"search.warm_start: {path} has constraints on other metrics: {_limits_text(before)}; "
-            f"here: {_limits_text(limited)}"
+            f"search.warm_start: {path} has constraints on different metrics: "
+            f"{_limits_text(before)}; here: {_limits_text(limited)}"
         )
 
 
@@ -214,7 +214,7 @@ def _why_unusable(study: Study, row: TrialRow) -> str:
     if row.state is TrialState.DIVERGED:
         return ""
     if row.state is not TrialState.FINISHED:
-        return "not run to their end"
+        return "not finished"
     values = _objective_values(row)
     if len(values) != max(1, len(study.objectives)) or not all(map(math.isfinite, values)):
         return "without a value for every objective"

@@ -107,7 +107,9 @@ def test_invalid_action_range_is_refused_at_network_creation(kind):
 @pytest.mark.parametrize("kind", ["tanh_gaussian", "beta"])
 def test_unbounded_box_requires_an_action_range(kind):
     plan, rows = plan_of(distribution=kind), jnp.zeros((3, 2), jnp.float32)
-    with pytest.raises(ConfigError, match=r"test-space are not; set action_low and action_high"):
+    with pytest.raises(
+        ConfigError, match=r"test-space are unbounded; set action_low and action_high"
+    ):
         environment_action(plan, UNBOUNDED, rows)
     bounded = plan_of(distribution=kind, action_low=-2.0, action_high=3.0)
     np.testing.assert_allclose(environment_action(bounded, UNBOUNDED, rows), np.full((3, 2), 0.5))

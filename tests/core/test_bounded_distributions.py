@@ -111,7 +111,7 @@ def test_the_sampled_entropy_is_unbiased_and_so_is_its_gradient():
 
 
 def test_a_sampled_entropy_needs_noise():
-    with pytest.raises(ValueError, match="give it noise"):
+    with pytest.raises(ValueError, match="pass noise"):
         squashed([[0.0]], [[0.0]]).entropy()
     assert family_of("gaussian").entropy_noise(key(0), (3,), (2,)) is None
 

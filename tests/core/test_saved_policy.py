@@ -166,7 +166,7 @@ def test_policy_json_is_readable_and_not_overwritten(policies, tmp_path):
     [
         ("{", "is damaged"),
         ("[]", "is damaged: it is \\[\\]; allowed: an object"),
-        ('{"format": 99}', "has format 99; this hpo reads 1"),
+        ('{"format": 99}', "has format 99; this version of hpo reads 1"),
         ('{"format": 1}', "is damaged: it has no env, eval_env"),
     ],
 )

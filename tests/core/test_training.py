@@ -306,7 +306,7 @@ class Stays(Base):
     [
         (Grows, r"Grows.update: .*g.py:\d+: state\['x'\] is float32\[4\]; it must be float32\[3"),
         (Casts, r"Casts.update: .*g.py:\d+: state\['n'\] is float32\[\]; it must be int32\[\]"),
-        (Branches, r"Branches.update: .*g.py:\d+: Python asks whether a traced value is true"),
+        (Branches, r"Branches.update: .*g.py:\d+: a traced value is used as a condition"),
         (Rounds, r"Rounds.update: .*g.py:\d+: int\(\) of a traced value; .* declare rate with"),
         (Many, r"Many.update: .*g.py:\d+: loss has shape \(3,\); a metric is one number"),
         (Calls, r"Calls.update: .*g.py:\d+: calls back into Python \(debug_callback\)"),
@@ -315,7 +315,7 @@ class Stays(Base):
         (Loses, r"Loses.update: .*g.py:\d+: state\['n'\] is missing; it must be int32\[\]"),
         (Misses, r"Misses.evaluate: .*g.py:\d+: TypeError: .* takes 3 positional"),
         (OnSelf, r"OnSelf.update: .*g.py:\d+: TypeError: rate is traced: read h\.rate"),
-        (Reorders, r"Reorders.update: .*g.py:\d+: the state is Py.*; init gave PyTreeDef"),
+        (Reorders, r"Reorders.update: .*g.py:\d+: the state is Py.*, but init returned Py"),
         (Stays, r"Stays.steps_per_update is 0; set it in setup"),
     ],
 )

@@ -275,9 +275,9 @@ class Grows(Sound):
         (NumpyRandom, "NumpyRandom.update: {}: numpy.random draws only once", "numpy"),
         (NumpyInJit, "NumpyInJit.update: {}: numpy.random draws only once", "numpy in jit"),
         (PythonRandom, "PythonRandom.evaluate: {}: random draws only once", "random"),
-        (OwnGenerator, "{}: Python computes something here that differs", "generator"),
-        (Clock, "Clock.init: {}: Python computes something here that differs", "clock"),
-        (Global, "Global.update: {}: Python computes something here", "global"),
+        (OwnGenerator, "{}: Python computes a value here that differs", "generator"),
+        (Clock, "Clock.init: {}: Python computes a value here that differs", "clock"),
+        (Global, "Global.update: {}: Python computes a value here", "global"),
         (InScan, "InScan.update: {}: numpy.random draws only once", "in scan"),
     ],
 )
@@ -288,7 +288,7 @@ def test_python_randomness_while_tracing_is_refused(cls, words, mark):
 
 
 def test_training_that_traces_differently_each_time_is_refused():
-    assert "Python computes something here that differs each time" in refusal(Grows)
+    assert "Python computes a value here that differs each time" in refusal(Grows)
 
 
 def test_tracing_restores_the_system_clock():
@@ -325,7 +325,7 @@ def returning(metrics=None, values=None):
     [
         (
             {"train": {"a": 1.0}},
-            'train is a dict; return its parts side by side, such as "train_a"',
+            'train is a dict; return its entries separately, such as "train_a"',
         ),
         ({"loss": None}, "loss is None; a metric is one number"),
         ({"loss": [1.0]}, "loss is a list; a metric is one number"),
@@ -345,7 +345,7 @@ def test_non_numeric_metrics_are_refused(metrics, words):
     [
         (None, 'returns None instead of values by name; return {"return": total}'),
         (1.0, "returns a float instead of values by name"),
-        ({"by_class": {"a": 1.0}}, "by_class is a dict; return its parts side by side"),
+        ({"by_class": {"a": 1.0}}, "by_class is a dict; return its entries separately"),
         ({}, "returns nothing; return a value"),
     ],
 )

@@ -189,7 +189,10 @@ def test_study_with_only_failed_trials_restarts_after_fix(given, monkeypatch):
     assert again.best is not None and again.folder == first.folder
     assert [entry.state for entry in again.leaderboard].count("failed") == 0
     [words] = told
-    assert "every trial of small failed, so it starts over" in words and "no such key 1" in words
+    assert (
+        "all trials of small failed, so the study starts over" in words
+        and "no such key 1" in words
+    )
     assert (first.folder / "notes.txt").read_text() == "mine\n"
     whole = hpo.run("small.yaml", given.folder / "other")
     assert tables_equal(again.folder, whole.folder) == []

@@ -44,7 +44,7 @@ def test_preview_lanes_and_memory_equal_those_of_program(monkeypatch):
 def test_preview_for_different_device_leaves_lanes_unknown():
     report, note = preview(loads(TEXT + "population: {device: gpu}\n"))
     assert report.buckets[0][1].lanes is None
-    assert "not known here: device is 'gpu'" in note
+    assert "unknown here: device is 'gpu'" in note
 
 
 def test_user_code_does_not_run_in_a_check(tmp_path):
@@ -102,7 +102,7 @@ def test_check_lists_files_not_checked(tmp_path, capsys, monkeypatch):
     assert json.loads(capsys.readouterr().out)["imports_not_run"] == ["pair.py"]
     assert main(["check", "s.yaml", "--time"]) == 2
     said = capsys.readouterr().err
-    assert "has observations of the kind Dict; allowed: Box" in said
+    assert "has observations of type Dict; allowed: Box" in said
     assert "(hpo init gym:hpo-test/Pair-v0 --import pair.py)" in said
 
 

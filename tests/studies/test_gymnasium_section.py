@@ -41,7 +41,7 @@ def test_a_study_of_a_gymnasium_environment_loads_and_is_checked():
     [
         ("CartPole-v1", "CartPole-v7", 1, "unknown environment 'gym:CartPole-v7'; did you mean"),
         ("max_episode_steps: 200", "steps: 3", 1, "gym:CartPole-v1 has no key 'steps'"),
-        ("CartPole-v1, max_episode_steps: 200", "Blackjack-v1", 1, "observations of the kind"),
+        ("CartPole-v1, max_episode_steps: 200", "Blackjack-v1", 1, "observations of type"),
         ("env.sutton_barto_reward", "env.gravity", 5, "no key 'env.gravity'"),
         ("workers: 2", "workers: -1", 7, "population.workers is -1; allowed: a whole number"),
         ("workers: 2", "step_timeout: soon", 7, "population.step_timeout is 'soon'; allowed: a t"),

@@ -1,9 +1,9 @@
 """Candidate paths of every node pair, computed once on the host and cached.
 
-The candidates are the first k of networkx's `shortest_simple_paths`. Their order is the preference
-of first-fit heuristics, so every tie is broken by a fixed rule. The order of nodes and links in
-the network's file decides which paths are among the first k; a hash of their node numbers orders
-these k. Nodes are numbered from 1 in file order (`Topology.first_number`), so their names have no
+The candidates are the first k of networkx's `shortest_simple_paths`. First-fit heuristics try them
+in this order, so every tie is broken by a fixed rule. The order of nodes and links in the
+network's file decides which paths are among the first k; a hash of their node numbers orders these
+k. Nodes are numbered from 1 in file order (`Topology.first_number`), so their names have no
 effect.
 """
 
@@ -31,7 +31,7 @@ Path = tuple[int, ...]  # node numbers
 
 @dataclass(frozen=True, eq=False)
 class PathTable:
-    """Arrays over all pairs (R pairs in row order of `pair_index`) and their K candidate paths."""
+    """Arrays over all R pairs (in the row order of `pair_index`) and their K candidate paths."""
 
     # node positions of each path, nested [R][K]; () where a pair has fewer paths
     nodes: tuple[tuple[tuple[int, ...], ...], ...]
@@ -44,7 +44,7 @@ class PathTable:
 
 
 def pair_index(source: int, destination: int, num_nodes: int, directed: bool) -> int:
-    """A pair's row: first all (s, d) with s < d, then, if directed, all (d, s) in that order.
+    """Return a pair's row: all (s, d) with s < d, then, if directed, all (d, s) in that order.
 
     >>> [pair_index(s, d, 3, True) for s, d in ((0, 1), (0, 2), (1, 2), (1, 0), (2, 0), (2, 1))]
     [0, 1, 2, 3, 4, 5]
@@ -69,7 +69,7 @@ def make_path_table(
     if order not in PATH_ORDERS:
         raise UnknownNameError("path_order", order, PATH_ORDERS)
     if k < 1:
-        raise ConfigError(f"k is {k}; it is the number of candidate paths, 1 or more")
+        raise ConfigError(f"k is {k}; allowed: 1 or more candidate paths")
     finder = _Finder(topology, k, order, disjoint, formats, capacity)
     pairs = list(combinations(range(topology.num_nodes), 2))
     if topology.directed:

@@ -36,7 +36,7 @@ Answer = tuple[Int[Array, ""], Int[Array, ""], Any]  # path, start slot, memory 
 @runtime_checkable
 class Agent(Protocol):
     def begin(self) -> Any:
-        """Return the memory before the first request of an episode, a tree of arrays."""
+        """Return the memory at the start of an episode, a tree of arrays."""
         ...
 
     def choose(
@@ -160,7 +160,7 @@ class HeuristicSums:
 def summarise_seeds(values: np.ndarray, requests: int) -> HeuristicSummary:
     """Mean, spread and Student's 95 % interval over seeds.
 
-    The interval is nan below 5 seeds, and for equal rates above 0, which have no spread.
+    The interval is nan for fewer than 5 seeds, and if all rates are equal and above 0.
     """
     from scipy import stats
 
@@ -189,8 +189,8 @@ def evaluate_heuristic(
 ) -> HeuristicSums:
     """Serve `steps` requests per seed with a heuristic, after the environment's warm-up.
 
-    If an environment is not continuous, its episodes follow each other without a break. Seed i is
-    the stream of `fold_in(key(seed), i)`. Seeds are spread over all of jax's devices.
+    If an environment is not continuous, its episodes follow each other without a break. Seed i
+    uses the stream of `fold_in(key(seed), i)`. Seeds are spread over all of jax's devices.
     """
     if loads is None:
         loads = [environment.settings.load]
@@ -319,7 +319,7 @@ def evaluate_baseline(
     episodes: int,
     steps: int | None,
 ) -> Episodes:
-    """Return a rule's results on the streams of R replicates, host arrays [R, episodes]."""
+    """Return a rule's results on the streams of R replicates, as host arrays [R, episodes]."""
 
     def run(key: UInt32[Array, "2"]) -> Any:
         return _run_replicate(environment, rule, params, key, episodes=episodes, steps=steps)

@@ -1,4 +1,4 @@
-"""The classical heuristics: they choose a path and a slot on it.
+"""Classical heuristics that choose a path and a slot on it.
 
 Each scores paths or (path, start) pairs; ties go to the earlier path, then to the lower slot.
 Scores are integers (or quotients of small ones), so ties are the same on every machine. If nothing
@@ -60,7 +60,7 @@ def _cheapest_path(cost: Int[Array, " K"], first: Int[Array, " K"]) -> Int[Array
 
 
 def _ff_ksp(env: Network, state: OpticalState, offers: Offers) -> Choice:
-    """Return the lowest start of all paths."""
+    """Return the lowest start over all paths."""
     first = first_set(offers.starts)
     return _start_on_path(jnp.argmin(first).astype(jnp.int32), first)
 
@@ -97,14 +97,14 @@ def _bf_ksp(env: Network, state: OpticalState, offers: Offers) -> Choice:
 
 
 def _slot_usage(env: Network, state: OpticalState, offers: Offers) -> Int[Array, "K S"]:
-    """Number of links in the whole network that use each slot; -1 if it is not a start."""
+    """Return the number of links in the network that use each slot; -1 if it is not a start."""
     occupied = unpack(env.resources.occupancy(state.held), env.slots)
     usage = occupied.sum(0, dtype=jnp.int32)
     return jnp.where(unpack(offers.starts, env.slots), usage[None], -1)
 
 
 def _ksp_mu(env: Network, state: OpticalState, offers: Offers) -> Choice:
-    """First path with room, at the start slot most used in the whole network."""
+    """Return the first path with room, at the start slot most used in the whole network."""
     usage = _slot_usage(env, state, offers)
     path = _first_path(first_set(offers.starts))
     return _start_on_path(path, jnp.argmax(usage, 1).astype(jnp.int32))
@@ -203,7 +203,7 @@ Fit = Callable[[Network, OpticalState, Offers, _Number], _Number]
 def start_of(
     env: Network, state: OpticalState, offers: Offers, path: _Number, fit: _Number
 ) -> _Number:
-    """Return the start slot on a path by the settings' fit number `fit`; 0 without room."""
+    """Return the start slot on a path by entry `fit` of the setting `fits`; 0 without room."""
     starts = jnp.stack([FITS[name](env, state, offers, path) for name in env.settings.fits])
     return _or_0(take(starts, fit))
 

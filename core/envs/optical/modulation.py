@@ -91,7 +91,7 @@ LIGHT_SPEED = 299_792_458.0
 def lightpath_capacity(
     km: float, bandwidth_ghz: float, scale_factor: float, granularity: float
 ) -> float:
-    """Return a lightpath's Gb/s over `km`, rounded down to a multiple of `granularity`.
+    """Return a lightpath's capacity (Gb/s) over `km`, rounded down to multiples of `granularity`.
 
     C = 2 R log2(1 + 1 / (spans * NSR_span)) with the noise-to-signal ratio of one span at optimum
     launch power; two polarisations.

@@ -141,7 +141,7 @@ class FlexibleGrid:
         return held.occupancy.reshape(len(self.tables.km), -1)
 
     def ticks(self, held: Spectrum) -> Int[Array, "links S"]:
-        """Ticks until each slot is free, 0 if it is; only for services that end."""
+        """Return the ticks until each slot is free (0 if it already is), for services that end."""
         assert held.clock is not None
         return spectrum.slot_ticks(held.clock, len(self.tables.km), self.slots)
 
@@ -160,7 +160,7 @@ class Lightpaths(Pytree):
 
 @dataclass(frozen=True, eq=False)
 class SharedLightpaths:
-    """Services share lightpaths: one path on one wavelength, while its capacity lasts."""
+    """Services share a lightpath (one path on one wavelength) until its capacity is used up."""
 
     tables: NetworkTables
     slots: int  # wavelengths, S
@@ -178,7 +178,7 @@ class SharedLightpaths:
         return Lightpaths(dark, zero, none, jnp.zeros(many, jnp.int32), jnp.zeros(many))
 
     def offers(self, held: Lightpaths, request: Request, params: OpticalParams) -> Offers:
-        """Wavelengths dark on all links of a path, or lit by this path with spare capacity."""
+        """Return wavelengths dark on a whole path, or lit by this path with spare capacity."""
         hops = take(self.tables.hops, request.pair)
         paths = hops.shape[0]
         bitrate = request.bitrate * params.bitrate_scale

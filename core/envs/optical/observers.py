@@ -166,11 +166,10 @@ def _paths_observation(
 ) -> Float[Array, " n"]:
     """float32 [2 N + 3 + 8 K + links]: the costs of each path, and each link's free share.
 
-    One-hot end nodes; holding time over its mean, bitrate over the largest, share of slots in use.
-    For
-    each path: the five deeprmsa features, hops over the most of any path, the link-slots that the
-    service would use over S, and the free share of its fullest link. Finally the free share of
-    every link.
+    One-hot end nodes; holding time / its mean, bitrate / the largest bitrate, share of slots in
+    use. For each path: the five deeprmsa features, hops / the most hops of any path, the
+    link-slots that the service would use / S, and the free share of its fullest link. Finally, the
+    free share of every link.
     """
     slots = np.float32(env.slots)
     most = np.float32(env.tables.hops.shape[-1])
@@ -191,7 +190,7 @@ def _paths_observation(
 def _relative_sizes(
     env: Network, state: OpticalState, params: OpticalParams
 ) -> tuple[Array, Array]:
-    """Return the request's holding time over its mean, and its bitrate over the largest one."""
+    """Return the request's holding time / its mean, and its bitrate / the largest bitrate."""
     mean = params.mean_holding_time / env.traffic.time_per_tick(params)
     holding = state.request.holding.astype(jnp.float32) / mean
     return holding, state.request.bitrate / np.float32(env.largest_bitrate)
@@ -207,9 +206,9 @@ def _path_features(
 ) -> Float[Array, "K 5"]:
     """DeepRMSA's five features of each path, 0 if the path is missing.
 
-    Size of the first fitting block over the need, its start / S, need in bitrate over the largest
-    bitrate, mean free block over the need, free share. If nothing fits, the free block at slot 0
-    is described (0 if that slot is taken).
+    Size of the first block that fits, divided by the slots needed; its start / S; requested
+    bitrate / largest bitrate; mean free block / slots needed; share of free slots. If nothing
+    fits, the free block at slot 0 is described (0 if that slot is taken).
     """
     slots, band = env.slots, band_words(env.slots)
     first = first_set(offers.starts)
@@ -241,9 +240,9 @@ def _graph_observer(env: Network) -> Observer:
     """A `jraph.GraphsTuple` with one graph.
 
     nodes [N, 8 + 2]: Laplacian eigenvectors, then a column with +1 at the source and one with -1
-    at the destination. edges [links, S]: remaining time of each slot over the mean holding time (0
-    or 1 if services never end), with undirected links in both directions. globals [1, 1]: bitrate
-    over the largest.
+    at the destination. edges [links, S]: remaining time of each slot / the mean holding time (0 or
+    1 if services never end), with undirected links in both directions. globals [1, 1]: bitrate /
+    the largest bitrate.
     """
     import jraph
 

@@ -30,7 +30,7 @@ from .traffic_files import pair_weights, read_requests, read_traffic_matrix
 class OpticalEnvironment:
     """One of rsa, rmsa, deeprmsa, rwa, rwa_lightpath_reuse.
 
-    Actions (A in total) are path * blocks + block, placed at the first possible of the block's
+    Actions (A in total) are path * blocks + block, placed at the first possible one of the block's
     `aggregate_slots` starts; in deeprmsa they are path * fits + fit. With `no_op`, the last action
     refuses the request. The reward is 0 for an accepted request, and -1 or -bitrate / largest
     bitrate for a blocked one.
@@ -96,7 +96,7 @@ class OpticalEnvironment:
         return self.serve(words, state, offers, path, start, params=params)
 
     def shadow_step(self, key: PRNGKeyArray, state: OpticalState, params: OpticalParams) -> Step:
-        """Serve the current request by the heuristic `shadow`, with the same draws as `step`."""
+        """Serve the current request with the heuristic `shadow`, with the same draws as `step`."""
         offers = self.offers(state, params)
         path, start = make_heuristic(self.settings.shadow, self)(state, offers, params)
         words = random_words(key, WORDS_PER_REQUEST)
@@ -155,7 +155,7 @@ class OpticalEnvironment:
         *,
         params: OpticalParams,
     ) -> Step:
-        """Serve the current request at a path and start slot; `words` draw the next request."""
+        """Serve the current request on a path and start slot; draw the next one from `words`."""
         exists = (path >= 0) & (path < self.num_paths)
         path = jnp.clip(path, 0, self.num_paths - 1)
         start = jnp.clip(start, 0, self.slots - 1)
@@ -228,7 +228,7 @@ class OpticalEnvironment:
 
     @property
     def largest_bitrate(self) -> float:
-        """The largest Gb/s before `bitrate_scale`, from the traffic's list or the requests."""
+        """The largest bitrate (Gb/s) before `bitrate_scale`, from the bitrates or the requests."""
         if self.traffic.requests is None:
             return float(self.traffic.bitrates.max())
         return float(self.traffic.requests.bitrate.max())

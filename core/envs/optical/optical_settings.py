@@ -140,7 +140,7 @@ _KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: 
 
 
 def _as_items(key: str, value: Any) -> tuple[Any, ...]:
-    """Return a list, which may be given as its only entry."""
+    """Return a list of values; a single value counts as a list of one."""
     items = (value,)
     if isinstance(value, list | tuple):
         items = tuple(value)
@@ -183,11 +183,13 @@ def _check_fits(settings: OpticalSettings) -> None:
         if name not in FIT_NAMES:
             raise UnknownNameError("fit", str(name), FIT_NAMES)
     if not settings.fits or len(set(settings.fits)) < len(settings.fits):
-        _refuse("fits", list(settings.fits), f"some of {', '.join(FIT_NAMES)}, each once")
+        _refuse(
+            "fits", list(settings.fits), f"a list of different names from {', '.join(FIT_NAMES)}"
+        )
     if settings.fits != ("first",) and settings.id != "deeprmsa":
         raise ConfigError(
-            f"fits applies only to deeprmsa, and actions of {settings.id} choose a slot: "
-            "remove fits, or type id: deeprmsa"
+            f"fits applies only to deeprmsa, but actions of {settings.id} choose a slot: "
+            "remove fits, or set id: deeprmsa"
         )
 
 
@@ -206,8 +208,8 @@ def _check_slots(settings: OpticalSettings) -> None:
         _refuse("aggregate_slots", settings.aggregate_slots, allowed)
     if settings.id == "deeprmsa" and (settings.aggregate_slots > 1 or settings.no_op):
         raise ConfigError(
-            "deeprmsa chooses a path and takes its first fitting slot: aggregate_slots and no_op "
-            "do not apply; type id: rmsa to use them"
+            "deeprmsa chooses a path and uses its first slot that fits, so aggregate_slots and "
+            "no_op do not apply; set id: rmsa to use them"
         )
     if settings.id in ("rwa", "rwa_lightpath_reuse") and settings.guardband:
         _refuse("guardband", settings.guardband, f"0 for {settings.id}: a service takes one slot")
@@ -215,7 +217,7 @@ def _check_slots(settings: OpticalSettings) -> None:
 
 def _check_bitrates(settings: OpticalSettings, given: Mapping[str, Any]) -> None:
     if settings.id == "rwa" and set(settings.bitrates) != {settings.slot_width}:
-        raise ConfigError("rwa uses one slot per request: remove bitrates, or type id: rsa")
+        raise ConfigError("rwa uses one slot per request: remove bitrates, or set id: rsa")
     if settings.bitrates and {"min_bitrate", "max_bitrate", "step_bitrate"} & set(given):
         raise ConfigError("bitrates and min_bitrate, max_bitrate, step_bitrate exclude each other")
 
@@ -225,7 +227,7 @@ def _check_episodes(settings: OpticalSettings) -> None:
         what = "incremental loading"
         if settings.requests:
             what = "a request list"
-        raise ConfigError(f"{what} is finite: type continuous: false, or remove it")
+        raise ConfigError(f"{what} is finite: set continuous: false, or remove it")
     if settings.shadow and settings.end_first_blocking:
         raise ConfigError(
             "shadow and end_first_blocking exclude each other, because the policy and its "
@@ -245,11 +247,11 @@ def _check_request_list(settings: OpticalSettings) -> None:
 def _check_observation(settings: OpticalSettings) -> None:
     if settings.observation == "packed" and settings.reuses_lightpaths:
         raise ConfigError(
-            "observation packed has one bit per slot, too few for shared lightpaths; type flat"
+            "observation packed has one bit per slot, too few for shared lightpaths; use flat"
         )
     if settings.observation == "link_capacity" and not settings.reuses_lightpaths:
         raise ConfigError(
-            "observation link_capacity needs id: rwa_lightpath_reuse; type link_departure "
+            "observation link_capacity needs id: rwa_lightpath_reuse; use link_departure "
             "or link_occupancy"
         )
 
@@ -283,7 +285,7 @@ def parse_baseline(text: str) -> Baseline:
     if at and not (count.isascii() and count.isdigit() and 1 <= int(count) <= MOST_PATHS):
         raise ConfigError(
             f"baseline {text!r}: the part after @ is the number of candidate paths, a whole "
-            f"number from 1 to {MOST_PATHS}; type {rule}@10"
+            f"number from 1 to {MOST_PATHS}; for example: {rule}@10"
         )
     if colon and order not in PATH_ORDERS:
         raise UnknownNameError("path order", order, PATH_ORDERS)

@@ -99,7 +99,7 @@ def _mask_below(words: int, position: Int[Array, ""]) -> UInt32[Array, " W"]:
 
 
 def window(words: int, start: Int[Array, ""], length: Int[Array, ""]) -> UInt32[Array, " W"]:
-    """Return bits start .. start+length-1 set, as far as they fit into W words."""
+    """Return W words with bits start .. start+length-1 set, as far as they fit."""
     return _mask_below(words, start + length) & ~_mask_below(words, start)
 
 
@@ -112,7 +112,7 @@ def shift_up(words: UInt32[Array, "*batch W"]) -> UInt32[Array, "*batch W"]:
 def starts_of_free_runs(
     free: UInt32[Array, "K W"], need: Int[Array, " K"], slots: int, unrolled: bool = False
 ) -> UInt32[Array, "K W"]:
-    """Return the bits of slots at which `need` free slots in a row start.
+    """Return the bits of slots at which a run of `need` free slots starts.
 
     The known run length doubles each round (x &= x >> s), so about log2(slots) rounds suffice for
     every need up to `slots`; a need of 0 or 1 returns `free` unchanged.

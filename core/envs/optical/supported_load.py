@@ -41,11 +41,11 @@ def find_load(
 ) -> SupportedLoad:
     """Find the load at which a heuristic blocks a share `target` of the services.
 
-    A parabola of log blocking over log load is fitted to the last round by least squares, weighted
-    by blocking; the load is where it crosses the target. The interval is Student's t of jackknife
-    pseudo-values (Tukey 1958, "Bias and confidence in not-quite large samples"). If x is the log
-    load from all n seeds and x_i without seed i, seed i's pseudo-value is n x - (n - 1) x_i.
-    target x seeds x steps should be at least 100.
+    In the last round, a parabola is fitted to log blocking as a function of log load, by least
+    squares weighted by blocking. The result is the load at which it crosses the target. The
+    interval is Student's t of jackknife pseudo-values (Tukey 1958, "Bias and confidence in
+    not-quite large samples"). If x is the log load from all n seeds and x_i without seed i, seed
+    i's pseudo-value is n x - (n - 1) x_i. target x seeds x steps should be at least 100.
     """
     from scipy import stats
 

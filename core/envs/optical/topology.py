@@ -73,7 +73,7 @@ class Topology:
 
     @cached_property
     def graph(self) -> networkx.Graph[int]:
-        """The network of node numbers: path searches never see node names."""
+        """The network with numbered nodes, so that path searches never see node names."""
         import networkx as nx
 
         first = self.first_number
@@ -188,7 +188,7 @@ def _fold_arcs(
         if arcs.get((v, u)) != km:
             raise ConfigError(
                 f"{path}: link {node_ids[u]}-{node_ids[v]} has no equally long link back, so the "
-                "network cannot be undirected; type directed: true"
+                "network cannot be undirected; set directed: true"
             )
         if (v, u) not in folded:
             folded[u, v] = km
@@ -223,7 +223,7 @@ def make_topology(name: str, directed: bool = True) -> Topology:
     for ending in ("_directed", "_undirected"):
         if name.endswith(ending) and name.removesuffix(ending) in TABLES:
             raise ConfigError(
-                f"unknown topology {name!r}; type topology: {name.removesuffix(ending)} and "
+                f"unknown topology {name!r}; set topology: {name.removesuffix(ending)} and "
                 f"directed: {str(ending == '_directed').lower()}"
             )
     network = name.lower().split("_")[0]

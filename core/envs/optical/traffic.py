@@ -43,12 +43,12 @@ def random_words(key: PRNGKeyArray, count: int) -> UInt32[Array, " count"]:
 
 
 def uniform(words: UInt32[Array, "*n"]) -> Float[Array, "*n"]:
-    """Numbers in (0, 1], multiples of 2**-24 shifted by half a step."""
+    """Return numbers in (0, 1], multiples of 2**-24 shifted by half a step."""
     return (words >> np.uint32(8)).astype(jnp.float32) * np.float32(2**-24) + np.float32(2**-25)
 
 
 def exponential(words: UInt32[Array, "*n"]) -> Float[Array, "*n"]:
-    """Exponential variables with mean 1, at most 17.4."""
+    """Return exponential variables with mean 1, at most 17.4."""
     return -jnp.log(uniform(words))
 
 
@@ -92,7 +92,7 @@ class Traffic:
         return self.num_pairs
 
     def pair_shares(self, words: UInt32[Array, " n"]) -> Float[Array, " R"] | None:
-        """Return the pairs' cumulative shares for the state, or None unless they are redrawn."""
+        """Return the pairs' cumulative shares for the state, or None if the weights are fixed."""
         if self.weights is not None:
             return None
         entries = uniform(words).reshape(-1, self.num_pairs).sum(0)
@@ -102,7 +102,7 @@ class Traffic:
     def request(
         self, words: UInt32[Array, " 4"], number: Int[Array, ""], shares: Float[Array, " R"] | None
     ) -> Request:
-        """Request `number` (0-based): the first three words draw pair, bitrate, holding time."""
+        """Return request `number` (from 0); three words draw pair, bitrate and holding time."""
         if self.requests is not None:
             row = jnp.minimum(number, len(self.requests) - 1)
             given = (self.requests.pair, self.requests.bitrate, self.requests.holding)
@@ -120,7 +120,7 @@ class Traffic:
     def wait(
         self, words: UInt32[Array, " 4"], number: Int[Array, ""], params: OpticalParams
     ) -> Int[Array, ""]:
-        """Ticks from request `number` to the next; the fourth word draws it."""
+        """Return the ticks from request `number` to the next, drawn from the fourth word."""
         if self.requests is not None:
             row = jnp.minimum(number, len(self.requests) - 1)
             return jnp.asarray(self.requests.until_next)[row]

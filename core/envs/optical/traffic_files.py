@@ -44,7 +44,7 @@ def read_requests(file: str, topology: Topology) -> RequestList:
         header = tuple(name.strip() for name in next(reader, []))
         if header != HEADER:
             raise ConfigError(
-                f"{file}:1: the header is {','.join(header)!r}; type {','.join(HEADER)}"
+                f"{file}:1: the header is {','.join(header)!r}; it must be {','.join(HEADER)}"
             )
         numbered = [
             (reader.line_num, _row(file, reader.line_num, row, topology)) for row in reader if row
@@ -70,7 +70,7 @@ def _row(
     file: str, line: int, row: list[str], topology: Topology
 ) -> tuple[int, float, float, float]:
     if len(row) != len(HEADER):
-        raise ConfigError(f"{file}:{line}: {len(row)} columns; type {','.join(HEADER)}")
+        raise ConfigError(f"{file}:{line}: {len(row)} columns; allowed: {','.join(HEADER)}")
     positions = {str(node): number for number, node in enumerate(topology.node_ids)}
     ends = [text.strip() for text in row[:2]]
     for name, node in zip(HEADER, ends, strict=False):
@@ -87,8 +87,8 @@ def _row(
         raise ConfigError(f"{file}:{line}: bitrate, arrival and holding must be numbers") from None
     if not (all(map(math.isfinite, (bitrate, arrival, holding))) and bitrate > 0 and holding >= 0):
         raise ConfigError(
-            f"{file}:{line}: bitrate {bitrate:g} must be above 0, holding {holding:g} 0 or more, "
-            f"arrival {arrival:g} finite"
+            f"{file}:{line}: bitrate is {bitrate:g} (allowed: above 0), holding is {holding:g} (0 "
+            f"or more), arrival is {arrival:g} (finite)"
         )
     source, destination = (positions[node] for node in ends)
     pair = pair_index(source, destination, topology.num_nodes, topology.directed)
@@ -96,7 +96,7 @@ def _row(
 
 
 def exact_ticks(arrivals: np.ndarray, holding: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return holding times and waits in ticks that keep `end <= arrival`, and the tick length."""
+    """Return holding times and waits in ticks that preserve `end <= arrival`, and the tick."""
     count, ends = len(arrivals), arrivals + holding
     tick = float(holding.max()) / LONGEST_TICKS or 1.0
     # A strictly later arrival is at least one tick later, even if the difference is less than a

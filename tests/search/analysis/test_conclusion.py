@@ -419,7 +419,7 @@ def test_budget_end_before_any_run_suggests_budget_wall(tmp_path):
     budget = Budget(trials=None, wall_seconds=1e-9)
     said = go(tmp_path, budget=budget, early_terminate=None, confirm=None).conclusion.said
     assert said[0] == "Undecided: no trial has finished its run."
-    assert said[1] == "`budget.wall` ended it: raise it and run the same command again."
+    assert said[1] == "`budget.wall` ran out: raise it and run the same command again."
 
 
 def test_truncated_episodes_of_winner_are_reported(tmp_path, monkeypatch, capsys):

@@ -177,7 +177,7 @@ def test_saved_policy_replays_recorded_episodes_bitwise(folder, tmp_path):
     (other / "policy.json").write_text(re.sub(r'"gamma": [^,]*', '"gamma": 0.5', text))
     with pytest.raises(StoreError, match="has a different gamma than the trial"):
         play(folder, other, about, Path())
-    with pytest.raises(StoreError, match="an evaluation that the study does not have"):
+    with pytest.raises(StoreError, match="an evaluation that is not in the study"):
         play(folder, kept, {**about, "env_steps": 7}, Path())
     initial = '"average_reward_initial": '  # of a policy kept when 0 stood for `off`
     assert f"{initial}null" in text

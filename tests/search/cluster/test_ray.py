@@ -161,7 +161,7 @@ def test_scheduler_from_imported_file_is_accepted(ray, tmp_path):
         "from ray.tune.schedulers import FIFOScheduler\nclass Mine(FIFOScheduler):\n    pass\n"
     )
     asked = tuned("hpo_test_rule.Mine")
-    with pytest.raises(ConfigError, match=r"type imports: \[my_file.py\]"):
+    with pytest.raises(ConfigError, match=r"use imports: \[my_file.py\]"):
         scheduler_of(asked, schedule_of(asked, 1_000), dict)
     import_user_code(["hpo_test_rule.py"], tmp_path)
     assert type(scheduler_of(asked, schedule_of(asked, 1_000), dict)).__name__ == "Mine"

@@ -301,7 +301,7 @@ def test_program_that_kills_workers_fails_only_its_trials(tmp_path):
 def test_checkpoint_with_different_worker_count_is_refused(tmp_path):
     population, _ = made(factory_over(FakeTeam()))
     population.save(tmp_path / "saved")
-    with pytest.raises(StoreError, match="3 x 4 lanes, but here are 2 x 6"):
+    with pytest.raises(StoreError, match="3 x 4 lanes, but this run has 2 x 6"):
         made(factory_over(FakeTeam(shares=2)))[0].restore(tmp_path / "saved")
     with pytest.raises(StoreError, match="is not a checkpoint"):
         population.restore(tmp_path)
@@ -464,7 +464,7 @@ def test_preview_shows_how_lanes_are_divided():
     report, _ = preview(loads(TEXT))
     assert any("up to 2 times the lanes of one process" in text for text in report.warnings)
     text = TEXT.replace("workers: 2", "workers: 3")
-    with pytest.raises(ConfigError, match=r"2 x 2 lanes .* type executor.workers: 2"):
+    with pytest.raises(ConfigError, match=r"2 x 2 lanes .* set executor.workers: 2"):
         preview(loads(text + "population: {lanes: 4}\n"))
     away = text.replace("workers: 3", "workers: 3, address: auto")
     report, _ = preview(loads(away + "population: {lanes: 4}\n"))

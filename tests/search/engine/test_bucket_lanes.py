@@ -347,7 +347,7 @@ def test_the_end_says_that_it_waits_for_a_compile():
     config = {"learning_rate": 1e-3, "gamma": 0.99, "hidden_sizes": [16]}
     with CompileBeside(compiling_words) as beside:
         beside.begin(factory.make(factory.resolve(config), 4))
-    assert len(said) == 1 and "not needed" in said[0]
+    assert len(said) == 1 and "no longer needed" in said[0]
     with CompileBeside(compiling_words):
         pass
     assert len(said) == 1

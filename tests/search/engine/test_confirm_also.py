@@ -124,7 +124,7 @@ def test_missing_default_is_reported_as_left_to_confirm(tmp_path):
     assert said == ("Undecided: the winner has no value on the test seeds.",)
     said = go(tmp_path, asked_for(bare, {first: 8})).conclusion.said
     assert said[0] == f"There is nothing to compare trial {first} with."
-    text = "The default did not run on these seeds: confirm trial 0, too."
+    text = "The default did not run on these seeds: also confirm trial 0."
     assert said[1] == text
     said = go(tmp_path, asked_for(bare, {first: 8, 0: 8})).conclusion.said
     assert text not in said and "better" in said[0]
@@ -142,7 +142,7 @@ def test_diverged_candidate_leaves_default_to_confirm(tmp_path):
     alone = study(samples.Confirm(1, 0, 2, default=False))
     first = go(tmp_path, alone, loses).best.trial
     said = go(tmp_path, study(samples.Confirm(1, 3, 2)), loses).conclusion.said
-    text = "The default did not run on these seeds: confirm trial 0, too."
+    text = "The default did not run on these seeds: also confirm trial 0."
     assert said == (f"There is nothing to compare trial {first} with.", text)
 
 
@@ -436,7 +436,7 @@ def test_confirm_command_warns_about_too_few_seeds(small, capsys):
         (["small"], "give the trials to confirm, such as: hpo confirm small 9 6"),
         (["small", "3", "--study", "small"], "the study is given twice"),
         (["running"], "is being written by host"),
-        (["version"], "loop state has version 3, this hpo reads 99"),
+        (["version"], "loop state has version 3, but this version of hpo reads 99"),
     ],
 )
 def test_confirm_command_refuses_in_one_line_and_writes_nothing(

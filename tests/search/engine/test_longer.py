@@ -134,7 +134,7 @@ def test_interrupted_run_can_be_extended(tmp_path, chunks, commit_seconds):
 def test_extending_diverged_run_is_refused(tmp_path):
     factory = samples.AnalyticFactory(diverges_above=1e-5)
     go(one(), tmp_path / "s", factory=factory)
-    with pytest.raises(StoreError, match=r"trial 0 has not run to its end \(diverged\)"):
+    with pytest.raises(StoreError, match=r"trial 0 has not finished \(diverged\)"):
         go(one(16_000), tmp_path / "s", factory=factory)
 
 
@@ -300,7 +300,7 @@ def test_schedule_horizon_is_read_from_existing_folder(tmp_path):
     assert (again.env_steps, again.schedule_env_steps) == (8192, 4096)
     assert again.evaluation == begun.evaluation
     words = resume_note(again, tmp_path / "s")
-    assert "from 4,096 to 8,192" in words and "over 4,096 (schedule_env_steps)" in words
+    assert "from 4,096 to 8,192" in words and "based on 4,096 (schedule_env_steps)" in words
     assert resume_note(begun, tmp_path / "s") == ""
     searched = replace(longer, name="s")
     assert as_begun(searched, tmp_path / "s") == searched

@@ -140,6 +140,6 @@ def test_best_trial_keeps_policy_when_budget_cuts_racing(tmp_path, steps):
         budget=Budget(trials=None, env_steps=steps * 16_000),
     )
     best = run(asked, tmp_path, interim.Noisy(lanes=4), (), samples.quick()).best
-    assert best.stop_rule.startswith("racing: the budget ended")
+    assert best.stop_rule.startswith("racing: the budget ran out")
     assert (tmp_path / "policies" / f"trial_{best.trial}" / "policy.json").is_file()
     assert len(list((tmp_path / "policies").iterdir())) == asked.checkpoint.keep_best

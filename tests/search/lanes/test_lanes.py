@@ -136,8 +136,8 @@ def test_notes_report_rounded_lane_count():
     (few,) = notes(3)
     assert few == (
         "population.lanes is 4 instead of 3, in tiles of 2 instead of 4: results with 4 "
-        "lanes differ in the last digits from those with 8, 16, ... lanes; for equal ones "
-        "type tiles: whole"
+        "lanes differ in the last digits from those with 8, 16, ... lanes; for identical "
+        "results, set tiles: whole"
     )
     assert notes(4)[0].startswith("population.lanes is 4, in tiles of 2 instead of 4")
     assert any(text == few for text in preview(factory_of(3).study)[0].warnings)

@@ -65,7 +65,7 @@ def test_the_default_is_compared_on_test_seeds(folder):
         ("crash", "exit code 1: RuntimeError: out of memory"),
         ("code", "exit code 3: a last word"),
         ("killed", "ended by SIGKILL"),
-        ("short", "ended by itself at 200 of 800 env steps"),
+        ("short", "exited by itself at 200 of 800 env steps"),
         ("hang", "no metric for 1 s; raise processes.timeout"),
         ("deaf", "no metric for 1 s"),
         ("silent", "ended without score; it reported no metric"),

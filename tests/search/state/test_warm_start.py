@@ -194,7 +194,7 @@ def test_warm_start_with_different_constraints_is_refused(tmp_path):
     ]
     for other in ((short, long), (long,), (), (dataclasses.replace(long, aggregate="min"), short)):
         with pytest.raises(
-            ConfigError, match="has constraints on other metrics: mean of eval/ret"
+            ConfigError, match="has constraints on different metrics: mean of eval/ret"
         ):
             warm_start(study(tmp_path, constraints=other, fixed={}))
 

@@ -199,14 +199,14 @@ def test_unseen_results_are_labelled_and_give_no_loss(tmp_path):
     ("rule", "said"),
     [
         ("ashaa", "did you mean 'asha'"),
-        ("asha,eta", "type key=value"),
+        ("asha,eta", "use key=value"),
         ("asha,etta=2", "etta"),
         ("asha,eta=0.5", "eta"),
         ("none,eta=2", "no option"),
         ("pbt", "which cannot be replayed"),
         ("racing", "allowed: start from 1"),
-        ("asha,min=500", "first evaluated at 2000; type min=2000 or more"),
-        ("asha,min=100k", "no rung is inside a run of 16000 env steps"),
+        ("asha,min=500", "first evaluated at 2000; use min=2000 or more"),
+        ("asha,min=100k", "no rung is within a run of 16000 env steps"),
     ],
 )
 def test_invalid_what_if_rule_is_refused_in_one_line(rule, said, record):
