@@ -50,10 +50,10 @@ search*N value in the search, mean of N seeds per trial. A stopped trial shows
          its value where it was stopped. With metric.training_weight, training
          returns count in search and select values.
 select*N mean of N new seeds, the same for all confirmed trials. They choose the
-         winner, so its value here is a little too good.
+         winner, so its value here is a little optimistic.
 test*N   mean of N other new seeds, with no part in any choice. Only these are
          compared with the default.
-feasible keeps the constraints. front: 1 for the Pareto front of each status.
+feasible satisfies the constraints. front: 1 for the Pareto front of each status.
 order    confirmed trials by select, then finished ones by search, then stopped
          ones: those that got further first."""
 
@@ -148,7 +148,7 @@ def headline(
 def deciding_command(
     conclusion: Conclusion, entries: Sequence[Entry], folder: Path
 ) -> tuple[str, str] | None:
-    """Return the command that decides between the first trial and the default, and its cost."""
+    """Return the command to run for a verdict on the first trial and the default, and its cost."""
     default = next((entry.trial for entry in entries if entry.is_default), None)
     if default is None or conclusion.better_rule is not None:
         return None  # a heuristic is better than the first trial, so the other ranks do not matter
@@ -415,7 +415,7 @@ def winner_line(entries: Sequence[Entry], metric: str, unit: str = ENV_STEPS) ->
     if ended in (["diverged"], ["failed"], ["diverged", "failed"]):
         again = "the study"
         if ended == ["failed"]:
-            again = "the same command again; where trials failed for different reasons,"
+            again = "the same command again; if trials failed for different reasons,"
         said = f"Every trial {' or '.join(ended)}; `hpo show TRIAL` shows why. Fix the cause and "
         return f"{said}run {again} with --new."
     if best is None or (best.value is None and best.rung_value is None):
@@ -440,7 +440,7 @@ def named(value: str, stream: str) -> str:
 
 def value_source(value_from: str, seeds: int, trials: int) -> str:
     if value_from == "search" and trials == 1:
-        return f"{counted(seeds, 'seed')} of its one trial"
+        return f"{counted(seeds, 'seed')} of the only trial"
     return seeds_text(seeds, value_from) + ", which also chose it" * (value_from != "report")
 
 
@@ -451,8 +451,10 @@ def audit_words(audit: Audit, metric: str) -> str:
         share = f" ({whole.share:.0%}, 95% interval {whole.low:.0%} to {whole.high:.0%})"
     level = clause(", {} tied with it", whole.level)
     bar = f"({metric} {number(audit.bar)}){level}"
-    ended = f"{whole.wrong} of {counted(whole.audited, 'audited trial')}{share} ended better than"
-    others = f"the median of the {audit.survivors} that were never stopped {bar}"
+    ended = (
+        f"{whole.wrong} of {counted(whole.audited, 'audited trial')}{share} finished better than"
+    )
+    others = f"the median of the {audit.survivors} never stopped {bar}"
     return f"{ended} {others}; {whole.winners or 'none'} better than all of those."
 
 

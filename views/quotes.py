@@ -155,7 +155,7 @@ def _better_first(winner: str, rival: str, against: Against) -> tuple[str, str]:
 def _numbers_text(winner: str, rival: str, against: Against) -> str:
     """Return both means and their difference, which is positive for the better side."""
     if against.means is None or against.difference is None:
-        return "no seed has values of both"
+        return "no seed has a value for both"
     own, other = against.means
     sign = 1.0
     if against.difference < 0.0:

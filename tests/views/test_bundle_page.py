@@ -209,7 +209,7 @@ def test_verify_page_json_parser_rejects_duplicate_keys(tmp_path):
     """
     found = in_node(tmp_path, body)
     assert found[0] == [{"a": [1, -2500, None, True, "xé"]}] and found[1] is True
-    assert found[2] == "the key a comes twice" and found[3] == "not JSON" and found[4] == [[]]
+    assert found[2] == "the key a occurs twice" and found[3] == "not JSON" and found[4] == [[]]
 
 
 # ---------------------------------------------------------------------- bundles

@@ -126,20 +126,20 @@ REFUSED = {
     ),
     "the study beside, named": (
         claims(lambda data: data["ran_with"].update(study=False)),
-        "ran_with.study: claimed False, the rows give None",
+        "ran_with.study: claimed False, but the rows give None",
     ),
     "a claim dropped": (claims(lambda data: data["claims"].pop()), "claims: 2 claimed, the rows"),
     "a claim twice": (
         claims(lambda data: data["claims"].append(data["claims"][0])),
-        "claims: 4 claimed, the rows give 3",
+        "claims: 4 claimed, but the rows give 3",
     ),
     "a verdict": (
         claims(lambda data: data["conclusion"].update(verdict="ceiling")),
-        "conclusion.verdict: claimed 'ceiling', the rows give 'undecided'",
+        "conclusion.verdict: claimed 'ceiling', but the rows give 'undecided'",
     ),
     "what a claim rests on": (
         claims(lambda data: data["claims"][1]["rests_on"].pop()),
-        "claims[1].rests_on: 1 claimed, the rows give 2",
+        "claims[1].rests_on: 1 claimed, but the rows give 2",
     ),
     "a unit": (
         claims(lambda data: data["claims"][-1]["numbers"].update(unit="epochs")),
@@ -249,7 +249,7 @@ JOURNALS = {
     ),
     "a return above the ceiling": (
         lambda folder: forged_returns(folder, 5, 501.0),
-        "test seed 0 of trial 5 has 501, which its environment cannot give",
+        "test seed 0 of trial 5 has 501, which is impossible in its environment",
     ),
     "the goal": (
         lambda folder: forged_meta(folder, "goal", "minimize"),

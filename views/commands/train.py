@@ -68,7 +68,7 @@ def _study_and_trials(args: Namespace) -> tuple[str | None, list[int]]:
         study = words.pop(0)
     odd = next((word for word in words if number_in(word) is None), None)
     if odd is not None:
-        raise ConfigError(f"{odd!r} is not the number of a trial, which `hpo top` lists")
+        raise ConfigError(f"{odd!r} is not a trial number; `hpo top` lists them")
     if not words:
         raise ConfigError(f"give the trials to confirm, such as: hpo confirm {study} 9 6")
     return study, [int(word) for word in words]

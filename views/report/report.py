@@ -467,7 +467,7 @@ def _stopping(snapshot: Snapshot) -> str:
     if spec.audit:
         why = "No audited trial has finished its run yet."
         if snapshot.meta.objectives or snapshot.meta.constraints:
-            why = "With several objectives or constraints no single value can check stops."
+            why = "With several objectives or constraints, stops cannot be checked by a single value."
     return f'{body}<p class="note">{why}</p>'
 
 

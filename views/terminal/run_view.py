@@ -192,7 +192,7 @@ class RunView(Observer):
             what = "Committing and ending the processes"
         if self.is_compiling:
             what = "Stops after this compile and the next step, "
-            what += f"or in {PATIENCE:.0f} s if it still compiles then"
+            what += f"or in {PATIENCE:.0f} s if it is still compiling"
         self.write(f"{what}; press Ctrl-C again to quit at once.")
 
     def leaving(self) -> None:
