@@ -615,7 +615,7 @@ class Comparison:
             return "no difference: both have the same value on every seed"
         if self.verdict == "undecided" and self.more_seeds is not None:
             more = f"{self.more_seeds} more seed{'s' * (self.more_seeds != 1)}"
-            return f"{WORDS[self.verdict]}: {more} of each would decide"
+            return f"{WORDS[self.verdict]}: {more} per side would decide"
         return WORDS[self.verdict]
 
 

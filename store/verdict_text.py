@@ -368,7 +368,7 @@ def _unless_sentences(winner: str, against: Against, seeds: str) -> list[str]:
     first = f"{upper_first(ahead)} is better than {behind}"
     said = [f"{first} unless 1 in {found.one_in} seeds differs from these."]
     if len(said[0]) >= _COLUMNS:
-        condition = f"fewer than 1 in {found.one_in} seeds give a result that these did not show"
+        condition = f"fewer than 1 in {found.one_in} seeds give a result not observed on these"
         said = [f"{first}, on a condition.", f"The condition: {condition}."]
     return [*said, f"The difference is {by} on {seeds}."]
 

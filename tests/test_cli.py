@@ -187,7 +187,7 @@ def test_version_is_printed(say):
         (["top", "--trials", "20"], "unknown option --trials; hpo top --help lists all\n"),
         (["top", "-n", "0"], "'0' is not a whole number of at least 1"),
         (["top", "-n", "many"], "'many' is not a whole number"),
-        (["show", "x"], "TRIAL: 'x' is not the number of a trial, which `hpo top` lists (studies"),
+        (["show", "x"], "TRIAL: 'x' is not a trial number; `hpo top` lists them (studies"),
         (["eval", "p", "--seed", "-1"], "--seed"),
         (["query"], "SQL"),
     ],

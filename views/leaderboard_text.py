@@ -160,7 +160,7 @@ def deciding_command(
 
 
 def _deciding_seeds(conclusion: Conclusion, entries: Sequence[Entry]) -> int:
-    """Return how many test seeds would decide; 0 if none would, or if there is a verdict."""
+    """Return the number of test seeds that would decide; 0 if unknown or already decided."""
     against, first = conclusion.against, entries[0]
     if against.verdict == "undecided" and against.more_seeds:
         return seeds_to_propose(against.seeds, against.more_seeds)
@@ -350,7 +350,7 @@ def _front_columns(board: Board) -> list[BoardColumn]:
 
 
 def _objective(one: TrialView, index: int) -> float | None:
-    """Return a trial's value of an objective; of the first, also at a last rung."""
+    """Return a trial's value of an objective; the first one may be from its last rung."""
     if one.objectives:
         return one.objectives[index]
     if index == 0:

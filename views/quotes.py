@@ -132,7 +132,7 @@ def _conditional_sentence(
         ahead, behind = winner, rival
     numbers = _numbers_text(winner, rival, replace(against, interval=unless.interval))
     first = f"{upper_first(ahead)} has a significantly better {metric} than {behind} on {seeds}"
-    condition = f"fewer than 1 in {unless.one_in} seeds give a result that these did not show"
+    condition = f"fewer than 1 in {unless.one_in} seeds give a result not observed on these"
     return f"{first}, provided that {condition} ({numbers}; {test_words(against.pairs)})."
 
 

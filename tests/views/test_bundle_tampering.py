@@ -88,7 +88,7 @@ REFUSED = {
     "a folder": (added("rounds/x.sqlite"), "rounds/x.sqlite does not belong"),
     "other code for NumPy": (
         added("numpy/forward.py", EVIL),
-        "numpy/forward.py: differs from the file of this hpo",
+        "numpy/forward.py: differs from the file of this version of hpo",
     ),
     "a policy for NumPy": (added("numpy/policy.json", b"{}"), "numpy/forward.py: is missing"),
     "a compiled module": (added("source/x.so"), "source/x.so: is not used by the study"),
@@ -115,7 +115,7 @@ REFUSED = {
     ),
     "no sums of arrays": (removed(f"{POLICY}/arrays/SHA"), "arrays/SHA256SUMS of the policy"),
     "another policy": (added("policies/trial_4/policy.json"), "does not belong in a bundle"),
-    "the policy's value": (about(value=500.0), "says that its value is 500.0, not"),
+    "the policy's value": (about(value=500.0), "claims the value 500.0, but the rows give"),
     "the policy's trial": (about(trial=4), "claims to be from recorded, trial 4"),
     "the policy's seed": (about(replicate=30), "an evaluation that the journal does not have"),
     "a training": (added(f"{POLICY}/training.json", b"{}"), "training.json is damaged"),
@@ -257,7 +257,7 @@ JOURNALS = {
     ),
     "a default of one's own": (
         lambda folder: forged_row(folder, 0, params={"learning_rate": 1e-4}),
-        "trial 0 is not the default of its study",
+        "trial 0 is not the study's default",
     ),
 }
 
@@ -281,7 +281,7 @@ def test_verify_reports_missing_test_seeds(source, tmp_path, capsys):
         forged_row(folder, trial, report_values=values[:6])
     change_journal(folder, (fewer,))
     code, said = verified(bundled(tmp_path / "own", tmp_path / "b.zip"), capsys)
-    assert code == 0 and "6 of the 8 test seeds that its study asks for" in said.out, said
+    assert code == 0 and "6 of the 8 test seeds requested by its study" in said.out, said
 
 
 def test_fabricated_rows_are_reported_as_claimed_only(source, tmp_path, capsys):
@@ -293,7 +293,7 @@ def test_fabricated_rows_are_reported_as_claimed_only(source, tmp_path, capsys):
     levels, _, rest = said.out.partition("\nClaimed, not retrained:\n")
     assert "Trial 5 has a significantly better mean episode return than the default" in rest
     assert "Trial 5 has" not in levels.split("intact")[1]  # after what `hpo bundle` prints
-    assert "whether the rows are true (--retrain)" in levels
+    assert "whether the rows are genuine (--retrain)" in levels
     assert main(["verify", str(tmp_path / "b.zip"), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [one["retrained"] for one in found["claims"]] == [None] * len(found["claims"])

@@ -558,8 +558,8 @@ const versus = (who, found, metric) => {
       if (found.unless) {
         const [better, worse] = found.difference > 0 ? [who, rival] : [rival, who];
         return [`${upper(better)} has a significantly better ${metric} than ${worse} on ${seeds}, `
-          + `provided that fewer than 1 in ${found.unless.one_in} seeds give a result that these `
-          + `did not show (${numbers(found.unless.interval)}; ${test}).`];
+          + `provided that fewer than 1 in ${found.unless.one_in} seeds give a result not `
+          + `observed on these (${numbers(found.unless.interval)}; ${test}).`];
       }
       const first = `No significant difference in ${metric} was found between ${who} and ${rival}`;
       return [`${first} on ${seeds} (${numbers()}; ${test}).`, ...diverged, ...chance()];

@@ -158,8 +158,8 @@ class Bundle:
             shown, of_report = self._check_report(dict(lock["packages"]))
             wrong += [*of_report, *self._page()]
         if wrong and not self.ours:
-            other = f"it was made by hpo {self.made_by}, whose code differs from this version ({__version__})"
-            wrong.append(f"{other} and may compute differently: verify it with that version")
+            other = f"it was made by hpo {self.made_by}, whose code differs from this version's"
+            wrong.append(f"{other} ({__version__}); verify it with that version")
         words = f"{counted(len(found['claims']), 'claim')} from {counted(rows, 'row')}"
         words += f"{self._missing_seeds_text()}; {numpy}"
         if not self.policy.is_dir():
@@ -314,7 +314,7 @@ class Bundle:
         elif about.get("value") is not None:
             measured = self._measure_value(Stream(stream), rows[0])
             if differences(float(about["value"]), measured).wrong:
-                yield f"{where}: claims the value {about['value']}, but the journal gives {measured}"
+                yield f"{where}: claims the value {about['value']}, but the rows give {measured}"
 
     def _measure_value(self, stream: Stream, row: Any) -> float:
         from ...search.state.objective import Objective

@@ -43,7 +43,7 @@ def do_confirm(args: Namespace) -> int:
     folder = find_study(study, Path(args.out))
     asked = ask(folder, trials, args.seeds, source, args.accept_changed_files)
     if asked.seeds < FEWEST_PAIRS and not args.quiet:
-        words = f"{asked.seeds} test seeds cannot decide a comparison, which takes at least "
+        words = f"{asked.seeds} test seeds cannot decide a comparison, which needs at least "
         note(f"{words}{FEWEST_PAIRS}: --seeds {FEWEST_PAIRS}")
     if not args.quiet:
         cost = confirm_cost(asked.folder.path, asked.trials, asked.seeds)

@@ -36,8 +36,8 @@ def _html_page(title: str, body: str) -> str:
         title,
         '<link rel="stylesheet" href="/live.css">',
         f"<body>\n{body}\n"
-        '<p id="lost" role="status" hidden>The server does not answer; this page may be out of date.'
-        '</p>\n<noscript><p class="nothing">This page needs JavaScript; '
+        '<p id="lost" role="status" hidden>The server does not answer; this page may be out of '
+        'date.</p>\n<noscript><p class="nothing">This page needs JavaScript; '
         "<code>hpo report</code> writes a static one.</p></noscript>\n"
         '<script src="/live.js"></script>',
     )

@@ -191,7 +191,8 @@ def _range(distribution: Distribution) -> str:
         return f"in {{{', '.join(map(_value_of, given['values']))}}}"
     zero = clause("; exactly 0 with probability {:g}", distribution.zero)
     if distribution.kind == "normal":
-        return f"normal with mean {param(given['mu'])} and standard deviation {param(given['sigma'])}{zero}"
+        mean, deviation = param(given["mu"]), param(given["sigma"])
+        return f"normal with mean {mean} and standard deviation {deviation}{zero}"
     scale = _SCALES.get(distribution.kind, distribution.kind.replace("_", " "))
     step = ""
     if "q" in given:

@@ -326,7 +326,7 @@ def _if_drawn(picture: Picture) -> str:
 
 
 def report_html(snapshot: Snapshot, portable: bool = False) -> str:
-    """Return the whole page; a portable one omits commands, which name folders of this machine."""
+    """Return the whole page; a portable one omits commands, which name folders on this machine."""
     parts = {name: build for name, (_, build) in PARTS.items()}
     if portable:
         parts["study"] = lambda snapshot: _study(snapshot, portable=True)
@@ -467,7 +467,7 @@ def _stopping(snapshot: Snapshot) -> str:
     if spec.audit:
         why = "No audited trial has finished its run yet."
         if snapshot.meta.objectives or snapshot.meta.constraints:
-            why = "With several objectives or constraints, stops cannot be checked by a single value."
+            why = "With several objectives or constraints, stops cannot be checked by one value."
     return f'{body}<p class="note">{why}</p>'
 
 
