@@ -213,7 +213,7 @@ def _that_count(causes: Sequence[Hidden], level: float) -> list[Hidden]:
 
 
 def _quantile_end(drawn: np.ndarray, cause: Hidden, level: float) -> End:
-    """Return the quantile of drawn means on the side of the cause."""
+    """Return the interval end from drawn means, on the side of the unseen outcomes in `cause`."""
     return End(-cause.sign * _quantile(-cause.sign * drawn, level / cause.weight), cause)
 
 
