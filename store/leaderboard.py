@@ -364,7 +364,7 @@ def search_interval(
     stop_rule: str,
     bounds: Bounds = UNBOUNDED,
 ) -> Interval:
-    """Return the interval of a search value; none if racing affected its seeds."""
+    """Return the interval of a search value; none if racing changed it or stopped the trial."""
     around = bounded_interval(seeds, bounds, aggregate)
     if around is NO_INTERVAL or stop_rule.startswith("racing"):
         return NO_INTERVAL
