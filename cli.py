@@ -235,7 +235,7 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
     timed = "time the study's programs; runs `imports` (default: only without `imports`)"
     _flag(check, "--time", timed, default=None)
     _add_verbose(check, "also programs, chunks, memory, and where the time goes")
-    _flag(check, "--no-time", "compile and time nothing", dest="time", action="store_false")
+    _flag(check, "--no-time", "do not compile or time anything", dest="time", action="store_false")
     run = verb("run", "init_check_run", "run a study, or resume it")
     train = verb("train", "train", "train one configuration on all its seeds")
     for parser, file in (
@@ -252,7 +252,7 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
         _flag(parser, "--new", "start another study, NAME-2")
         _add_running(parser)
         _add_verbose(parser, "also baselines, speed, where the time went, and a query")
-    _flag(run, "--retry-failed", "run failed trials again, after fixing the cause")
+    _flag(run, "--retry-failed", "run failed trials again, once their cause is fixed")
     _add_export(train, "copy")
 
 
@@ -374,7 +374,7 @@ def _add_serve(verb: Callable[..., Any]) -> None:
     host = "the address (default: 127.0.0.1, for this machine only); others require the token "
     host += "in the printed URL"
     _option(serve, "--host", "HOST", host, default="127.0.0.1")
-    _option(serve, "--port", "N", "0: any (default: 8765, or the next free)", type=types.port)
+    _option(serve, "--port", "N", "0: any (default: 8765, or the next free one)", type=types.port)
     _flag(
         serve,
         "--token",
@@ -407,7 +407,7 @@ def _add_other_verbs(verb: Callable[..., Any]) -> None:
         "evaluate in an optical network: a file with its keys, or a study",
     )
     _add_set(evaluate, "override a key of --env; repeatable")
-    _option(evaluate, "--heuristic", "NAME", "heuristics of optical networks: NAME,NAME or all")
+    _option(evaluate, "--heuristic", "NAME", "heuristics for optical networks: NAME,NAME or all")
     _option(evaluate, "--policy", "DIR", "a policy from `hpo best --export`")
     _option(evaluate, "--seed", "N", "the random seed (default: 0)", type=types.seed, default=0)
     for name, text in (

@@ -75,7 +75,7 @@ class Workers:
         self._finalize = weakref.finalize(self, _end_workers, self.there)
 
     def batch(self, id_: str, code: SpaceCode, count: int, tells: bool = False) -> WorkerBatch:
-        """Make a batch of `count` slots, slot i with worker i modulo their number."""
+        """Make a batch of `count` slots; slot i uses worker i modulo their number."""
         return WorkerBatch(self, next(self._batches), id_, code, count, tells=tells)
 
     @property

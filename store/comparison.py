@@ -250,7 +250,7 @@ def _compare_sides(
 def _compare_few(
     ours: Sequence[float], theirs: Sequence[float], level: float, bounds: Bounds
 ) -> _Found:
-    """Return the difference of 4 or 5 values per side, with Welch's interval and all splits."""
+    """Return the mean difference of 4 or 5 values per side, by Welch's interval and all splits."""
     if not all(map(math.isfinite, [*ours, *theirs])):
         return _NOTHING
     seen = _welch(ours, theirs, level)

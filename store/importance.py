@@ -218,7 +218,7 @@ class Decided:
     def sentence(self) -> str:
         names = list(self.names)
         if not names:
-            return f"No hyperparameter is shown to matter in {self.trials} trials."
+            return f"No hyperparameter was found to matter in {self.trials} trials."
         first = next(knob for knob in self.knobs if knob.decided)
         if len(names) == 1:
             spread = f"[{first.low:.0%}, {first.high:.0%}]"

@@ -49,7 +49,7 @@ _Source = Literal["report", "choose", "search", ""]
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of the leaderboard."""
+    """One row of the leaderboard."""
 
     rank: int  # 1 is best
     trial: int

@@ -419,7 +419,7 @@ def winner_line(entries: Sequence[Entry], metric: str, unit: str = ENV_STEPS) ->
         said = f"Every trial {' or '.join(ended)}; `hpo show TRIAL` shows why. Fix the cause and "
         return f"{said}run {again} with --new."
     if best is None or (best.value is None and best.rung_value is None):
-        return "No trial has finished its run; no winner yet."
+        return "No trial has finished its run, so there is no winner yet."
     if best.value is None:
         lead = f"{number(best.rung_value)} on {counted(best.search_seeds, 'search seed')}"
         if best.rung_env_steps is not None:

@@ -244,7 +244,8 @@ def test_feasibility_verdict_precedes_value_comparison() -> None:
     worse = constrained(KEPT, VIOLATED, (LOW, HIGH))
     assert (worse.verdict, worse.against.by_value) == ("feasible", "worse")
     assert (
-        first(worse) == "Trial 3 satisfies the constraints; the default violates them but is better."
+        first(worse)
+        == "Trial 3 satisfies the constraints; the default violates them but is better."
     )
     assert sentences(worse)[1].startswith("By value: the default is better than trial 3: by ")
     [limits] = [text for text in sentences(worse) if "eval/cost" in text]
@@ -368,9 +369,7 @@ def test_selection_seeds_do_not_decide_feasibility() -> None:
     assert unknown in sentences(found)
     none = constrained(None, None, feasible=False)
     assert none.verdict == "better"
-    told = (
-        "No trial satisfies the constraints on the selection seeds; trial 3 violates them least there."
-    )
+    told = "No trial satisfies the constraints on the selection seeds; trial 3 violates them least there."
     assert sentences(none)[-1] == told
 
 

@@ -79,7 +79,10 @@ def test_tuned_record_is_printed_with_its_results(say):
     with StringIO() as stream:
         told = record_words(of_old, stream)
     words = " ".join(told.split())
-    assert "with learning_rate 0.0003, normalise_rewards false; the current default was not run" in words
+    assert (
+        "with learning_rate 0.0003, normalise_rewards false; the current default was not run"
+        in words
+    )
     assert "*  " in records_table([of_old]) and "*" not in records_table([samples.record()])
     values = {"ksp_ff": tuple(v + 3 + v / 100 for v in samples.record().tuned.greedy)}
     beside = replace(samples.record(), heuristics=values)

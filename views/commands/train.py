@@ -44,7 +44,7 @@ def do_confirm(args: Namespace) -> int:
     asked = ask(folder, trials, args.seeds, source, args.accept_changed_files)
     if asked.seeds < FEWEST_PAIRS and not args.quiet:
         words = f"{asked.seeds} test seeds cannot decide a comparison, which needs at least "
-        note(f"{words}{FEWEST_PAIRS}: --seeds {FEWEST_PAIRS}")
+        note(f"{words}{FEWEST_PAIRS}; use --seeds {FEWEST_PAIRS}")
     if not args.quiet:
         cost = confirm_cost(asked.folder.path, asked.trials, asked.seeds)
         note(f"{counted(len(asked.trials), 'trial')} on {asked.seeds} test seeds: {cost}")

@@ -105,7 +105,7 @@ def lanes_table(snapshot: Snapshot, standing: StudyStatus) -> str:
 
 
 def _lanes_note(standing: StudyStatus, lanes: str, waiting: int) -> str:
-    note = f"The numbers in {lanes} are the trials that they train."
+    note = f"The numbers in the {lanes} are trial numbers."
     if standing.word != "running":
         note += f" The {lanes} are shown as of the last commit."
     if waiting:

@@ -316,7 +316,7 @@ PARTS: dict[str, tuple[str, Callable[[Snapshot], str]]] = {
     "baselines": ("Baselines", lambda s: baselines_table(s) if s.baselines else ""),
     "study": ("The study", lambda s: _study(s)),
 }
-"""Name -> (title, HTML) of the sections of a report, in order; empty ones are left out."""
+"""Name -> (title, HTML) of the sections of a report, in order; empty ones are omitted."""
 
 
 def _if_drawn(picture: Picture) -> str:
@@ -442,7 +442,7 @@ def _footer_text(snapshot: Snapshot) -> str:
     when = "-"
     if head.at:
         when = datetime.fromtimestamp(head.at, UTC).strftime("%Y-%m-%d %H:%M UTC")
-    commit = f"commit {head.number} of {when}"
+    commit = f"commit {head.number}, {when}"
     return f"Written by hpo {escape(__version__)} from {commit}. This file needs no network."
 
 

@@ -81,7 +81,7 @@ def progress_facts(
     progress: Progress, compiles: str = "", lanes: str = "lanes", unit: str = ENV_STEPS
 ) -> list[tuple[str, str]]:
     amounts = f"{steps(progress.env_steps)} of about {steps(progress.env_steps_total)}, "
-    speed = f"{steps(round(progress.env_steps_per_second))} a second{compiles}"
+    speed = f"{steps(round(progress.env_steps_per_second))} per second{compiles}"
     busy = f"{progress.lanes_busy} of {progress.lanes} busy"
     proposed = str(progress.proposed)
     if progress.trials_total is not None:

@@ -105,7 +105,9 @@ def test_killed_worker_does_not_change_results(workers, undisturbed):
             os.kill(workers.process_ids[at], signal.SIGKILL)
 
     np.testing.assert_array_equal(played(made, before=kill), undisturbed)
-    assert len(warnings) == 4 and all("SIGKILL (perhaps out of memory" in line for line in warnings)
+    assert len(warnings) == 4 and all(
+        "SIGKILL (perhaps out of memory" in line for line in warnings
+    )
     assert not made.take_reasons()
 
 

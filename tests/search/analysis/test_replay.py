@@ -92,7 +92,8 @@ def test_replay_reports_lost_seeds(folder, monkeypatch, capsys):
     assert replay(folder, row.trial).left_out == (0,)
     main(["replay", str(row.trial), *where])
     assert (
-        "Not retrained, because they diverged or ended earlier: seeds 0." in capsys.readouterr().out
+        "Not retrained, because they diverged or ended earlier: seeds 0."
+        in capsys.readouterr().out
     )
 
 
