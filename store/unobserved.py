@@ -11,8 +11,8 @@ and no test of observed values can detect it. One rule covers every side, consta
   Thomas 2020, "A New Confidence Interval for the Mean of a Bounded Random Variable").
 - *Strictness.* The quantile is `level / weight`. The weight is 1 for a side that hardly varies.
   It decreases with the fourth power of the deviation relative to the distance to the worst
-  outcome, or to 2.5 times the distance to 0: 1/2 at a tenth, 1/17 at a fifth. It is also at least the
-  eighth power of the amount by which this side's tail is longer than the other side's.
+  outcome, or to 2.5 times the distance to 0: 1/2 at a tenth, 1/17 at a fifth. It is also at least
+  the eighth power of the amount by which this side's tail is longer than the other side's.
 
 The numbers were chosen by simulation on the pairs in results/tuned, and tested on pairs from other
 tables, which were not used to choose them (docs/results.md).

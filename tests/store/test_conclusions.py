@@ -369,7 +369,10 @@ def test_selection_seeds_do_not_decide_feasibility() -> None:
     assert unknown in sentences(found)
     none = constrained(None, None, feasible=False)
     assert none.verdict == "better"
-    told = "No trial satisfies the constraints on the selection seeds; trial 3 violates them least there."
+    told = (
+        "No trial satisfies the constraints on the selection seeds; "
+        "trial 3 violates them least there."
+    )
     assert sentences(none)[-1] == told
 
 
