@@ -141,7 +141,7 @@ def test_query_cannot_read_files_outside_the_study(study: Path, sql: str) -> Non
     (study.parent / "other.txt").write_text("secret")
     Path(f"{study}2").mkdir(exist_ok=True)
     (Path(f"{study}2") / "other.txt").write_text("secret")
-    with pytest.raises(StoreError, match="files of its study only"):
+    with pytest.raises(StoreError, match="only the files of its study"):
         run_query(study, sql.format(study=study))
 
 

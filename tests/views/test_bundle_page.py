@@ -312,7 +312,7 @@ def test_the_command_writes_the_page_of_the_bundle(members, tmp_path, capsys):
     assert path.read_bytes() == members["verify.html"] == verify_page().encode()
     assert "drop a bundle on it" in capsys.readouterr().out
     assert main(["verify", "--page", str(path)]) == 2
-    assert "exists already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     assert main(["verify"]) == 2
     assert "name a bundle" in capsys.readouterr().err
     assert main(["verify", "x.zip", "--page", str(tmp_path / "y.html")]) == 2

@@ -128,7 +128,7 @@ REFUSED = {
         claims(lambda data: data["ran_with"].update(study=False)),
         "ran_with.study: claimed False, but the rows give None",
     ),
-    "a claim dropped": (claims(lambda data: data["claims"].pop()), "claims: 2 claimed, the rows"),
+    "a claim dropped": (claims(lambda data: data["claims"].pop()), "claims: 2 claimed, but the rows"),
     "a claim twice": (
         claims(lambda data: data["claims"].append(data["claims"][0])),
         "claims: 4 claimed, but the rows give 3",
@@ -201,7 +201,7 @@ def test_claims_worded_by_another_version_are_shown_next_to_ours(whole, tmp_path
     json_in(members, "claims.json", lambda data: data["claims"][0]["numbers"].update(value=500.0))
     code, said = verified(packed(members, tmp_path / "b.zip"), capsys)
     assert code == 1 and "claims[0].numbers.value: claimed 500.0" in said.out
-    assert "verify it with that one" in said.out
+    assert "verify it with that version" in said.out
 
 
 def row_of(folder, trial):

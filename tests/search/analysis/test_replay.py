@@ -202,7 +202,7 @@ def test_replay_command_reports_equality_and_exports_policy(folder, tmp_path, ca
     )
     assert (policy / "policy.json").is_file()
     assert main(["replay", str(row.trial), *where, "--export", str(policy)]) == 2
-    assert "exists already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     assert main(["show", str(row.trial), *where]) == 0
     shown = capsys.readouterr().out
     assert "copied trial" in shown and f"in trial {row.schedule[0]['trial']}" in shown
