@@ -314,7 +314,7 @@ def test_the_command_writes_the_page_of_the_bundle(members, tmp_path, capsys):
     assert main(["verify", "--page", str(path)]) == 2
     assert "already exists" in capsys.readouterr().err
     assert main(["verify"]) == 2
-    assert "name a bundle" in capsys.readouterr().err
+    assert "give a bundle" in capsys.readouterr().err
     assert main(["verify", "x.zip", "--page", str(tmp_path / "y.html")]) == 2
     assert "leave x.zip out" in capsys.readouterr().err
 

@@ -128,7 +128,10 @@ REFUSED = {
         claims(lambda data: data["ran_with"].update(study=False)),
         "ran_with.study: claimed False, but the rows give None",
     ),
-    "a claim dropped": (claims(lambda data: data["claims"].pop()), "claims: 2 claimed, but the rows"),
+    "a claim dropped": (
+        claims(lambda data: data["claims"].pop()),
+        "claims: 2 claimed, but the rows",
+    ),
     "a claim twice": (
         claims(lambda data: data["claims"].append(data["claims"][0])),
         "claims: 4 claimed, but the rows give 3",
