@@ -316,7 +316,7 @@ def test_the_command_writes_the_page_of_the_bundle(members, tmp_path, capsys):
     assert main(["verify"]) == 2
     assert "give a bundle" in capsys.readouterr().err
     assert main(["verify", "x.zip", "--page", str(tmp_path / "y.html")]) == 2
-    assert "leave x.zip out" in capsys.readouterr().err
+    assert "remove x.zip" in capsys.readouterr().err
 
 
 # ---------------------------------------------------------------------- packed again
