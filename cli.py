@@ -42,7 +42,7 @@ _INTERRUPTED = 130
 _COLUMNS = 80  # without a terminal
 _BROKEN_PIPE = 141  # exit status that a shell reports for a program ended by SIGPIPE
 _SOURCE = "the folder of the study file, if it names other files"
-_RESULTS = "the folder of results (default: results)"
+_RESULTS = "the results folder (default: results)"
 _Parser = argparse.ArgumentParser
 
 
@@ -108,7 +108,7 @@ def _parse_line(argv: list[str]) -> argparse.Namespace:
 
 
 def _known_arguments(parser: _Main, argv: Sequence[str], word: str | None) -> argparse.Namespace:
-    """Parse the arguments of a command; those that it does not have end with what to type."""
+    """Parse the arguments of a command; an unknown one raises an error with a correction."""
     args, unknown = parser.parse_known_args(argv)
     if unknown:
         parser.error(types.unknown_argument(str(word), unknown, parser.commands[str(word)]))
@@ -145,7 +145,7 @@ def make_parser(asked: Sequence[str] | None = None) -> tuple[_Main, list[str]]:
 
 
 class _Unasked:
-    """Takes the options of a command that the line does not name."""
+    """Ignores the options of the commands that were not requested."""
 
     def add_argument(self, *names: str, **more: Any) -> None:
         """Ignore an option."""
@@ -220,13 +220,13 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
     runs = "a Python file to run, which registers ENV; repeatable"
     _option(init, "--import", "FILE", runs, dest="imports", action="append", default=[])
     _flag(init, "--plain", "start from the defaults instead of a tuned configuration")
-    _flag(init, "--time", "time the study here and say how long it takes")
+    _flag(init, "--time", "time the study here and report how long it takes")
     taken = verb("import", "import_export", "convert another system's sweep into a study file")
     kinds = "the system that SOURCE comes from: %(choices)s"
     _option(taken, "kind", "KIND", kinds, choices=_Kinds())
     source = "a file, a command line or a storage; flags after `--` override it"
     _option(taken, "source", "SOURCE", source)
-    _option(taken, "--study", "NAME", "the study, if a storage holds several")
+    _option(taken, "--study", "NAME", "the study, if a storage contains several")
     _option(taken, "--env", "ID", "the environment; for rlzoo it also selects the configuration")
     _flag(taken, "--space", "search the usual ranges around the one configuration in SOURCE")
     for parser in (init, taken):
@@ -235,7 +235,7 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
     timed = "time the study's programs; runs `imports` (default: only without `imports`)"
     _flag(check, "--time", timed, default=None)
     _add_verbose(check, "also programs, chunks, memory, and where the time goes")
-    _flag(check, "--no-time", "compile and time nothing", dest="time", action="store_false")
+    _flag(check, "--no-time", "do not compile or time anything", dest="time", action="store_false")
     run = verb("run", "init_check_run", "run a study, or resume it")
     train = verb("train", "train", "train one configuration on all its seeds")
     for parser, file in (
@@ -247,19 +247,21 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
         _add_set(parser, "override a key of FILE, such as budget.trials=10; repeatable")
         _add_json(parser)
     for parser in (run, train):
-        parser.add_argument("--name", help="name the study, and so its folder")
+        parser.add_argument("--name", help="name the study and its folder")
         _add_out(parser)
         _flag(parser, "--new", "start another study, NAME-2")
         _add_running(parser)
         _add_verbose(parser, "also baselines, speed, where the time went, and a query")
-    _flag(run, "--retry-failed", "run failed trials again, after fixing the cause")
+    _flag(run, "--retry-failed", "run failed trials again, once their cause is fixed")
     _add_export(train, "copy")
 
 
 def _add_running(parser: Any) -> None:
     _flag(parser, "--quiet", "print only the results")
     _flag(parser, "--accept-new-bits", "resume although results differ on this machine")
-    _flag(parser, "--accept-changed-files", "resume although a file that the study names changed")
+    _flag(
+        parser, "--accept-changed-files", "resume although a file named in the study has changed"
+    )
 
 
 def _add_reading_verbs(verb: Callable[..., Any]) -> None:
@@ -318,7 +320,7 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
         paper, "studies", "STUDY", "studies or their folders (default: the only one)", nargs="*"
     )
     _option(paper, "--to", "DIR", "the folder to write into (default: paper)", default="paper")
-    _flag(paper, "--no-figures", "write text and tables alone, without matplotlib")
+    _flag(paper, "--no-figures", "write only text and tables, without matplotlib")
     _add_out(paper)
     _add_json(paper)
     stop = verb("stop", "read_study", "stop a running study; hpo run resumes it")
@@ -358,7 +360,7 @@ def _add_bundles(verb: Callable[..., Any]) -> None:
     _flag(verify, "--play", "evaluate its policy again, on the recorded episodes and on new ones")
     episodes = "--play: evaluate N new episodes (default: 100)"
     _option(verify, "--episodes", "N", episodes, type=types.positive, default=100)
-    _flag(verify, "--retrain", "train the seeds of its claims again")
+    _flag(verify, "--retrain", "retrain the seeds behind its claims")
     some = "--retrain: N seeds of each trial, drawn at random (default: all)"
     _option(verify, "--seeds", "N", some, type=types.positive)
     _flag(verify, "--allow-code", "--play, --retrain: run its code without asking")
@@ -372,11 +374,11 @@ def _add_serve(verb: Callable[..., Any]) -> None:
     host = "the address (default: 127.0.0.1, for this machine only); others require the token "
     host += "in the printed URL"
     _option(serve, "--host", "HOST", host, default="127.0.0.1")
-    _option(serve, "--port", "N", "0: any (default: 8765, or the next free)", type=types.port)
+    _option(serve, "--port", "N", "0: any (default: 8765, or the next free one)", type=types.port)
     _flag(
         serve,
         "--token",
-        "require a token on 127.0.0.1, too: it keeps out other users of the machine",
+        "require a token on 127.0.0.1, too, to keep out other users of the machine",
     )
     _add_json(serve)
 
@@ -398,9 +400,14 @@ def _add_other_verbs(verb: Callable[..., Any]) -> None:
     _add_json(tuned)
     evaluate = verb("eval", "eval_policy", "evaluate an exported policy")
     _option(evaluate, "directory", "POLICY_DIR", "same as --policy", nargs="?")
-    _option(evaluate, "--env", "FILE", "evaluate in an optical network: its keys, or a study")
+    _option(
+        evaluate,
+        "--env",
+        "FILE",
+        "evaluate in an optical network: a file with its keys, or a study",
+    )
     _add_set(evaluate, "override a key of --env; repeatable")
-    _option(evaluate, "--heuristic", "NAME", "heuristics of optical networks: NAME,NAME or all")
+    _option(evaluate, "--heuristic", "NAME", "heuristics for optical networks: NAME,NAME or all")
     _option(evaluate, "--policy", "DIR", "a policy from `hpo best --export`")
     _option(evaluate, "--seed", "N", "the random seed (default: 0)", type=types.seed, default=0)
     for name, text in (
@@ -414,7 +421,9 @@ def _add_other_verbs(verb: Callable[..., Any]) -> None:
     _option(evaluate, "--find-load", "SHARE", found, type=float)
     _option(evaluate, "--plot", "FILE", "draw blocking over load as PNG")
     _option(evaluate, "--trace", "FILE", "write every env step (request) as CSV")
-    _option(evaluate, "--video", "FILE", "draw what happens as GIF or MP4, by FILE's suffix")
+    _option(
+        evaluate, "--video", "FILE", "draw the episodes as GIF or MP4, according to FILE's suffix"
+    )
     _flag(evaluate, "--sample", "sample actions instead of taking the most likely")
     imported = "a Python file that registers the policy's environment; repeatable"
     _option(evaluate, "--import", "FILE", imported, dest="imports", action="append", default=[])
@@ -424,7 +433,7 @@ def _add_other_verbs(verb: Callable[..., Any]) -> None:
         knobs,
         "word",
         "WORD",
-        "a name (also from another system), or a word in the meaning",
+        "a name (also from another system), or a word in its meaning",
         nargs="?",
     )
     _flag(knobs, "--all", "all of them (default: the 20 usual ones)")
@@ -434,7 +443,7 @@ def _add_other_verbs(verb: Callable[..., Any]) -> None:
     for parser in (evaluate, knobs, envs):
         _add_json(parser)
     bench = verb("bench", "bench", "compare search methods over tables of recorded runs")
-    _option(bench, "file", "FILE", "a file of methods, each as in a study, and their tables")
+    _option(bench, "file", "FILE", "a file with methods, as in a study, and the tables to search")
     _add_set(bench, "override a key of FILE, such as bench.searches=5; repeatable")
     _option(bench, "--jobs", "N", "run N processes (default: 1)", type=types.positive, default=1)
     _option(bench, "--to", "FILE.json", "write the table, and every search into FILE.parquet")

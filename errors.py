@@ -1,7 +1,7 @@
 """Every error that `hpo` raises on purpose.
 
 A message names the problem, with the value and the allowed values, in the library's terms.
-`remedies` are settings that would help: `hpo.views.words` words them for each interface. The
+`remedies` are settings that would help: `hpo.views.words` phrases them for each interface. The
 command line exits with `exit_code`.
 
     HpoError
@@ -124,8 +124,8 @@ class UnimportedModuleError(UnknownNameError):
         install = clause("pip install {}, ", package)
         ConfigError.__init__(
             self,
-            f"{id_} comes from the module {module!r}, which an id alone does not import; "
-            f"{install}write a file my_envs.py that says `import {module}`, and type "
+            f"{id_} comes from the module {module!r}, which the id alone does not import; "
+            f"{install}write a file my_envs.py that contains `import {module}`, and set "
             "imports: [my_envs.py]",
             imports="my_envs.py",
         )
@@ -208,13 +208,13 @@ def clause(form: str, text: object) -> str:
 
 
 def quoted_number(value: object) -> str:
-    """Return ` type 16, without quotes;` for a number given as text; or "".
+    """Return ` use 16, without quotes;` for a number given as text; or "".
 
     >>> quoted_number("16"), quoted_number("1e-4"), quoted_number("many"), quoted_number(16)
-    (' type 16, without quotes;', ' type 1e-4, without quotes;', '', '')
+    (' use 16, without quotes;', ' use 1e-4, without quotes;', '', '')
     """
     if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
-        return f" type {value.strip()}, without quotes;"
+        return f" use {value.strip()}, without quotes;"
     return ""
 
 
@@ -414,5 +414,5 @@ def check_platform() -> None:
             import_module(module)
         except ImportError:
             text = f"hpo runs on Linux and macOS; Python on {sys.platform} has no module {module},"
-            text += f" which it needs to {purpose}; on Windows use WSL 2, which is Linux"
+            text += f" which it needs to {purpose}; on Windows use WSL 2"
             raise ConfigError(text) from None

@@ -157,7 +157,7 @@ def check_readable(path: Path) -> None:
         os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
     except PermissionError as error:
         who = "ask its owner, or run the command as that user"
-        text = f"{error.strerror}: {path} is not readable for you; {who}"
+        text = f"{error.strerror}: you cannot read {path}; {who}"
         raise UnreadableError(text) from error
     except OSError:
         return  # opening it later reports the error

@@ -77,7 +77,7 @@ class Range:
 
 
 def shortened(text: str) -> str:
-    """Cut a text to 60 characters, of which the last three are then dots."""
+    """Shorten text to 60 characters, the last three of which are then dots."""
     if len(text) <= 60:
         return text
     return f"{text[:57]}..."

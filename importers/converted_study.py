@@ -44,7 +44,7 @@ _NETWORK = re.compile(
 )
 
 
-_IMPORTS = " and type imports: [my_envs.py]"
+_IMPORTS = " and set imports: [my_envs.py]"
 """The end of an error message about an environment that an unimported package registers."""
 NOWHERE = "hpo has no counterpart"
 """The reason for rejecting a searched name that is in no table."""

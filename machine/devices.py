@@ -30,15 +30,17 @@ def prepare_devices(
     try:
         devices = tuple(jax.devices(backend))
     except RuntimeError as error:
-        raise ConfigError(f"device is {platform!r}, but jax finds none: {error}") from error
+        raise ConfigError(
+            f"device is {platform!r}, but jax finds no such device: {error}"
+        ) from error
     if started and lacking and devices[0].platform != "cpu":
         raise ConfigError(
-            "population.deterministic was asked for after jax had started; set the "
+            "population.deterministic was requested after jax had started; set the "
             f"environment variable XLA_FLAGS='{DETERMINISTIC}', or use hpo before jax"
         )
     if devices[0].platform == "cpu" and len(devices) < 2:
         raise ConfigError(
-            "jax was started with one host device before hpo could ask for two; "
+            "jax was started with one host device before hpo could request two; "
             "set the environment variable JAX_NUM_CPU_DEVICES=2, or use hpo before jax"
         )
     return devices

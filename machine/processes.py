@@ -98,7 +98,7 @@ class ProcessExecutor(Protocol):
         ...
 
     def begin(self, folder: Path) -> None:
-        """Set the folder of all processes; end those of an earlier start, or find them again."""
+        """Set the folder of all processes; end those from an earlier start, or find them again."""
         ...
 
     def find(self, folder: Path) -> Process | None:
@@ -351,7 +351,7 @@ class LocalProcesses:
             seen = counted(len(self._gpus), "GPU")
             raise ConfigError(
                 f"processes.gpus is {each:g}, but this machine shows {seen}; remove gpus, "
-                "or type gpus: 0"
+                "or set gpus: 0"
             )
         if program and shutil.which(program) is None and shutil.which(str(cwd / program)) is None:
             raise ConfigError(f"command: {program} was not found here; give its path")

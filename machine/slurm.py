@@ -92,7 +92,7 @@ class SlurmJob:
             self._finish(-signal.SIGKILL)
 
     def _ran_out_of_time(self, state: dict[str, Any]) -> bool:
-        """Return whether the job would again run out of time."""
+        """Return whether the job would run out of time again."""
         return bool(state["time_limit"]) and not self.jobs.resumes
 
     def _finish(self, code: int) -> None:
@@ -152,14 +152,14 @@ class SlurmJobs:
         if gone:
             raise ConfigError(
                 f"executor.type is slurm, but {gone[0]} was not found here; run hpo on a "
-                "login node of the cluster, or type executor: {type: local}"
+                "login node of the cluster, or set executor: {type: local}"
             )
 
     def begin(self, folder: Path) -> None:
-        """Find the jobs of an earlier start; those that no run needs end with the study."""
+        """Find the jobs from an earlier start; those that no run needs end with the study."""
         self._prefix = f"hpo-{hashlib.sha256(str(folder).encode()).hexdigest()[:8]}-"
         if not self._ask():
-            raise SearchError("squeue does not answer; try again once SLURM is there")
+            raise SearchError("squeue does not answer; try again once SLURM is available")
 
     def find(self, folder: Path) -> Process | None:
         job = _read(folder / _JOB)
@@ -293,7 +293,7 @@ class SlurmJobs:
 
 
 def _rewrite(path: Path, text: str) -> None:
-    """Rewrite a file in place, which a network disk shows to any reader that opens it."""
+    """Rewrite a file in place, so that any reader on a network disk sees it when opening it."""
     with path.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()

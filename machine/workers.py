@@ -75,7 +75,7 @@ class Workers:
         self._finalize = weakref.finalize(self, _end_workers, self.there)
 
     def batch(self, id_: str, code: SpaceCode, count: int, tells: bool = False) -> WorkerBatch:
-        """Make a batch of `count` slots, slot i with worker i modulo their number."""
+        """Make a batch of `count` slots; slot i uses worker i modulo their number."""
         return WorkerBatch(self, next(self._batches), id_, code, count, tells=tells)
 
     @property
@@ -310,7 +310,7 @@ def _long_words(waited: float, limit: float) -> str:
     what = f"an environment has not answered for {waited:.0f} s"
     if math.isinf(limit):
         return f"{what}; to end such calls, set population.step_timeout"
-    return f"{what}; its worker process is ended after {limit:g} s (population.step_timeout)"
+    return f"{what}; its worker process will be ended after {limit:g} s (population.step_timeout)"
 
 
 def _exit_words(code: int) -> str:
@@ -321,7 +321,7 @@ def _exit_words(code: int) -> str:
     except ValueError:  # a signal specific to the system
         name = f"signal {-code}"
     if name == "SIGKILL":
-        name += " (perhaps for lack of memory)"
+        name += " (perhaps out of memory)"
     return f"was ended by {name}"
 
 
@@ -352,7 +352,7 @@ def _limits_of(study: Study) -> tuple[float, float]:
 
 
 def worker_count(study: Study, cores: int) -> int:
-    """Return the number of workers, which does not affect results; step limits need some."""
+    """Return the number of workers, which does not affect results; a step limit needs workers."""
     asked = study.population.workers
     if is_simulated(study.env.id):  # it has its own threads
         return 0

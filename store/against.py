@@ -235,7 +235,7 @@ def _by_value(pairs: _Pairs, rival: str, terms: Terms, among: int) -> Against:
 def with_constraints(
     against: Against, samples: ConstraintSamples, rival: Values | None, level: float
 ) -> Against:
-    """Return a comparison with the verdict under constraints; `by_value` is the one without."""
+    """Return a comparison with the verdict under constraints; `by_value` ignores them."""
     both = LimitsOfBoth(
         winner=feasibility(samples.limits, samples.winner, level, samples.seen),
         rival=feasibility(samples.limits, rival, level, samples.seen),

@@ -1,6 +1,7 @@
-"""The rate of false stops, from audited trials: stopped trials that still ran to their end.
+"""The rate of false stops, from audited trials.
 
-Audited trials are a random sample of the stopped trials (`early_terminate.audit`).
+Audited trials are a random sample of the trials that a rule would have stopped; they run to
+completion instead (`early_terminate.audit`).
 """
 
 from __future__ import annotations
@@ -51,9 +52,9 @@ def audit_of(
     decisions: Sequence[DecisionRow],
     finishing: Collection[str],
 ) -> Audit | None:
-    """Return a study's audit; None with constraints, or if no audited trial has ended.
+    """Return a study's audit; None with constraints, or if no audited trial has finished.
 
-    `finishing` are the rules whose stops are not judged, because they end complete runs.
+    `finishing` are the rules whose stops are not audited, because they end complete runs.
     """
     if meta.objectives or meta.constraints:
         return None
@@ -79,14 +80,14 @@ def audit_of(
 
 @dataclass(frozen=True, eq=False)
 class _Stops:
-    """The stops in a study, and which of the stopped trials were audited to a known end."""
+    """The stops in a study, and the final values of audited trials."""
 
     rows: Mapping[int, DecisionRow]  # by trial
     ends: Mapping[int, float]
 
     @cached_property
     def known(self) -> list[int]:
-        """Audited trials with a known end."""
+        """Audited trials with a known final value."""
         return [n for n, row in self.rows.items() if row.action == "audit" and n in self.ends]
 
     @property

@@ -21,10 +21,10 @@ class ChosenTrial:
 
     @property
     def words(self) -> str:
-        """Return the probability in words, with no more precision than it has.
+        """Return the probability in words that are no more precise than the estimate.
 
-        In simulated studies the chosen trial was the best in 89 to 99 % of cases from 0.9 up, in
-        60 to 83 % from 0.6, in 35 to 60 % from 0.3, and in 12 to 37 % below.
+        In simulated studies the chosen trial was the best in 89 to 99 % of cases for estimates
+        from 0.9 up, in 60 to 83 % from 0.6, in 35 to 60 % from 0.3, and in 12 to 37 % below.
 
         >>> ChosenTrial(3, 0.97).words, ChosenTrial(3, 0.2).words
         ('is almost certainly the best', 'is one of several that may be the best')

@@ -83,7 +83,7 @@ def _to_kind(what: str, kind: str, value: Any) -> Any:
 
 
 def plain_json(value: Any, finite: bool = False) -> Any:
-    """Convert a value to JSON data: tuples become lists, other packages' numbers Python's."""
+    """Convert a value to JSON data: tuples become lists, and NumPy numbers Python numbers."""
     if value is None or type(value) in (bool, str, int) or isinstance(value, str):
         return value
     if isinstance(value, Integral):
@@ -158,8 +158,8 @@ def _checked_cell(row: TrialRow | DecisionRow, column: _Column) -> Any:
 def trial_to_text(row: TrialRow, param_kinds: Mapping[str, str]) -> str:
     if unknown := sorted(set(row.params) - set(param_kinds)):
         raise StoreError(
-            f"trial {row.trial} has params the study does not declare: {', '.join(unknown)}; "
-            f"declared are: {', '.join(sorted(param_kinds))}"
+            f"trial {row.trial} has params that the study does not declare: {', '.join(unknown)}; "
+            f"declared: {', '.join(sorted(param_kinds))}"
         )
     cells = {column.name: _checked_cell(row, column) for column in _columns(TrialRow)}
     cells["params"] = {

@@ -250,7 +250,7 @@ def _compare_sides(
 def _compare_few(
     ours: Sequence[float], theirs: Sequence[float], level: float, bounds: Bounds
 ) -> _Found:
-    """Return the difference of 4 or 5 values per side, with Welch's interval and all splits."""
+    """Return the mean difference of 4 or 5 values per side, by Welch's interval and all splits."""
     if not all(map(math.isfinite, [*ours, *theirs])):
         return _NOTHING
     seen = _welch(ours, theirs, level)
@@ -615,7 +615,7 @@ class Comparison:
             return "no difference: both have the same value on every seed"
         if self.verdict == "undecided" and self.more_seeds is not None:
             more = f"{self.more_seeds} more seed{'s' * (self.more_seeds != 1)}"
-            return f"{WORDS[self.verdict]}: {more} of each would decide"
+            return f"{WORDS[self.verdict]}: {more} per side would decide"
         return WORDS[self.verdict]
 
 

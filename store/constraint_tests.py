@@ -124,7 +124,7 @@ def _test(
 def _state_of_mean(
     limit: Limit, values: Sequence[float], level: float, seen: Range
 ) -> tuple[State, Interval]:
-    """Return on which side of the limits the mean is, and its interval."""
+    """Return which side of the limits the mean is on, and its interval."""
     inside, around = True, NO_INTERVAL
     least, most = min(values), max(values)
     if seen is not None:

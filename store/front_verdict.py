@@ -38,7 +38,7 @@ class Apart:
 
     @property
     def better_unless(self) -> int | None:
-        """N if it is better unless 1 in N seeds differs, 0 if better anyway, otherwise None."""
+        """N if it is better unless 1 in N seeds differs, 0 if always better, else None."""
         return self._ahead_unless(1.0)
 
     @property

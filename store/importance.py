@@ -45,7 +45,7 @@ def midranks(values: Sequence[float]) -> np.ndarray:
     """Return centred ranks; equal values get their mean rank."""
     found = np.asarray(values, np.float64)
     if not np.isfinite(found).all():
-        raise ConfigError("importance takes finite values only")
+        raise ConfigError("importance needs finite values")
     _, place, count = np.unique(found, return_inverse=True, return_counts=True)
     ends = np.cumsum(count)
     ranks = (ends - (count - 1) / 2)[place]
@@ -61,7 +61,7 @@ def shape(column: ImportanceColumn, before: np.ndarray) -> Regressors:
 
 
 def orthonormal(rows: np.ndarray, plain: np.ndarray, before: np.ndarray) -> Regressors:
-    """Return the part of columns that is not explained by a constant and by `before`."""
+    """Return the part of columns that is not explained by a constant or by `before`."""
     known = np.hstack([np.ones((len(rows), 1)), before[rows]])
     rest = plain - known @ np.linalg.lstsq(known, plain, rcond=None)[0]
     left, sizes, _ = np.linalg.svd(rest, full_matrices=False)
@@ -218,7 +218,7 @@ class Decided:
     def sentence(self) -> str:
         names = list(self.names)
         if not names:
-            return f"No hyperparameter is shown to matter in {self.trials} trials."
+            return f"No hyperparameter was found to matter in {self.trials} trials."
         first = next(knob for knob in self.knobs if knob.decided)
         if len(names) == 1:
             spread = f"[{first.low:.0%}, {first.high:.0%}]"

@@ -60,7 +60,7 @@ class Sum:
 
 
 def digest(table: str, cells: Sequence[Any]) -> int:
-    """Return a row's BLAKE2b digest, of its cells as text and of bytes unchanged.
+    """Return a row's BLAKE2b digest, from cells as text and bytes unchanged.
 
     >>> digest("asks", (1, "1")) == digest("asks", ("1", 1))
     False
@@ -103,7 +103,7 @@ def sum_differs(connection: sqlite3.Connection, table: str, found: Sum) -> str:
     except (TypeError, ValueError):  # the row is missing or damaged
         return f"the checksum of its table {table} is missing"
     if written.rows != found.rows:
-        return f"its table {table} has {found.rows} rows, {written.rows} were written"
+        return f"its table {table} has {found.rows} rows, but {written.rows} were written"
     if written != found:
         return f"rows of its table {table} have changed since then"
     return ""
@@ -304,10 +304,11 @@ class Journal:
         application = run("PRAGMA application_id").fetchone()[0]
         version = run("PRAGMA user_version").fetchone()[0]
         if application != APPLICATION:
-            raise StoreError(f"{self.path} is not a journal of hpo")
+            raise StoreError(f"{self.path} is not an hpo journal")
         if version > FORMAT:
             raise StoreError(
-                f"{self.path} has format {version}, this hpo reads {FORMAT}; upgrade hpo-lanes"
+                f"{self.path} has format {version}, but this version of hpo reads {FORMAT}; "
+                "upgrade hpo-lanes"
             )
         found = run("SELECT count(*) FROM sqlite_master WHERE name = 'sums'").fetchone()[0]
         if version < 1 or found != version - 1:

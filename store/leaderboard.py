@@ -49,7 +49,7 @@ _Source = Literal["report", "choose", "search", ""]
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of the leaderboard."""
+    """One row of the leaderboard."""
 
     rank: int  # 1 is best
     trial: int
@@ -184,7 +184,7 @@ def _replace_fields(entry: Entry, **changes: Any) -> Entry:
 
 
 def _set_rank(entry: Entry, rank: int) -> Entry:
-    """Set the rank of a new entry in place, because a copy would take a third of all the time."""
+    """Set the rank of a new entry in place, because copies would take a third of the time."""
     object.__setattr__(entry, "rank", rank)
     return entry
 
@@ -364,7 +364,7 @@ def search_interval(
     stop_rule: str,
     bounds: Bounds = UNBOUNDED,
 ) -> Interval:
-    """Return the interval of a search value; none if racing changed or ended it."""
+    """Return the interval of a search value; none if racing changed it or stopped the trial."""
     around = bounded_interval(seeds, bounds, aggregate)
     if around is NO_INTERVAL or stop_rule.startswith("racing"):
         return NO_INTERVAL

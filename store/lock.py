@@ -1,4 +1,4 @@
-"""One writer per study, by an advisory lock on the file `lock` that the kernel releases on death.
+"""One writer per study: an advisory lock on the file `lock`, released when the process dies.
 
 The file is never removed; otherwise two processes could lock two different files.
 """
@@ -37,8 +37,8 @@ class StudyLock:
         except OSError as error:
             self._close()
             raise StoreError(
-                f"cannot lock {self.path}: {error.strerror}; results need a folder that can be "
-                "written, on a file system with locks; choose another",
+                f"cannot lock {self.path}: {error.strerror}; results need a writable folder "
+                "on a file system with locks; choose another",
                 out="DIR",
             ) from error
         except StoreError:

@@ -251,7 +251,7 @@ def _verify(path: Path, part: Part) -> None:
     if seen != part.checksum:
         raise not_as_written(
             f"the curve part {path} is damaged: its sha256 is {seen[:12]}..., "
-            f"{part.checksum[:12]}... was written"
+            f"but {part.checksum[:12]}... was written"
         )
 
 

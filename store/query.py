@@ -1,7 +1,7 @@
 """SQL over one study's tables, by DuckDB on a read-only connection.
 
 Only a single SELECT (or WITH, DESCRIBE, SHOW, SUMMARIZE, FROM) is allowed, and only files in the
-study's folder can be read. The configuration is locked before the user's text runs.
+study's folder can be read. The configuration is locked before the user's SQL runs.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ def _readable_errors(folder: Path) -> Generator[None]:
     except duckdb.PermissionException as error:
         first = str(error).strip().partition("\n")[0]
         raise StoreError(
-            f"a query may read files of its study only, in {folder}: {first}"
+            f"a query can read only the files of its study, in {folder}: {first}"
         ) from error
     except duckdb.Error as error:
         if "No space left on device" in str(error) and (full := full_temporary_folder()):
@@ -294,13 +294,13 @@ def _check_statement(sql: str) -> None:
     statements = duckdb.extract_statements(sql)
     if len(statements) != 1:
         raise StoreError(
-            f"a query is one statement, got {len(statements)}; "
+            f"a query must be one statement (here: {len(statements)}); "
             "for example: SELECT * FROM trials ORDER BY rank LIMIT 5"
         )
     if statements[0].type != duckdb.StatementType.SELECT:
         raise StoreError(
-            f"a query only reads, got a {statements[0].type.name} statement; "
-            "allowed are SELECT, WITH, FROM, DESCRIBE, SHOW and SUMMARIZE"
+            f"a query must only read (here: {statements[0].type.name}); "
+            "allowed: SELECT, WITH, FROM, DESCRIBE, SHOW and SUMMARIZE"
         )
 
 

@@ -163,7 +163,7 @@ class AttributeRow:
 
 
 EVALUATIONS_ALONE = AttributeRow(None, "evaluations_alone", True)
-"""Recorded if a trial lacked a training return at a comparison point; then no value has any."""
+"""Recorded if a trial lacked a training return at a comparison; no value then includes any."""
 
 
 def counts_evaluations_alone(attributes: Iterable[AttributeRow]) -> bool:

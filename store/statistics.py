@@ -121,10 +121,10 @@ def _require_values(values: Sequence[float], kind: str) -> None:
 def interval(values: Sequence[float], kind: str = "mean") -> Interval:
     """Return the 95 % interval of the mean, median or IQM over seeds.
 
-    There is none below 5 seeds (11 for median and IQM), for `min` and `max` (resampling does not
-    show their distance from the distribution's), with a non-finite value, or for equal values,
-    which show no spread. If the range of values is known, `unobserved.bounded_interval` may give
-    one.
+    There is none below 5 seeds (11 for median and IQM), for `min` and `max` (resampling cannot
+    show how far they are from the distribution's extremes), with a non-finite value, or for equal
+    values, which show no spread. If the range of values is known, `unobserved.bounded_interval`
+    may give one.
     """
     count = len(values)
     if kind in ("min", "max") or not has_interval(values) or min(values) == max(values):

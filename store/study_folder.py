@@ -37,8 +37,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 def checked_name(name: str) -> str:
     if not _NAME.fullmatch(name) or ".." in name or name.endswith("."):
         raise StoreError(
-            f"{name[:120]!r} cannot name a study; use 1 to 100 letters, digits, '.', '_' or '-', "
-            "beginning with a letter or digit, for example cartpole-asha"
+            f"{name[:120]!r} is not a valid study name; use 1 to 100 letters, digits, '.', '_' "
+            "or '-', starting with a letter or digit, for example cartpole-asha"
         )
     return name
 
@@ -90,7 +90,7 @@ class StudyFolder:
         return self.path / f"{name}.parquet"
 
     def check_plain(self) -> None:
-        """Raise `StoreError` if the path of a study's file has a link, or anything but a file."""
+        """Raise `StoreError` if a study's file or folder is a link, or not of its kind."""
         for name in STUDY_FOLDERS:
             atomic_files.is_plain_folder(self.path / name)
         for name in OURS:
@@ -107,7 +107,7 @@ class StudyFolder:
         if there:
             journal = self.path / JOURNAL_NAME
             state = "empty" if journal.exists() else "missing"
-            text = f"{journal} is {state}, but {there[0]} of its study is there; restore the "
+            text = f"{journal} is {state}, but {there[0]} of its study exists; restore the "
             text += "journal from a copy"
             if new:
                 raise StoreError(f"{text}, or start another study", new=True)

@@ -185,11 +185,11 @@ def _copies_sentences(sides: _Sides) -> list[str]:
 
 def copies_sentence(names: str, stream: str) -> str:
     kind = {"report": "test seeds", "choose": "selection seeds"}.get(stream, "search seeds")
-    return f"No verdict: {kind} of {names} trained alike, bit for bit."
+    return f"No verdict: {kind} of {names} trained identically, bit for bit."
 
 
 COPIES_REMEDY = (
-    "They count as one run: the training or its environment ignores its key, "
+    "They count as one run: the training or its environment ignores its random key, "
     "for example with a fixed key in `init`."
 )
 

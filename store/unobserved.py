@@ -6,13 +6,13 @@ and no test of observed values can detect it. One rule covers every side, consta
 - *Location.* The worst unseen outcome is the known bound of the values. Without a bound, it is
   beyond all values of both sides by 1.5 times their distance from 0, or by 1.2 times their range
   to the extent that this side has the longer tail there.
-- *Number.* As many as the seeds allow. The lower end of a mean is a quantile of randomly
+- *Number.* There are as many as the seeds allow. The lower end of a mean is a quantile of randomly
   weighted seeds, to which one with the worst outcome is added (Gaffke 2005; Learned-Miller and
   Thomas 2020, "A New Confidence Interval for the Mean of a Bounded Random Variable").
 - *Strictness.* The quantile is `level / weight`. The weight is 1 for a side that hardly varies.
   It decreases with the fourth power of the deviation relative to the distance to the worst
   outcome, or to 2.5 times the distance to 0: 1/2 at a tenth, 1/17 at a fifth. It is also at least
-  the eighth power of the excess length of this side's tail over the other's.
+  the eighth power of the amount by which this side's tail is longer than the other side's.
 
 The numbers were chosen by simulation on the pairs in results/tuned, and tested on pairs from other
 tables, which were not used to choose them (docs/results.md).
@@ -213,7 +213,7 @@ def _that_count(causes: Sequence[Hidden], level: float) -> list[Hidden]:
 
 
 def _quantile_end(drawn: np.ndarray, cause: Hidden, level: float) -> End:
-    """Return the quantile of drawn means on the side of the cause."""
+    """Return the interval end from drawn means, on the side of the unseen outcomes in `cause`."""
     return End(-cause.sign * _quantile(-cause.sign * drawn, level / cause.weight), cause)
 
 

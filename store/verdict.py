@@ -192,7 +192,7 @@ def _default_won(evidence: Evidence, winner: Sample) -> Against:
 
 
 def _of_baselines(evidence: Evidence, winner: Sample, terms: Terms) -> tuple[Against, ...]:
-    """Compare the winner with each heuristic; any verdict is wrong in at most 5 %."""
+    """Compare the winner with each heuristic; at most 5 % of studies get any wrong verdict."""
     baselines = evidence.baselines
     found = sharing_error(
         [name for name, values in baselines.items() if winner.keys() & values.keys()],

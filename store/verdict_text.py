@@ -59,13 +59,13 @@ def sentences(conclusion: Conclusion) -> list[str]:
     if conclusion.front is not None:
         return [*front_sentences(conclusion.front), *conclusion.why]
     if conclusion.winner is None:
-        none = "No trial has a value on test seeds, so nothing is concluded."
+        none = "No trial has a value on test seeds, so there is no verdict."
         return [*conclusion.why] or [none]
     least: list[str] = []
     if conclusion.violates:
         winner = conclusion.winner
         least = [
-            "No trial keeps the constraints on the selection seeds; "
+            "No trial satisfies the constraints on the selection seeds; "
             f"{winner} violates them least there."
         ]
     rule = conclusion.better_rule
@@ -78,7 +78,7 @@ def sentences(conclusion: Conclusion) -> list[str]:
             f"The best without copying is {conclusion.alone}, with otherwise equal settings."
         )
     if conclusion.lone:
-        return [*_lone(conclusion), *least, "One trial ran, so its seeds selected nothing."]
+        return [*_lone(conclusion), *least, "Only one trial ran, so its seeds selected nothing."]
     said += _of_one(conclusion, conclusion.against)
     if conclusion.against.verdict != "ceiling":
         said += _same_value_sentence(conclusion)
@@ -122,11 +122,12 @@ def _constraint_verdict(winner: str, against: Against) -> str:
     rival, keeps = against.rival, against.limits is not None and against.limits.rival.state
     is_worse = against.by_value == "worse"
     if against.verdict == "feasible" and is_worse:
-        return f"{upper_first(winner)} keeps the constraints; {rival} violates them but is better."
+        first = f"{upper_first(winner)} satisfies the constraints"
+        return f"{first}; {rival} violates them but is better."
     if against.verdict == "feasible":
-        return f"{upper_first(winner)} keeps the constraints, which {rival} violates."
+        return f"{upper_first(winner)} satisfies the constraints, which {rival} violates."
     if against.verdict == "infeasible" and keeps == "kept":
-        return f"{upper_first(winner)} violates the constraints, which {rival} keeps."
+        return f"{upper_first(winner)} violates the constraints, which {rival} satisfies."
     if against.verdict == "infeasible" and keeps == "violated":
         return f"{upper_first(winner)} and {rival} both violate the constraints."
     if against.verdict == "infeasible":
@@ -145,12 +146,12 @@ def _open_constraints(winner: str, against: Against) -> str:
         return f"The constraints of {' and '.join(unknown)} were not measured on test seeds."
     not_sure = [name for name, state in sides if state == "open"]
     if len(not_sure) == 2:
-        return f"It is not certain that {winner} or {against.rival} keeps the constraints."
+        return f"It is not certain that {winner} or {against.rival} satisfies the constraints."
     if not_sure and limits.rival.state == "violated":
         violates = f"{upper_first(against.rival)} violates the constraints"
-        return f"{violates}; it is not certain that {winner} keeps them."
+        return f"{violates}; it is not certain that {winner} satisfies them."
     if not_sure:
-        return f"It is not certain that {not_sure[0]} keeps the constraints."
+        return f"It is not certain that {not_sure[0]} satisfies the constraints."
     if limits.rival.state == "violated":
         return f"{upper_first(against.rival)} violates the constraints."
     return ""
@@ -171,7 +172,7 @@ def _of_limits(winner: str, against: Against) -> list[str]:
         ]
         if shown:
             allowed = _allowed_range(own.limit)
-            said.append(f"{own.limit.metric} has to be {allowed}: {', '.join(shown)}.")
+            said.append(f"{own.limit.metric} must be {allowed}: {', '.join(shown)}.")
     return said
 
 
@@ -302,7 +303,7 @@ def _lead_sentences(winner: str, against: Against, seeds: str) -> list[str]:
     if 2 * against.ties >= against.pairs and wins + against.ties == against.pairs:
         mean = _number_text(abs(against.difference))  # few seeds differ: give their number
         return [
-            f"{ahead} is ahead on {wins} of {seeds} and level on {against.ties}; mean lead {mean}."
+            f"{ahead} is ahead on {wins} of {seeds} and tied on {against.ties}; mean lead {mean}."
         ]
     lead = f"{_number_text(abs(against.difference))}{_interval_text(against, sign)}"
     return [f"{ahead} leads {behind} by {lead} on {seeds}."]
@@ -323,7 +324,7 @@ def _keeps_default(conclusion: Conclusion, against: Against) -> bool:
 
 
 def _no_difference(conclusion: Conclusion, against: Against, seeds: str) -> list[str]:
-    """Return sentences that there is no significant difference, and name a clear leader if any."""
+    """Return sentences that report no significant difference, and name a clear leader if any."""
     winner, rival, word = conclusion.winner or "", against.rival, WORDS[against.verdict]
     ahead = [upper_first(text) for text in _lead_sentences(winner, against, seeds)]
     if _keeps_default(conclusion, against):
@@ -340,7 +341,7 @@ def _no_difference(conclusion: Conclusion, against: Against, seeds: str) -> list
 
 
 def _undecided_sentences(conclusion: Conclusion, against: Against, seeds: str) -> list[str]:
-    """Return sentences that it is undecided and, without a clear lead, advise the default."""
+    """Return sentences that report no decision and, without a clear lead, advise the default."""
     winner, rival = conclusion.winner or "", against.rival
     ahead = _lead_sentences(winner, against, seeds)
     if _keeps_default(conclusion, against):
@@ -368,7 +369,7 @@ def _unless_sentences(winner: str, against: Against, seeds: str) -> list[str]:
     first = f"{upper_first(ahead)} is better than {behind}"
     said = [f"{first} unless 1 in {found.one_in} seeds differs from these."]
     if len(said[0]) >= _COLUMNS:
-        condition = f"fewer than 1 in {found.one_in} seeds give a result that these did not show"
+        condition = f"fewer than 1 in {found.one_in} seeds give a result not observed on these"
         said = [f"{first}, on a condition.", f"The condition: {condition}."]
     return [*said, f"The difference is {by} on {seeds}."]
 

@@ -43,8 +43,8 @@ class WandbSink(FollowingSink["Run"]):
         super().__init__(follower, target)
         if settings.mode == "online" and not _logged_in():
             raise ConfigError(
-                "the wandb logger is online, but there is no login here; type: wandb login, "
-                "or write mode: offline in `loggers`"
+                "the wandb logger is online, but you are not logged in; run: wandb login, "
+                "or set mode: offline in `loggers`"
             )
         self._settings = settings
 

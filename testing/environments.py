@@ -121,8 +121,8 @@ class EnvironmentContract:
     def test_the_state_is_of_arrays_that_can_be_stored(self, environment: Environment) -> None:
         for leaf in jax.tree.leaves(_reset_shapes(environment)[0]):
             is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-            assert not is_key, "keep a key as its words: jax.random.key_data"
-            assert leaf.size > 0, "an array of no numbers cannot be stored: leave it out"
+            assert not is_key, "store a key as its words: jax.random.key_data"
+            assert leaf.size > 0, "an empty array cannot be stored; remove it"
 
     def test_reset_and_step_give_strong_types(self, environment: Environment) -> None:
         start, params = _reset_shapes(environment), _canonical_params(environment)

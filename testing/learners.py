@@ -94,14 +94,14 @@ class NetworkContract:
         slopes = _network_results(type(self))["slopes"]
         for path, leaf in jax.tree.leaves_with_path(slopes):
             assert np.all(np.isfinite(leaf)), jax.tree_util.keystr(path)
-            assert np.any(leaf), f"nothing needs {jax.tree_util.keystr(path)}"
+            assert np.any(leaf), f"no output depends on {jax.tree_util.keystr(path)}"
 
     def test_stepping_and_unrolling_agree(self) -> None:
         seen, plan = _network_results(type(self)), self.plan()
         env = environments.make(plan.env)
         module = make(plan, 2, env.observation_struct)
         assert isinstance(module, RecurrentNetwork) == policy.is_recurrent(plan), (
-            "networks with a memory are registered with recurrent=True, no others"
+            "register networks with a memory, and no others, with recurrent=True"
         )
         if not policy.is_recurrent(plan):
             assert policy.initial_carry(plan, (_WIDTH,)) == ()
@@ -242,7 +242,7 @@ class OptimiserContract:
         for before, after in zip(_leaves(_start_params()), _leaves(reached), strict=True):
             assert np.all(np.isfinite(after))
             distance = np.linalg.norm(after - _TARGET) / np.linalg.norm(before - _TARGET)
-            assert distance < 0.5, f"of the way down, {distance:.2f} are left"
+            assert distance < 0.5, f"{distance:.2f} of the initial distance to the target is left"
 
     def test_the_learning_rate_of_each_step_reaches_it(self) -> None:
         """A rate stored in the state at the start, or rounded by Python, would fail."""
@@ -250,7 +250,7 @@ class OptimiserContract:
         same, larger, still = (self.run([rate, rate, last]) for last in (rate, 3.0 * rate, 1e-12))
         moved = [_distance(run[2], run[1]) for run in (same, larger, still)]
         assert moved[1] > 1.5 * moved[0] > 0.0, "the third step ignores its learning rate"
-        assert moved[2] < 1e-3 * moved[0], "at a learning rate of nearly 0 it moves on"
+        assert moved[2] < 1e-3 * moved[0], "parameters still move at a learning rate of nearly 0"
 
     def test_lanes_run_side_by_side(self) -> None:
         rates = [self.learning_rate, 0.3 * self.learning_rate]
@@ -264,8 +264,12 @@ class OptimiserContract:
         plan, hypers = _contract_plan(type(self)), _hypers(type(self), {})
         state = init_moments(plan, _start_params())
         for leaf in jax.tree.leaves(state):
-            assert isinstance(leaf, jax.Array) and leaf.size, "checkpoints hold arrays, none empty"
-            assert not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key), "keep a key's words"
+            assert isinstance(leaf, jax.Array) and leaf.size, (
+                "checkpoints store only non-empty arrays"
+            )
+            assert not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key), (
+                "store a key as jax.random.key_data"
+            )
 
         def step(state: Any) -> Any:
             sizes = step_sizes(hypers, jnp.float32(0.0))
@@ -432,10 +436,12 @@ class DistributionContract:
         first = np.cumsum([0, *sizes[:-1]])
         for name in ("actions", "mode"):
             places = seen[name].reshape(-1, len(sizes)) + first
-            assert mask[places].all(), f"{name} takes an invalid choice"
+            assert mask[places].all(), f"{name} contains an invalid choice"
         assert np.all(np.isfinite(seen["log_prob"])) and np.all(np.isfinite(seen["entropy"]))
         np.testing.assert_allclose(seen["total"], 1.0, atol=1e-4)
-        assert np.all(np.isfinite(seen["unmasked"])), "where nothing is valid the mask is ignored"
+        assert np.all(np.isfinite(seen["unmasked"])), (
+            "log_prob must ignore a mask without valid choices"
+        )
 
 
 def _choice_counts(env: Environment) -> np.ndarray:

@@ -370,7 +370,7 @@ def _study(space: Space | None = None, **parts: Any) -> Study:
 
 
 def _extreme_values(field: Field) -> Iterator[Any]:
-    """Yield an option's extreme values: both of a switch, every word, the finite bounds."""
+    """Yield an option's extreme values: both values of a switch, every word, the finite bounds."""
     if field.type == "flag":
         yield from (True, False)
     yield from field.words

@@ -187,7 +187,7 @@ def test_version_is_printed(say):
         (["top", "--trials", "20"], "unknown option --trials; hpo top --help lists all\n"),
         (["top", "-n", "0"], "'0' is not a whole number of at least 1"),
         (["top", "-n", "many"], "'many' is not a whole number"),
-        (["show", "x"], "TRIAL: 'x' is not the number of a trial, which `hpo top` lists (studies"),
+        (["show", "x"], "TRIAL: 'x' is not a trial number; `hpo top` lists them (studies"),
         (["eval", "p", "--seed", "-1"], "--seed"),
         (["query"], "SQL"),
     ],
@@ -213,15 +213,15 @@ def test_usage_errors_exit_with_code_2(say, words, told):
         (["run", "tiny.yaml", "--name", "../up"], "override: name is"),
         (["check", "tiny.yaml", "--set", "space.gama.min=1"], "did you mean 'gamma'?"),
         (["init", "Cartpole-v1"], "did you mean 'CartPole-v1'?"),
-        (["init", "CartPole-v1", "--to", "tiny.yaml"], "exists already"),
+        (["init", "CartPole-v1", "--to", "tiny.yaml"], "already exists"),
         (["top", "--study", "tny"], "there is no study 'tny'; did you mean 'tiny'?"),
         (["top", "tny"], "there is no study 'tny'; did you mean 'tiny'?"),
         (["top", "--out", "elsewhere"], "there is no study in elsewhere/"),
         (["show", "99"], "no trial 99; its trials are 0 to 3"),
-        (["query", "DROP TABLE trials"], "a query only reads"),
+        (["query", "DROP TABLE trials"], "a query must only read"),
         (["query", "SELECT nothing FROM trials"], "the query failed"),
         (["eval", "nowhere"], "nowhere is not a policy folder"),
-        (["best", "--export", "results"], "results exists already"),
+        (["best", "--export", "results"], "results already exists"),
         (["run", "tiny.yaml", "--out", "tiny.yaml"], "tiny.yaml"),
         (["compare", "1", "1"], "1 is compared with itself; name two trials, or two studies"),
         (["init", "CartPole-v1", "--to", "no/x.yaml"], "no/x.yaml; fix that and run the same"),
@@ -460,7 +460,7 @@ def test_the_best_policy_is_exported_and_evaluated(say, tmp_path):
     assert f"hpo eval {target}" in err
     assert (target / "policy.json").is_file()
     code, _, err = say("best", "--export", str(target))
-    assert code == 2 and "exists already" in err
+    assert code == 2 and "already exists" in err
     assert [path.name for path in tmp_path.iterdir()] == ["policy"]
 
     first = json.loads(say("eval", str(target), "--episodes", "6", "--json")[1])
@@ -542,7 +542,7 @@ def test_train_json_has_seed_values_and_evaluations(say, trained):
 
 def test_train_refuses_an_existing_export_folder(say, trained, tmp_path):
     code, _, err = say("train", "tiny.yaml", "--out", str(tmp_path), "--export", str(trained.out))
-    assert code == 2 and "exists already" in err
+    assert code == 2 and "already exists" in err
     assert list(tmp_path.iterdir()) == []
 
 

@@ -77,7 +77,7 @@ def trial(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        told = f"{text!r} is not the number of a trial, which `hpo top` lists (studies: --study)"
+        told = f"{text!r} is not a trial number; `hpo top` lists them (studies: --study)"
         raise argparse.ArgumentTypeError(told) from None
 
 
@@ -96,12 +96,12 @@ def study_of(args: argparse.Namespace) -> StudyFolder:
 
 
 def unknown_argument(command: str, given: Sequence[str], parser: argparse.ArgumentParser) -> str:
-    """Return what to type instead of the first argument that a command does not have.
+    """Return a correction for the first argument that a command does not accept.
 
     Args:
         command: its name.
         given: the arguments left over, in order.
-        parser: that of the command.
+        parser: the command's parser.
     """
     word, equals, value = given[0].partition("=")
     if not equals and len(given) > 1 and not given[1].startswith("-"):
@@ -117,7 +117,7 @@ def unknown_argument(command: str, given: Sequence[str], parser: argparse.Argume
 
 
 def _key_of(word: str) -> str:
-    """Return the key of a study that a word of the command line names; "" if there is none."""
+    """Return the study key named by a word of the command line; "" if there is none."""
     from ..studies.sections import key_of_option
 
     name = word.lstrip("-").replace("-", "_")

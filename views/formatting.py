@@ -50,7 +50,7 @@ def origin_words(about: Mapping[str, Any]) -> str:
 
     >>> origin_words({"trial": 9, "study": "first", "stream": "report", "replicate": 0,
     ...               "metric": "eval/return_mean", "value": 500.0})
-    'trial 9 of first, test seed 0, which measured eval/return_mean 500'
+    'trial 9 of first, test seed 0, with eval/return_mean 500'
     """
     if "trial" not in about:
         return ""
@@ -59,11 +59,11 @@ def origin_words(about: Mapping[str, Any]) -> str:
     value = about.get("value")
     if not isinstance(value, int | float):
         return words
-    return f"{words}, which measured {about.get('metric')} {number(float(value))}"
+    return f"{words}, with {about.get('metric')} {number(float(value))}"
 
 
 def origin_lines(about: Mapping[str, Any]) -> list[str]:
-    """Return an evaluation's line about the policy's trial and seed, or no line."""
+    """Return the line that names the trial and seed of an evaluated policy, or no line."""
     words = origin_words(about)
     if not words:
         return []

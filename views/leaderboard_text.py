@@ -50,10 +50,10 @@ search*N value in the search, mean of N seeds per trial. A stopped trial shows
          its value where it was stopped. With metric.training_weight, training
          returns count in search and select values.
 select*N mean of N new seeds, the same for all confirmed trials. They choose the
-         winner, so its value here is a little too good.
+         winner, so its value here is a little optimistic.
 test*N   mean of N other new seeds, with no part in any choice. Only these are
          compared with the default.
-feasible keeps the constraints. front: 1 for the Pareto front of each status.
+feasible satisfies the constraints. front: 1 for the Pareto front of each status.
 order    confirmed trials by select, then finished ones by search, then stopped
          ones: those that got further first."""
 
@@ -148,7 +148,7 @@ def headline(
 def deciding_command(
     conclusion: Conclusion, entries: Sequence[Entry], folder: Path
 ) -> tuple[str, str] | None:
-    """Return the command that decides between the first trial and the default, and its cost."""
+    """Return the command to run for a verdict on the first trial and the default, and its cost."""
     default = next((entry.trial for entry in entries if entry.is_default), None)
     if default is None or conclusion.better_rule is not None:
         return None  # a heuristic is better than the first trial, so the other ranks do not matter
@@ -160,7 +160,7 @@ def deciding_command(
 
 
 def _deciding_seeds(conclusion: Conclusion, entries: Sequence[Entry]) -> int:
-    """Return how many test seeds would decide; 0 if none would, or if there is a verdict."""
+    """Return the number of test seeds that would decide; 0 if unknown or already decided."""
     against, first = conclusion.against, entries[0]
     if against.verdict == "undecided" and against.more_seeds:
         return seeds_to_propose(against.seeds, against.more_seeds)
@@ -350,7 +350,7 @@ def _front_columns(board: Board) -> list[BoardColumn]:
 
 
 def _objective(one: TrialView, index: int) -> float | None:
-    """Return a trial's value of an objective; of the first, also at a last rung."""
+    """Return a trial's value of an objective; the first one may be from its last rung."""
     if one.objectives:
         return one.objectives[index]
     if index == 0:
@@ -415,11 +415,11 @@ def winner_line(entries: Sequence[Entry], metric: str, unit: str = ENV_STEPS) ->
     if ended in (["diverged"], ["failed"], ["diverged", "failed"]):
         again = "the study"
         if ended == ["failed"]:
-            again = "the same command again; where trials failed for different reasons,"
+            again = "the same command again; if trials failed for different reasons,"
         said = f"Every trial {' or '.join(ended)}; `hpo show TRIAL` shows why. Fix the cause and "
         return f"{said}run {again} with --new."
     if best is None or (best.value is None and best.rung_value is None):
-        return "No trial has finished its run; no winner yet."
+        return "No trial has finished its run, so there is no winner yet."
     if best.value is None:
         lead = f"{number(best.rung_value)} on {counted(best.search_seeds, 'search seed')}"
         if best.rung_env_steps is not None:
@@ -440,7 +440,7 @@ def named(value: str, stream: str) -> str:
 
 def value_source(value_from: str, seeds: int, trials: int) -> str:
     if value_from == "search" and trials == 1:
-        return f"{counted(seeds, 'seed')} of its one trial"
+        return f"{counted(seeds, 'seed')} of the only trial"
     return seeds_text(seeds, value_from) + ", which also chose it" * (value_from != "report")
 
 
@@ -451,8 +451,10 @@ def audit_words(audit: Audit, metric: str) -> str:
         share = f" ({whole.share:.0%}, 95% interval {whole.low:.0%} to {whole.high:.0%})"
     level = clause(", {} tied with it", whole.level)
     bar = f"({metric} {number(audit.bar)}){level}"
-    ended = f"{whole.wrong} of {counted(whole.audited, 'audited trial')}{share} ended better than"
-    others = f"the median of the {audit.survivors} that were never stopped {bar}"
+    ended = (
+        f"{whole.wrong} of {counted(whole.audited, 'audited trial')}{share} finished better than"
+    )
+    others = f"the median of the {audit.survivors} never stopped {bar}"
     return f"{ended} {others}; {whole.winners or 'none'} better than all of those."
 
 

@@ -22,7 +22,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2
 
 
 def shown(text: str) -> str:
-    r"""Make the control characters in a text visible.
+    r"""Make the control characters in a string visible.
 
     >>> print(shown("a\x1b[2Jc"))
     a\x1b[2Jc
@@ -33,7 +33,7 @@ def shown(text: str) -> str:
 def echo(
     text: object = "", *, file: TextIO | None = None, end: str = "\n", flush: bool = False
 ) -> None:
-    """Print a text, escaped on stderr and terminals, but raw to a pipe or file on stdout."""
+    """Print text, escaped on stderr and terminals, but raw to a pipe or file on stdout."""
     stream = file or sys.stdout
     if stream is None:  # there is no terminal, as with pythonw
         return

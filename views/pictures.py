@@ -38,10 +38,10 @@ def new_figure(width: float, height: float) -> Any:
 
 
 def save_figure(figure: Any, path: Path, kind: str = "png") -> None:
-    """Write a figure; PDF files embed TrueType fonts, and SVG files have letters as outlines.
+    """Write a figure; PDF files embed TrueType fonts, and SVG files draw text as outlines.
 
     Publishers reject the Type 3 fonts that matplotlib embeds by default. Neither format contains a
-    date, so that equal figures give equal files.
+    date, so equal figures give equal files.
     """
     from matplotlib import rc_context
 
@@ -65,9 +65,9 @@ def check_film(path: str) -> None:
 
 
 def write_film(path: str, rate: float, pictures: Iterator[np.ndarray]) -> int:
-    """Write a video, completely or not at all, and return its number of pictures.
+    """Write a video, completely or not at all, and return its number of frames.
 
-    Pictures are uint8 [height, width, 3], all of one size; `rate` is pictures per second.
+    Frames are uint8 [height, width, 3], all of the same size; `rate` is frames per second.
     """
     pictures = islice(pictures, _MOST_PICTURES)
     first = next(pictures)  # first, so that a drawing error precedes any writing

@@ -132,7 +132,7 @@ def _conditional_sentence(
         ahead, behind = winner, rival
     numbers = _numbers_text(winner, rival, replace(against, interval=unless.interval))
     first = f"{upper_first(ahead)} has a significantly better {metric} than {behind} on {seeds}"
-    condition = f"fewer than 1 in {unless.one_in} seeds give a result that these did not show"
+    condition = f"fewer than 1 in {unless.one_in} seeds give a result not observed on these"
     return f"{first}, provided that {condition} ({numbers}; {test_words(against.pairs)})."
 
 
@@ -155,7 +155,7 @@ def _better_first(winner: str, rival: str, against: Against) -> tuple[str, str]:
 def _numbers_text(winner: str, rival: str, against: Against) -> str:
     """Return both means and their difference, which is positive for the better side."""
     if against.means is None or against.difference is None:
-        return "no seed has values of both"
+        return "no seed has a value for both"
     own, other = against.means
     sign = 1.0
     if against.difference < 0.0:

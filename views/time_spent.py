@@ -47,7 +47,7 @@ def time_text(parts: Mapping[str, float]) -> str:
 def time_facts(parts: Mapping[str, float]) -> list[tuple[str, str, str]]:
     whole = sum(parts.values())
     return [
-        (f"of it {words}", f"{seconds / whole:.0%}", f"{duration(seconds)}: {what}")
+        (f"of which {words}", f"{seconds / whole:.0%}", f"{duration(seconds)}: {what}")
         for words, what, seconds in _largest_first(parts)
     ]
 
@@ -69,7 +69,7 @@ def confirm_cost(folder: Path, trials: Sequence[int], seeds: int) -> str:
     runs = sum(replicate not in values for values in tested for replicate in range(seeds))
     env_steps = runs * study.env_steps * study.spread
     if not runs:
-        return "no run is missing"
+        return "no more runs needed"
     said = f"{counted(runs, 'run')}, {steps(env_steps)} {study.algorithm.unit}"
     speed = usage.env_steps_per_second
     return f"{said}, about {span_of_time(env_steps / speed)}" if speed else said

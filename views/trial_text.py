@@ -501,7 +501,7 @@ def _became(page: TrialPage) -> str:
 
 
 def _last_rung(page: TrialPage) -> str:
-    """Return the rung at which a trial was last judged, or ""."""
+    """Return the rung at which a trial was last compared, or ""."""
     if not page.decisions:
         return ""
     return f" at {steps(page.decisions[-1].env_steps)} {page.unit}"
@@ -589,7 +589,7 @@ Point = tuple[str, int]
 
 @dataclass(frozen=True)
 class Stages:
-    """The values of a trial's seeds at the points where they were measured or judged."""
+    """The values of a trial's seeds at the points where they were measured or compared."""
 
     values: Mapping[Point, Sequence[float | None]]
     decided: Mapping[int, DecisionRow]  # env steps of the search -> the decision there

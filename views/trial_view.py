@@ -121,7 +121,7 @@ class Board:
 
     @cached_property
     def trials(self) -> tuple[TrialView, ...]:
-        """The trials as they are shown; of a long board only those that `first` returns."""
+        """The trials to show; for a long board, only those that `first` returns."""
         return tuple(map(TrialView.of, self.entries))
 
     @classmethod

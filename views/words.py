@@ -1,4 +1,4 @@
-"""Remedies of errors as text for the command line and for Python."""
+"""Error remedies as text for the command line and for Python."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ REMEDIES = {
 
 
 def on_command_line(error: HpoError) -> str:
-    """Return an error with what to type on the command line.
+    """Return an error with its remedies as command-line options.
 
     >>> on_command_line(HpoError("results/a has a study already; start another", new=True))
     'results/a has a study already; start another (--new)'
@@ -52,7 +52,7 @@ def on_command_line(error: HpoError) -> str:
 
 
 def in_python(error: HpoError) -> str:
-    """Return an error with what to type in Python.
+    """Return an error with its remedies as Python arguments.
 
     >>> in_python(HpoError("results/a has a study already; start another", new=True))
     'results/a has a study already; start another (new=True)'

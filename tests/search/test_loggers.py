@@ -368,7 +368,7 @@ def test_wandb_online_without_login_is_refused_before_study(monkeypatch, tmp_pat
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
-    with pytest.raises(ConfigError, match="type: wandb login, or write mode: offline"):
+    with pytest.raises(ConfigError, match="run: wandb login, or set mode: offline"):
         make_sink(Logger("wandb", {"mode": "online"}), resolved(study()))
 
 

@@ -167,7 +167,7 @@ def test_check_detects_logger_that_cannot_start(tmp_path, capsys, monkeypatch):
     (tmp_path / "s.yaml").write_text(f"{TEXT}loggers: [wandb]\n")
     assert main(["check", "s.yaml", "--no-time"]) == 2
     said = capsys.readouterr().err
-    assert "there is no login here" in said or "needs the package 'wandb'" in said
+    assert "you are not logged in" in said or "needs the package 'wandb'" in said
     (tmp_path / "s.yaml").write_text(f"{TEXT}loggers: [csv, console]\n")
     assert main(["check", "s.yaml", "--no-time"]) == 0
 

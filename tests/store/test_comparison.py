@@ -67,7 +67,7 @@ def test_minimize_goal_prefers_smaller_values():
 def test_few_seeds_have_no_interval():
     result = compare([1.0, 2.0], [0.0, 0.5])
     assert result.difference_interval.low is None and result.more_seeds == 3
-    assert result.sentence() == "undecided: 3 more seeds of each would decide"
+    assert result.sentence() == "undecided: 3 more seeds per side would decide"
     assert result.iqms == (None, None)
 
 

@@ -239,17 +239,18 @@ def constrained(winner, default, values=(HIGH, LOW), **more):
 def test_feasibility_verdict_precedes_value_comparison() -> None:
     found = constrained(KEPT, VIOLATED)
     assert (found.verdict, found.against.by_value) == ("feasible", "better")
-    assert first(found) == "Trial 3 keeps the constraints, which the default violates."
+    assert first(found) == "Trial 3 satisfies the constraints, which the default violates."
     assert sentences(found)[1].startswith("By value: trial 3 is better than the default: by ")
     worse = constrained(KEPT, VIOLATED, (LOW, HIGH))
     assert (worse.verdict, worse.against.by_value) == ("feasible", "worse")
     assert (
-        first(worse) == "Trial 3 keeps the constraints; the default violates them but is better."
+        first(worse)
+        == "Trial 3 satisfies the constraints; the default violates them but is better."
     )
     assert sentences(worse)[1].startswith("By value: the default is better than trial 3: by ")
     [limits] = [text for text in sentences(worse) if "eval/cost" in text]
     shown = r"[\d.]+ \[[\d., -]+\]"
-    told = rf"eval/cost has to be at most 1: trial 3 {shown}, the default {shown}\."
+    told = rf"eval/cost must be at most 1: trial 3 {shown}, the default {shown}\."
     assert re.fullmatch(told, limits)
 
 
@@ -261,7 +262,7 @@ def test_feasibility_verdict_precedes_value_comparison() -> None:
             KEPT,
             (HIGH, LOW),
             "infeasible",
-            "Trial 3 violates the constraints, which the default keeps.",
+            "Trial 3 violates the constraints, which the default satisfies.",
         ),
         (
             VIOLATED,
@@ -283,21 +284,21 @@ def test_feasibility_verdict_precedes_value_comparison() -> None:
             VIOLATED,
             (HIGH, LOW),
             "better",
-            "The default violates the constraints; it is not certain that trial 3 keeps them.",
+            "The default violates the constraints; it is not certain that trial 3 satisfies them.",
         ),
         (
             UNSURE,
             KEPT,
             (HIGH, LOW),
             "better",
-            "It is not certain that trial 3 keeps the constraints.",
+            "It is not certain that trial 3 satisfies the constraints.",
         ),
         (
             UNSURE,
             UNSURE,
             (HIGH, LOW),
             "better",
-            "It is not certain that trial 3 or the default keeps the constraints.",
+            "It is not certain that trial 3 or the default satisfies the constraints.",
         ),
         (
             KEPT,
@@ -369,7 +370,8 @@ def test_selection_seeds_do_not_decide_feasibility() -> None:
     none = constrained(None, None, feasible=False)
     assert none.verdict == "better"
     told = (
-        "No trial keeps the constraints on the selection seeds; trial 3 violates them least there."
+        "No trial satisfies the constraints on the selection seeds; "
+        "trial 3 violates them least there."
     )
     assert sentences(none)[-1] == told
 

@@ -124,7 +124,7 @@ def test_verdict_is_printed_when_no_hyperparameter_is_significant() -> None:
     columns = reals(rng, 40, 5)
     found = decide(columns, rng.normal(size=40))
     assert found.names == ()
-    assert found.sentence == "No hyperparameter is shown to matter in 40 trials."
+    assert found.sentence == "No hyperparameter was found to matter in 40 trials."
     assert found.unseen.startswith("With 40 trials, effects below about ")
     tied = decide(columns, [500.0] * 40)
     assert tied.names == () and all(knob.share == 0.0 for knob in tied.knobs)

@@ -162,7 +162,7 @@ def test_a_refused_commit_leaves_nothing(journal: Journal, make_trial: Make) -> 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"params": {"gamma": 0.9}}, "does not declare: gamma; declared are: activation"),
+        ({"params": {"gamma": 0.9}}, "does not declare: gamma; declared: activation"),
         ({"params": {"num_minibatches": 4.5}}, "declared int"),
         ({"params": {"num_minibatches": True}}, "declared int"),
         ({"params": {"normalise_advantages": 1}}, "declared bool"),
@@ -236,7 +236,7 @@ def test_missing_or_foreign_journal_is_refused(tmp_path: Path, meta: StudyMeta) 
     path.unlink()
     sqlite3.connect(path).close()  # what a crash at creation leaves
     assert not Journal.exists(tmp_path)
-    with pytest.raises(StoreError, match="not a journal of hpo"):
+    with pytest.raises(StoreError, match="not an hpo journal"):
         Journal(tmp_path)
     Journal.create(tmp_path, meta).close()
     with pytest.raises(StoreError, match="already has a study"):

@@ -105,7 +105,7 @@ def test_describe_and_summarize(study: Path) -> None:
 )
 def test_writing_sql_statements_are_refused(study: Path, sql: str) -> None:
     before = sorted(path.name for path in study.iterdir())
-    with pytest.raises(StoreError, match=r"a query only reads, got a \w+ statement"):
+    with pytest.raises(StoreError, match=r"a query must only read \(here: \w+\)"):
         run_query(study, sql.format(study=study))
     assert sorted(path.name for path in study.iterdir()) == before
 
@@ -114,7 +114,7 @@ def test_writing_sql_statements_are_refused(study: Path, sql: str) -> None:
     "sql", ["", "  ", "-- nothing", "SELECT 1; SELECT 2", "SELECT 1; DROP VIEW x"]
 )
 def test_multiple_sql_statements_are_refused(study: Path, sql: str) -> None:
-    with pytest.raises(StoreError, match="a query is one statement"):
+    with pytest.raises(StoreError, match="a query must be one statement"):
         run_query(study, sql)
 
 
@@ -141,7 +141,7 @@ def test_query_cannot_read_files_outside_the_study(study: Path, sql: str) -> Non
     (study.parent / "other.txt").write_text("secret")
     Path(f"{study}2").mkdir(exist_ok=True)
     (Path(f"{study}2") / "other.txt").write_text("secret")
-    with pytest.raises(StoreError, match="files of its study only"):
+    with pytest.raises(StoreError, match="only the files of its study"):
         run_query(study, sql.format(study=study))
 
 

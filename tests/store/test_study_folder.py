@@ -41,7 +41,7 @@ def test_valid_study_names_are_accepted(name: str) -> None:
     ],
 )
 def test_invalid_study_names_are_refused(name: str) -> None:
-    with pytest.raises(StoreError, match="cannot name a study; use 1 to 100 letters"):
+    with pytest.raises(StoreError, match="is not a valid study name; use 1 to 100 letters"):
         checked_name(name)
 
 

@@ -126,12 +126,12 @@ def test_every_mistake_is_reported_at_its_line():
     [
         (
             'budget: {trials: "16"}',
-            "budget.trials is '16'; type 16, without quotes; allowed: a whole",
+            "budget.trials is '16'; use 16, without quotes; allowed: a whole",
         ),
-        ('seeds: {per_config: "3"}', "is '3'; type 3, without quotes; allowed: a whole number"),
+        ('seeds: {per_config: "3"}', "is '3'; use 3, without quotes; allowed: a whole number"),
         (
             'fixed: {clip_eps: "0.1"}',
-            "clip_eps is '0.1'; type 0.1, without quotes; allowed: a number",
+            "clip_eps is '0.1'; use 0.1, without quotes; allowed: a number",
         ),
         ("budget: {trials: many}", "budget.trials is 'many'; allowed: a whole number"),
     ],
@@ -185,7 +185,7 @@ def test_mistake_in_block_reports_line_of_the_key():
         (
             "clip_eps",
             '{min: "1e-2", max: 0.3}',
-            "min is '1e-2'; type 1e-2, without quotes; allowed: a",
+            "min is '1e-2'; use 1e-2, without quotes; allowed: a",
         ),
     ],
 )

@@ -173,7 +173,7 @@ def test_trial_other_than_the_best_can_be_bundled(source, study, tmp_path, capsy
     assert "Trial 1 has rank" in said and "no policy of trial 1 was kept" in said
     code, said = verified(tmp_path / "b.zip", capsys)
     assert code == 0 and "not for NumPy: no policy" in said.out
-    assert main(words) == 2 and "exists already" in capsys.readouterr().err
+    assert main(words) == 2 and "already exists" in capsys.readouterr().err
     words[-1] = str(tmp_path / "c.zip")
     assert main([*words[:2], "999", *words[2:]]) == 2
     assert "has no trial 999" in capsys.readouterr().err

@@ -209,7 +209,7 @@ def test_verify_page_json_parser_rejects_duplicate_keys(tmp_path):
     """
     found = in_node(tmp_path, body)
     assert found[0] == [{"a": [1, -2500, None, True, "xé"]}] and found[1] is True
-    assert found[2] == "the key a comes twice" and found[3] == "not JSON" and found[4] == [[]]
+    assert found[2] == "the key a occurs twice" and found[3] == "not JSON" and found[4] == [[]]
 
 
 # ---------------------------------------------------------------------- bundles
@@ -312,11 +312,11 @@ def test_the_command_writes_the_page_of_the_bundle(members, tmp_path, capsys):
     assert path.read_bytes() == members["verify.html"] == verify_page().encode()
     assert "drop a bundle on it" in capsys.readouterr().out
     assert main(["verify", "--page", str(path)]) == 2
-    assert "exists already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     assert main(["verify"]) == 2
-    assert "name a bundle" in capsys.readouterr().err
+    assert "give a bundle" in capsys.readouterr().err
     assert main(["verify", "x.zip", "--page", str(tmp_path / "y.html")]) == 2
-    assert "leave x.zip out" in capsys.readouterr().err
+    assert "remove x.zip" in capsys.readouterr().err
 
 
 # ---------------------------------------------------------------------- packed again

@@ -88,7 +88,7 @@ REFUSED = {
     "a folder": (added("rounds/x.sqlite"), "rounds/x.sqlite does not belong"),
     "other code for NumPy": (
         added("numpy/forward.py", EVIL),
-        "numpy/forward.py: differs from the file of this hpo",
+        "numpy/forward.py: differs from the file of this version of hpo",
     ),
     "a policy for NumPy": (added("numpy/policy.json", b"{}"), "numpy/forward.py: is missing"),
     "a compiled module": (added("source/x.so"), "source/x.so: is not used by the study"),
@@ -115,7 +115,7 @@ REFUSED = {
     ),
     "no sums of arrays": (removed(f"{POLICY}/arrays/SHA"), "arrays/SHA256SUMS of the policy"),
     "another policy": (added("policies/trial_4/policy.json"), "does not belong in a bundle"),
-    "the policy's value": (about(value=500.0), "says that its value is 500.0, not"),
+    "the policy's value": (about(value=500.0), "claims the value 500.0, but the rows give"),
     "the policy's trial": (about(trial=4), "claims to be from recorded, trial 4"),
     "the policy's seed": (about(replicate=30), "an evaluation that the journal does not have"),
     "a training": (added(f"{POLICY}/training.json", b"{}"), "training.json is damaged"),
@@ -126,20 +126,23 @@ REFUSED = {
     ),
     "the study beside, named": (
         claims(lambda data: data["ran_with"].update(study=False)),
-        "ran_with.study: claimed False, the rows give None",
+        "ran_with.study: claimed False, but the rows give None",
     ),
-    "a claim dropped": (claims(lambda data: data["claims"].pop()), "claims: 2 claimed, the rows"),
+    "a claim dropped": (
+        claims(lambda data: data["claims"].pop()),
+        "claims: 2 claimed, but the rows",
+    ),
     "a claim twice": (
         claims(lambda data: data["claims"].append(data["claims"][0])),
-        "claims: 4 claimed, the rows give 3",
+        "claims: 4 claimed, but the rows give 3",
     ),
     "a verdict": (
         claims(lambda data: data["conclusion"].update(verdict="ceiling")),
-        "conclusion.verdict: claimed 'ceiling', the rows give 'undecided'",
+        "conclusion.verdict: claimed 'ceiling', but the rows give 'undecided'",
     ),
     "what a claim rests on": (
         claims(lambda data: data["claims"][1]["rests_on"].pop()),
-        "claims[1].rests_on: 1 claimed, the rows give 2",
+        "claims[1].rests_on: 1 claimed, but the rows give 2",
     ),
     "a unit": (
         claims(lambda data: data["claims"][-1]["numbers"].update(unit="epochs")),
@@ -201,7 +204,7 @@ def test_claims_worded_by_another_version_are_shown_next_to_ours(whole, tmp_path
     json_in(members, "claims.json", lambda data: data["claims"][0]["numbers"].update(value=500.0))
     code, said = verified(packed(members, tmp_path / "b.zip"), capsys)
     assert code == 1 and "claims[0].numbers.value: claimed 500.0" in said.out
-    assert "verify it with that one" in said.out
+    assert "verify it with that version" in said.out
 
 
 def row_of(folder, trial):
@@ -249,7 +252,7 @@ JOURNALS = {
     ),
     "a return above the ceiling": (
         lambda folder: forged_returns(folder, 5, 501.0),
-        "test seed 0 of trial 5 has 501, which its environment cannot give",
+        "test seed 0 of trial 5 has 501, which is impossible in its environment",
     ),
     "the goal": (
         lambda folder: forged_meta(folder, "goal", "minimize"),
@@ -257,7 +260,7 @@ JOURNALS = {
     ),
     "a default of one's own": (
         lambda folder: forged_row(folder, 0, params={"learning_rate": 1e-4}),
-        "trial 0 is not the default of its study",
+        "trial 0 is not the study's default",
     ),
 }
 
@@ -281,7 +284,7 @@ def test_verify_reports_missing_test_seeds(source, tmp_path, capsys):
         forged_row(folder, trial, report_values=values[:6])
     change_journal(folder, (fewer,))
     code, said = verified(bundled(tmp_path / "own", tmp_path / "b.zip"), capsys)
-    assert code == 0 and "6 of the 8 test seeds that its study asks for" in said.out, said
+    assert code == 0 and "6 of the 8 test seeds requested by its study" in said.out, said
 
 
 def test_fabricated_rows_are_reported_as_claimed_only(source, tmp_path, capsys):
@@ -293,7 +296,7 @@ def test_fabricated_rows_are_reported_as_claimed_only(source, tmp_path, capsys):
     levels, _, rest = said.out.partition("\nClaimed, not retrained:\n")
     assert "Trial 5 has a significantly better mean episode return than the default" in rest
     assert "Trial 5 has" not in levels.split("intact")[1]  # after what `hpo bundle` prints
-    assert "whether the rows are true (--retrain)" in levels
+    assert "whether the rows are genuine (--retrain)" in levels
     assert main(["verify", str(tmp_path / "b.zip"), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [one["retrained"] for one in found["claims"]] == [None] * len(found["claims"])
@@ -322,7 +325,7 @@ def test_study_name_with_path_traversal_is_refused(source, whole, tmp_path, caps
     code, said = verified(path, capsys)
     before = sorted(tmp_path.rglob("*"))
     assert (code == 2 and "name is" in said.err) or name == "x.."
-    with pytest.raises(StoreError, match=r"name is|cannot name a study"):
+    with pytest.raises(StoreError, match=r"name is|is not a valid study name"):
         script_module("tuned_parts.main")._unpacked(path, tmp_path / "results")
     assert sorted(tmp_path.rglob("*")) == before
 

@@ -353,7 +353,7 @@ def test_plot_formats_follow_suffix_and_errors_are_reported(snapshot, front, tmp
     assert "<svg" in (tmp_path / "front.svg").read_text()
     out = ["--out", str(snapshot.folder.path.parent)]
     assert main(["plot", "history", "--to", "x.gif", *out]) == 2
-    assert "allowed are files that end in .png, .svg, .pdf" in capsys.readouterr().err
+    assert "the name must end in .png or .svg or .pdf" in capsys.readouterr().err
     assert main(["plot", "histroy", *out]) == 2
     assert "unknown picture 'histroy'; did you mean 'history'?" in capsys.readouterr().err
     assert main(["plot", "pareto", "--to", str(tmp_path / "x.png"), *out]) == 2

@@ -86,7 +86,7 @@ def test_compare_gives_no_verdict_on_selection_seeds(capsys, results):
     _, second, third = results.leaderboard[:3]
     data, text = compared(capsys, results, second.trial, third.trial)
     assert data["paired"] and data["seeds"] == [5, 5] and data["caution"] == ""
-    assert "probability" not in text and "to win" not in text
+    assert "probability" not in text and "P(win" not in text
     assert data["decision"] is None and text.startswith("No verdict: ")
     wins, ties, losses = map(int, re.findall(r"(?:wins|ties|loses) (\d+)", text))
     assert wins + ties + losses == 5
@@ -161,7 +161,7 @@ def test_search_values_are_paired_unless_a_replicate_diverged(capsys, results, t
     data, text = compared(capsys, SimpleNamespace(folder=tmp_path / "lost"), *numbers)
     assert not data["paired"] and data["seeds"] == [5, 5]
     a, b = (f"trial {number}" for number in numbers)
-    told = f"{a} has 5 search seeds, {b} 5 search seeds; not all are the same ones."
+    told = f"{a} has 5 search seeds, {b} 5 search seeds; not all of these are shared."
     assert told in " ".join(text.split())
 
 
@@ -178,7 +178,7 @@ def test_export_reports_a_damaged_table(capsys, tmp_path, form):
     [
         (["export", "optuna", "--to", "x.log", "--set", "name"], "allowed: name=NAME"),
         (["compare", "a", "b", "--study", "small"], "--study small needs two of its trials"),
-        (["importance", "--at", "1k", "--over-progress"], "leave --at out"),
+        (["importance", "--at", "1k", "--over-progress"], "remove --at"),
         (["importance", "--at", "1x"], "'1x' is not a number of env steps such as 1k"),
         (["importance", "--at", "2.5k"], "no evaluation at 2500 env steps; known: 2000, "),
         (["plot", "history", "--at", "2k"], "an option of hpo plot importance"),
@@ -187,7 +187,7 @@ def test_export_reports_a_damaged_table(capsys, tmp_path, form):
         (["eval", "policy", "--plot", "x.png"], "--plot is for optical networks only"),
         (
             ["eval", "--heuristic", "ksp_ff", "--episodes", "3"],
-            "--episodes is not for optical networks",
+            "--episodes does not apply to optical networks",
         ),
     ],
 )
@@ -278,7 +278,7 @@ def test_different_training_weights_give_no_verdict(capsys, tmp_path):
     def verdict(*names):
         return compared_studies(capsys, tmp_path, *names)["verdict"]
 
-    refused = "no verdict: training returns count {} and {}"
+    refused = "no verdict: training returns have weight {} and weight {}"
     half, none = "0.5 in the values of mixed", "0 in the values of "
     assert verdict("plain", "mixed") == refused.format(f"{none}plain", half)
     for name in ("tested", "also"):  # their values are of test seeds

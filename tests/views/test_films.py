@@ -114,7 +114,7 @@ def test_video_of_optical_networks_is_refused(tmp_path, capsys):
     given = ["eval", "--env", str(env), "--heuristic", "ksp_ff", "--video", str(film)]
     for more, words in (
         (["--trace", "x.csv"], "--video and --trace cannot be combined"),
-        ([], "--video is not for optical networks"),
+        ([], "--video does not apply to optical networks"),
     ):
         assert main([*given, *more]) == 2
         assert words in capsys.readouterr().err

@@ -203,13 +203,13 @@ def test_winner_line_names_values_with_training_returns(value_from, name):
 def test_legend_explains_training_returns():
     legend = " ".join(explained().split())
     assert "training returns count in search and select values." in legend
-    assert "feasible keeps the constraints. front: 1 for the Pareto front" in legend
+    assert "feasible satisfies the constraints. front: 1 for the Pareto front" in legend
 
 
 def test_winner_line_of_a_single_trial_mentions_no_selection():
     alone = samples.row(3, value=1.0, seed_values=(1.0, 1.0))
     said = winner_line(samples.entries(alone), "eval/return_mean")
-    assert said.endswith("on 2 seeds of its one trial.")
+    assert said.endswith("on 2 seeds of the only trial.")
     alone = samples.row(3, value=None)
     assert "No trial has finished its run" in winner_line(samples.entries(alone), "x")
 

@@ -444,7 +444,7 @@ def test_serve_mistakes_are_reported(tmp_path, root, capsys, server):
     taken = str(server.guard.port)
     for words, told in [
         (["serve", str(tmp_path / "none")], "no such folder"),
-        (["serve", str(root / "small")], "is one study; give the folder of results"),
+        (["serve", str(root / "small")], "is a study; give the results folder"),
         (["serve", str(root), "--port", taken], "choose others with --host and --port"),
         (["serve", str(root), "--port", "70000"], "is not a port"),
         (["serve", str(root), "--host", "no.such.host.invalid"], "cannot listen on"),

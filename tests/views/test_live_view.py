@@ -37,7 +37,7 @@ def test_live_view_shows_progress_lanes_and_best_trial():
         "45s, 39s left",
         "search",
         "8.3M of about 16M",
-        "412k a second",
+        "412k per second",
         "1 compile (5.1s)",
         "62 of 64 busy, 98% while there was work",
         "56 of 64 proposed: 20 running, 30 stopped, 6 finished",

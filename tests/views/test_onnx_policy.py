@@ -90,7 +90,7 @@ def test_a_batch_may_have_any_size(tmp_path, onnxruntime):
 @pytest.mark.parametrize(
     ("env", "given", "why"),
     [
-        ("CartPole-v1", {"network": "gru"}, "it is a gru in float32; ONNX files hold an mlp or"),
+        ("CartPole-v1", {"network": "gru"}, "it is a gru in float32; ONNX needs an mlp or"),
         ("CartPole-v1", {"dtype": "bfloat16"}, "it is a mlp in bfloat16"),
         ("rmsa", {"network": "mlp"}, "its environment masks actions"),
     ],
@@ -98,7 +98,7 @@ def test_a_batch_may_have_any_size(tmp_path, onnxruntime):
 def test_unsupported_onnx_export_is_refused(tmp_path, env, given, why, monkeypatch):
     for name in ("onnx", "onnx.reference"):  # not reached
         monkeypatch.setitem(sys.modules, name, SimpleNamespace())
-    with pytest.raises(ConfigError, match=f"--onnx does not fit this policy: {why}"):
+    with pytest.raises(ConfigError, match=f"--onnx cannot convert this policy: {why}"):
         model_of(made(tmp_path / "policy", env, given))
 
 

@@ -76,7 +76,7 @@ def test_resume_command_uses_the_stored_command_line(interrupted):
 
 def test_resume_hint_works_without_a_stored_study_file(interrupted):
     interrupted.study_file.unlink()
-    assert resuming(interrupted.path) == "the command that started it resumes it"
+    assert resuming(interrupted.path) == "to resume it, run the command that started it"
 
 
 def test_curves_chart_includes_the_default(finished):
@@ -131,7 +131,7 @@ def test_eval_shows_trial_seed_and_recorded_value_of_the_policy():
         "metric": "eval/return_mean", "value": -104.35,
     }  # fmt: skip
     (line,) = origin_lines(about)
-    words = "trial 24 of first, test seed 0, which measured eval/return_mean -104.3"
+    words = "trial 24 of first, test seed 0, with eval/return_mean -104.3"
     assert line == f"from    {words}"
     assert origin_lines({}) == []
 

@@ -72,14 +72,17 @@ def test_tuned_record_is_printed_with_its_results(say):
         samples.record(),
         contenders=(samples.contender("tuned", 40.0), samples.contender("default", 50.0)),
     )
-    assert "today's was not run" not in out
+    assert "the current default was not run" not in out
     given = {"learning_rate": 3e-4, "normalise_rewards": False}
     ran = replace(samples.contender("default", 50.0), config=complete(given))
     of_old = replace(samples.record(), contenders=(samples.contender("tuned", 60.0), ran))
     with StringIO() as stream:
         told = record_words(of_old, stream)
     words = " ".join(told.split())
-    assert "with learning_rate 0.0003, normalise_rewards false; today's was not run" in words
+    assert (
+        "with learning_rate 0.0003, normalise_rewards false; the current default was not run"
+        in words
+    )
     assert "*  " in records_table([of_old]) and "*" not in records_table([samples.record()])
     values = {"ksp_ff": tuple(v + 3 + v / 100 for v in samples.record().tuned.greedy)}
     beside = replace(samples.record(), heuristics=values)

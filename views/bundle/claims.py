@@ -62,7 +62,7 @@ _CLOSE = 1e-9  # versions of NumPy may sum in different orders
 
 @dataclass(frozen=True)
 class _Study:
-    """The contents of a journal at one commit, as far as claims use them."""
+    """The parts of a journal that claims use, at one commit."""
 
     meta: StudyMeta
     rows: Sequence[TrialRow]
@@ -189,7 +189,7 @@ def _of_others(conclusion: Conclusion, metric: str) -> list[str]:
 
 
 def _cost_claim(folder: Path, study: _Study) -> dict[str, Any]:
-    """Return the cost counted by the search; curves lack chunks in which seeds diverged."""
+    """Return the cost counted by the search; curves omit chunks in which seeds diverged."""
     _, [spent] = query(folder, _COST)
     of_rows = dict(zip(("trained", "evaluated"), (int(n or 0) for n in spent), strict=True))
     used = study.usage
@@ -216,7 +216,7 @@ def _claim(
     estimator: str,
     numbers: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return a claim; `seeds` are the (trial, stream) pairs that it is based on, [] if on more."""
+    """Return a claim; `seeds` are its (trial, stream) pairs, or [] if it involves more trials."""
     rests_on = [{"trial": trial, "seeds": stream} for trial, stream in seeds]
     how = {"sql": sql, "estimator": estimator, "numbers": numbers}
     return {"about": about, "sentences": [*said], "rests_on": rests_on, **how}
@@ -237,7 +237,7 @@ def values_apart(folder: Path) -> Iterator[str]:
             of_seed.setdefault(row.replicate, []).append(value)
             if row.stream is Stream.REPORT and not bounds.low <= value <= bounds.high:
                 seed = f"test seed {row.replicate} of trial {row.trial} has {value:g}"
-                yield f"{JOURNAL_NAME}: {seed}, which its environment cannot give"
+                yield f"{JOURNAL_NAME}: {seed}, which is impossible in its environment"
     for row in rows:
         if row.state is TrialState.FINISHED and _is_search_apart(row, meta, seen):
             yield _apart_words(row, "search")
@@ -345,7 +345,7 @@ class _Tables:
     def _sql(self, trial: int, stream: str) -> str:
         """Return SQL for `replicate` and `seen`, its last value or its episodes.
 
-        If training returns count, the column `trained` has them.
+        If training returns count, they are in the column `trained`.
         """
         if self.meta.environments:  # a single score for several environments
             name = _VALUES.get(stream, "seed_values")
@@ -414,13 +414,13 @@ def _compare_claims(
             _compare_claims(claimed.get(name), found.get(name), inner, ours, to)
     elif is_list(claimed) and is_list(found):
         if len(claimed) != len(found):
-            count = f"{len(claimed)} claimed, the rows give {len(found)}"
+            count = f"{len(claimed)} claimed, but the rows give {len(found)}"
             to.wrong.append(f"{where}: {count}")
             return
         for place, (one, other) in enumerate(zip(claimed, found, strict=True)):
             _compare_claims(one, other, f"{where}[{place}]", ours, to)
     elif not _is_equal(claimed, found):
-        to.wrong.append(f"{where}: claimed {claimed!r:.200}, the rows give {found!r:.200}")
+        to.wrong.append(f"{where}: claimed {claimed!r:.200}, but the rows give {found!r:.200}")
 
 
 def _is_equal(one: Any, other: Any) -> bool:

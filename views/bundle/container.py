@@ -84,8 +84,8 @@ def _packed_again(path: Path, content: bytes) -> str:
     added = [name for name in sums if name not in written]
     for state in (_named(changed, "changed"), _named(missing, "missing"), _named(added, "added")):
         if state:
-            return f"{path} was packed again by another program: {state} since hpo wrote it"
-    told = f"{path} was packed again by another program; its members are those that hpo wrote"
+            return f"{path} was repacked by another program: {state} since hpo wrote it"
+    told = f"{path} was repacked by another program; its members are unchanged"
     return f"{told}, but only the original file can be verified"
 
 
@@ -131,20 +131,20 @@ def _as_written(path: Path, content: bytes) -> dict[str, bytes]:
     members: dict[str, bytes] = {}
     while content[at : at + 4] == b"PK\3\4" or _listed_name(content, at):
         if len(content) < (start := at + _LOCAL.size) or len(entries) == _MOST_MEMBERS:
-            raise StoreError(f"{path} ends in a header, or has too many members")
+            raise StoreError(f"{path} ends within a header, or has too many members")
         *_, method, _, _, crc, packed, size, length, _ = _LOCAL.unpack(content[at:start])
         name = content[start : start + length].decode("ascii", "backslashreplace")
         listed = _listed_name(content, at) or name
         _check_name(name, entries, f"{path}: the member {listed}: ")
         if method or packed != size:
-            raise StoreError(f"{path}: {listed} is compressed; members of a bundle are not")
+            raise StoreError(f"{path}: {listed} is compressed, but bundle members must not be")
         head = _local(name, size, crc)
         if listed != name or not content.startswith(head, at):
             raise StoreError(f"{path} is damaged: the header of {listed} ({name}) changed")
         at += len(head)
         data = content[at : at + size]
         if len(data) < size or zlib.crc32(data) != crc:
-            raise StoreError(f"{path} is damaged: {listed} changed, or is cut off (CRC)")
+            raise StoreError(f"{path} is damaged: {listed} changed or is truncated (CRC)")
         entries.append((name, size, crc))
         members[name] = data
         at += size

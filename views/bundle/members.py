@@ -61,8 +61,8 @@ def source_files(meta: StudyMeta, source: Path) -> Sums:
 def policy_files(folder: Path, study: Study, code: Mapping[str, str]) -> Sums:
     """Return the files in a kept policy's folder.
 
-    `code` has the checksums of the study's files, which code must match; arrays have a separate
-    file.
+    `code` has the checksums of the study's files, which imported code must match. The checksums of
+    arrays are in a separate file.
     """
     names = labels(study)
     if len(names) > 1 and not (folder / NAME).is_file():  # one folder per environment

@@ -37,7 +37,7 @@ def verify_page() -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<style>{style}</style>',
         "<body>\n<main>\n<h1>Check a bundle</h1>\n"
         "<p>The file stays on this computer. Every sha256 is checked, and the claims about the "
-        "winner are computed again from the evaluations in the bundle.</p>\n"
+        "winner are recomputed from the evaluations in the bundle.</p>\n"
         '<div id="drop"><label for="file">Drop the zip anywhere on this page, or choose it'
         '</label><input id="file" type="file" accept=".zip"></div>\n'
         '<div id="answer" role="status" aria-live="polite"></div>\n</main>\n'

@@ -1,6 +1,6 @@
 """The levels of verification that run a bundle's code: play its policy, retrain its seeds.
 
-On the study's processor and with its versions, both reproduce the study's bits.
+On the same processor and with the same versions, both reproduce the study bit for bit.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ClaimSeeds:
 def sides_of(
     bundle: Bundle, claims: Sequence[Mapping[str, Any]], most: int | None
 ) -> list[ClaimSeeds]:
-    """Return the seeds of the claims, at most `most` per trial, drawn at random."""
+    """Return the seeds of the claims; with `most`, a random sample of that size per trial."""
     with Journal(bundle.folder) as journal:
         rows = {row.trial: row for row in journal.trials()}
         seen = {(one.trial, one.stream, one.replicate) for one in journal.evaluations()}
@@ -105,9 +105,9 @@ def words_of(sides: Sequence[ClaimSeeds]) -> str:
 def why_not_retrained(bundle: Bundle, sides: Sequence[ClaimSeeds]) -> str:
     """Return why nothing can be retrained, or ""; none of the bundle's code runs."""
     if bundle.outside:
-        return f"files are not in it: {first_of(bundle.outside)}"
+        return f"it lacks {first_of(bundle.outside)}"
     if bundle.study.more_envs:
-        return "a study on several environments is not trained again"
+        return "studies on several environments cannot be retrained"
     if not sides:
         return "no claim is based on the seeds of one or two trials"
     return ""
@@ -192,7 +192,7 @@ def _seeds_apart(side: ClaimSeeds, found: Replay) -> list[str]:
     for seed in found.apart:
         told = ends.get(seed, "diverged")
         if (seed in found.diverged) != (seed in found.diverged_now):
-            told = "diverged only in the study" if seed in found.diverged else "diverges here"
+            told = "diverged only in the study" if seed in found.diverged else "diverged only here"
         lines.append(f"{side.name}, {SEED_KINDS[side.stream]} seed {seed}: {told}")
     return lines
 
@@ -231,7 +231,7 @@ def why_not_playable(bundle: Bundle) -> str:
     """Return why no policy can be played, or ""; none of the bundle's code runs."""
     if not bundle.about_policy():
         return "it has no single policy"
-    return clause("files are not in it: {}", first_of(bundle.outside))
+    return clause("it lacks {}", first_of(bundle.outside))
 
 
 def playable(bundle: Bundle, episodes: int) -> Level:
@@ -282,14 +282,14 @@ def _numpy_apart(bundle: Bundle) -> list[str]:
     """Return how the policy for NumPy differs from the policy itself."""
     if NUMPY_FILES[1] not in bundle.members:
         return []
-    about = describe(bundle.policy, "NumPy plays an mlp", ("mlp",))
+    about = describe(bundle.policy, "NumPy needs an mlp", ("mlp",))
     given = parse_json(read_text(bundle.folder / NUMPY / FILE))
     if isinstance(about, str):
         return [f"{NUMPY}/{FILE}: {about}"]
     wrong = [
         name for name in {**about, **given} if not _is_close(about.get(name), given.get(name))
     ]
-    return [f"{NUMPY}/{FILE}: its {name} is not the policy's" for name in wrong]
+    return [f"{NUMPY}/{FILE}: its {name} differs from the policy's" for name in wrong]
 
 
 def _is_close(one: Any, other: Any) -> bool:
@@ -304,7 +304,7 @@ def _is_close(one: Any, other: Any) -> bool:
 
 
 def agree(before: Sequence[float], now: Sequence[float], of: str) -> tuple[bool | None, str]:
-    """Return whether the interval of a two-sample difference contains 0; None if there is none."""
+    """Return whether the interval of a difference contains 0, or None if there is no interval."""
     if not before or not now or not all(map(math.isfinite, [*before, *now])):
         return None, "has no values to compare"
     found = compare(now, before)
@@ -312,7 +312,10 @@ def agree(before: Sequence[float], now: Sequence[float], of: str) -> tuple[bool 
     words = f"{ours} on {counted(len(now), of)}, recorded {theirs} on {len(before)}"
     around = found.difference_interval
     if around.low is None or around.high is None:
-        return None, f"{words}; an interval needs 5 {of}s of each"
+        return None, f"{words}; an interval needs 5 {of}s per side"
     holds = around.low <= 0.0 <= around.high
     ends = f"[{number(around.low)}, {number(around.high)}]"
-    return holds, f"{words}, {'within' if holds else 'outside'} the interval {ends} of differences"
+    return (
+        holds,
+        f"{words}; 0 is {'within' if holds else 'outside'} the interval of the difference, {ends}",
+    )

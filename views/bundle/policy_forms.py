@@ -31,7 +31,7 @@ _ATTRIBUTES = {"gelu": {"approximate": "tanh"}, "leaky_relu": {"alpha": 0.01}}
 
 def export(policy: Path, to: Path) -> str:
     """Write a policy for NumPy to a new folder; return why it cannot be converted, or ""."""
-    about = describe(policy, "NumPy plays an mlp", ("mlp",))
+    about = describe(policy, "NumPy needs an mlp", ("mlp",))
     if isinstance(about, str):
         return about
     new_folder(to)
@@ -54,7 +54,7 @@ def describe(policy: Path, allowed: str, networks: Sequence[str]) -> dict[str, A
         about = _policy_description(policy, document.imports)
     except HpoError as error:  # damaged, or its environment is not installed
         return str(error).replace(f"{policy}/", "")
-    return about or "its distribution is a custom one, or its observations are not one array"
+    return about or "it has a custom distribution, or its observations are not a single array"
 
 
 def _policy_description(policy: Path, imports: Sequence[str]) -> dict[str, Any] | None:
@@ -127,9 +127,9 @@ def model_of(policy: Path) -> bytes:
         reference: Any = importlib.import_module("onnx.reference")
     except ImportError as error:
         raise MissingExtraError("onnx", "onnx", "hpo best --onnx") from error
-    about = describe(policy, "ONNX files hold an mlp or a cnn", ("mlp", "cnn"))
+    about = describe(policy, "ONNX needs an mlp or a cnn", ("mlp", "cnn"))
     if isinstance(about, str):
-        raise ConfigError(f"--onnx does not fit this policy: {about}")
+        raise ConfigError(f"--onnx cannot convert this policy: {about}")
     graph = _Graph(about, policy)
     model, given = graph.model(), np.asarray(about["observations"], graph.dtype)
     (actions,) = reference.ReferenceEvaluator(model).run(None, {"observation": given})
@@ -150,7 +150,7 @@ class _Graph:
         self._plan = load_policy(policy).plan
         env: Any = registry.make(self._plan.env)
         if env.has_mask:
-            raise ConfigError("--onnx does not fit this policy: its environment masks actions")
+            raise ConfigError("--onnx cannot convert this policy: its environment masks actions")
         self.dtype = np.dtype(env.observation_struct.dtype)
         self._nodes, self._constants = list[Any](), list[Any]()
 

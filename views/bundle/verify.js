@@ -1,6 +1,6 @@
 "use strict";
 // Checks a bundle in the browser: every byte of the zip, every sha256, and the claims about the
-// winner, computed again from the evaluations in its journal. Nothing leaves this page.
+// winner, recomputed from the evaluations in its journal. Nothing leaves this page.
 
 // ---------------------------------------------------------------------- numbers as hpo writes them
 
@@ -47,7 +47,7 @@ const thousands = (count) => String(count).replace(/\B(?=(\d{3})+$)/g, ",");
 
 // ---------------------------------------------------------------------- JSON as Python writes it
 
-const parseJson = (text) => {  // with NaN and Infinity; a key that comes twice is an error
+const parseJson = (text) => {  // with NaN and Infinity; a key that occurs twice is an error
   const tokens = /\s*(?:([{}[\],:])|("(?:[^"\\]|\\.)*")|(-?(?:Infinity|NaN|[0-9][0-9.eE+-]*)|NaN|true|false|null))/y;
   const next = () => {
     const found = tokens.exec(text);
@@ -75,7 +75,7 @@ const parseJson = (text) => {  // with NaN and Infinity; a key that comes twice 
       }
       const key = valueOf(token);
       if (typeof key !== "string" || Object.hasOwn(found, key)) {
-        throw new Error(`the key ${key} comes twice`);
+        throw new Error(`the key ${key} occurs twice`);
       }
       if (next()[1] !== ":") throw new Error("not JSON");
       Object.defineProperty(found, key,
@@ -144,25 +144,25 @@ const unpack = (content) => {
   const entries = [];
   let at = 0;
   while (matches(content, at, ascii("PK\x03\x04"))) {
-    if (at + 30 > content.length) throw new Error("it ends in a header");
+    if (at + 30 > content.length) throw new Error("it ends within a header");
     const [crc, size, length] = [view.getUint32(at + 14, true), view.getUint32(at + 22, true),
       view.getUint16(at + 26, true)];
     const name = String.fromCharCode(...content.subarray(at + 30, at + 30 + length));
-    if (!isPlain(name)) throw new Error(`it is damaged: a member is called ${JSON.stringify(name)}`);
+    if (!isPlain(name)) throw new Error(`it is damaged: a member is named ${JSON.stringify(name)}`);
     const low = name.toLowerCase();
     for (const other of [...members.keys()].map((one) => one.toLowerCase())) {
       const taken = low === other || low.startsWith(`${other}/`) || other.startsWith(`${low}/`);
-      if (taken) throw new Error(`two members have the place of ${name}`);
+      if (taken) throw new Error(`two members are named ${name}, or one is inside the other`);
     }
     const head = localHeader([name, size, crc]);
     if (!matches(content, at, head)) {
-      const again = "it was packed again by another program, or is damaged";
+      const again = "it was repacked by another program, or is damaged";
       throw new Error(entries.length ? `${again}: the header of ${name} changed` : again);
     }
     at += head.length;
     const data = content.subarray(at, at + size);
     if (data.length < size || CRC(data) !== crc) {
-      throw new Error(`it is damaged: ${name} changed, or is cut off`);
+      throw new Error(`it is damaged: ${name} changed or is truncated`);
     }
     entries.push([name, size, crc]);
     members.set(name, data);
@@ -174,7 +174,7 @@ const unpack = (content) => {
     }
     at += part.length;
   }
-  if (at !== content.length) throw new Error("it is damaged: there is more after its end");
+  if (at !== content.length) throw new Error("it is damaged: it has data after its end");
   return members;
 };
 
@@ -224,10 +224,10 @@ const packedAgain = async (content) => {  // which members changed, if another p
     const more = found.length > 1 ? ` and ${found.length - 1} more` : "";
     const are = found.length > 1 ? "are " : "is ";
     const state = `${found[0][0]}${more} ${verb === "changed" ? "" : are}${verb}`;
-    return `it was packed again by another program: ${state} since hpo wrote it`;
+    return `it was repacked by another program: ${state} since hpo wrote it`;
   }
-  return "it was packed again by another program; its members are those that hpo wrote, but "
-    + "only the original file can be verified";
+  return "it was repacked by another program; its members are unchanged, but only the original "
+    + "file can be verified";
 };
 
 const TOP = ["claims.json", "lock.json", "report.html", "verify.html", "study.yaml",
@@ -558,8 +558,8 @@ const versus = (who, found, metric) => {
       if (found.unless) {
         const [better, worse] = found.difference > 0 ? [who, rival] : [rival, who];
         return [`${upper(better)} has a significantly better ${metric} than ${worse} on ${seeds}, `
-          + `provided that fewer than 1 in ${found.unless.one_in} seeds give a result that these `
-          + `did not show (${numbers(found.unless.interval)}; ${test}).`];
+          + `provided that fewer than 1 in ${found.unless.one_in} seeds give a result not `
+          + `observed on these (${numbers(found.unless.interval)}; ${test}).`];
       }
       const first = `No significant difference in ${metric} was found between ${who} and ${rival}`;
       return [`${first} on ${seeds} (${numbers()}; ${test}).`, ...diverged, ...chance()];
@@ -576,7 +576,7 @@ const differing = (claimed, found, where, wrong) => {
       ? close(claimed, found) : claimed === found;
     if (!equal) {
       const [a, b] = [claimed, found].map((value) => JSON.stringify(value));
-      wrong.push(`${where}: claimed ${a}, the journal gives ${b}`);
+      wrong.push(`${where}: claimed ${a}, but the journal gives ${b}`);
     }
     return;
   }
@@ -667,7 +667,7 @@ const recompute = (members, about) => {
   const found = claims.claims.map((claim) => {
     const make = MAKERS[claim.about];
     if (!make || (unable && claim.about !== "cost")) {
-      const why = unable ? `this page does not compute ${unable}` : "it rests on more trials";
+      const why = unable ? `this page does not compute ${unable}` : "it involves more trials";
       return { ...claim, status: "open", why };
     }
     const mistakes = [];
@@ -703,7 +703,7 @@ const verifyBundle = async (content) => {
     const report = textOf(members.get("report.html"));
     return { ...answer, ...found, holds: found.wrong.length === 0, members: members.size - 1, report };
   } catch (error) {
-    return { ...answer, wrong: [`its contents do not fit each other: ${error.message}`] };
+    return { ...answer, wrong: [`its contents are inconsistent: ${error.message}`] };
   }
 };
 
@@ -720,10 +720,10 @@ const showAnswer = (name, answer) => {
   place.replaceChildren();
   const holds = answer.claims.filter((claim) => claim.status === "holds").length;
   const open = answer.claims.filter((claim) => claim.status === "open").length;
-  let head = `${name} is refused.`;
+  let head = `${name} failed the check.`;
   if (answer.holds) {
     head = `${name} is intact, and ${holds} of ${counted(answer.claims.length, "claim")} `
-      + `${holds === 1 ? "was" : "were"} computed again with equal results`;
+      + `${holds === 1 ? "was" : "were"} recomputed with equal results`;
     head += open ? `; ${open} could not be computed here.` : ".";
   }
   place.append(element("h2", head, answer.holds ? "yes" : "no"));
@@ -732,7 +732,7 @@ const showAnswer = (name, answer) => {
   for (const text of answer.wrong) list.append(element("li", text));
   if (answer.wrong.length) place.append(list);
   if (answer.note) place.append(element("p", `Note: ${answer.note}.`));
-  const words = { holds: "computed again, equal", wrong: "NOT what the journal gives" };
+  const words = { holds: "recomputed, equal", wrong: "DIFFERS from the journal" };
   for (const claim of answer.claims) {
     const box = element("section", "", claim.status);
     box.append(element("h3", `${claim.about}: ${words[claim.status] || `not computed: ${claim.why}`}`));
@@ -741,7 +741,7 @@ const showAnswer = (name, answer) => {
   }
   place.append(element("p", `sha256 ${answer.sha256}`, "sum"));
   if (answer.holds) {
-    place.append(element("p", "Not checked here: whether the journal is true (hpo verify "
+    place.append(element("p", "Not checked here: whether the journal is genuine (hpo verify "
       + "--retrain), the policy (--play), the Parquet tables, the code and the report below.",
       "note"));
     const frame = document.createElement("iframe");

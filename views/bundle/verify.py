@@ -1,7 +1,8 @@
 """Checks that a bundle is intact, and that its claims follow from its rows.
 
-Both checks read only the bundle, without jax, and run none of its code. No file outside the folder
-into which it is unpacked is opened. The levels that run its code are in `play_and_train.py`.
+Both checks read only the bundle, without jax, and run none of its code. Neither opens a file
+outside the folder into which the bundle is unpacked. The levels that run its code are in
+`play_and_train.py`.
 """
 
 from __future__ import annotations
@@ -92,8 +93,12 @@ class Bundle:
         text = read_text(self.folder / MANIFEST)
         about = parse_json(text)
         if about["format"] not in FORMATS:
-            given = f"it has format {about['format']!r:.50}, this hpo ({__version__}) reads"
-            raise StoreError(f"{given} {FORMAT}; verify it with the hpo that {LOCK} names")
+            given = (
+                f"it has format {about['format']!r:.50}, but this version of hpo ({__version__})"
+            )
+            raise StoreError(
+                f"{given} reads {FORMAT}; verify it with the version that {LOCK} names"
+            )
         self.format = int(about["format"])
         self.trial, self.members = int(about["trial"]), dict(about["members"])
         listed, needed = self.members, {*self.members, *COPIED, CLAIMS, LOCK}
@@ -128,7 +133,7 @@ class Bundle:
 
     def intact(self) -> Level:
         words = f"{counted(len(self.members), 'member')} by sha256"
-        return Level("intact", True, words, not_read="what the members say")
+        return Level("intact", True, words, not_read="the contents of the members")
 
     def consistent(self) -> tuple[Level, dict[str, Any]]:
         """Recompute every claim; also return the claims derived from the rows."""
@@ -153,10 +158,8 @@ class Bundle:
             shown, of_report = self._check_report(dict(lock["packages"]))
             wrong += [*of_report, *self._page()]
         if wrong and not self.ours:
-            other = (
-                f"hpo {self.made_by}, whose code differs from this one ({__version__}), made it"
-            )
-            wrong.append(f"{other}, and may have computed differently: verify it with that one")
+            other = f"it was made by hpo {self.made_by}, whose code differs from this version's"
+            wrong.append(f"{other} ({__version__}); verify it with that version")
         words = f"{counted(len(found['claims']), 'claim')} from {counted(rows, 'row')}"
         words += f"{self._missing_seeds_text()}; {numpy}"
         if not self.policy.is_dir():
@@ -166,10 +169,8 @@ class Bundle:
         words += shown
         if compared.reworded:
             words += f", which words these texts differently: {'; '.join(compared.reworded)}"
-        unread = "whether the rows are true (--retrain), what the policy does and whether "
-        unread += (
-            f"{NUMPY}/ belongs to it (--play), study.yaml, {LOCK}, versions, backend, devices, "
-        )
+        unread = "whether the rows are genuine (--retrain), the policy's behaviour and whether "
+        unread += f"{NUMPY}/ matches it (--play), study.yaml, {LOCK}, versions, backend, devices, "
         unread += "times, earlier looks"
         return Level("consistent", not wrong, words, wrong, unread), found
 
@@ -193,7 +194,7 @@ class Bundle:
         with Journal(self.folder) as journal:
             default = default_of(journal.trials())
         if default is not None and default.params != plain_json(study.space.default()):
-            yield f"{JOURNAL_NAME}: trial {default.trial} is not the default of its study"
+            yield f"{JOURNAL_NAME}: trial {default.trial} is not the study's default"
 
     def _missing_seeds_text(self) -> str:
         """Describe how many of the requested test seeds the trial lacks."""
@@ -206,7 +207,7 @@ class Bundle:
             ran = len(row.by_report_seed)
         if ran >= asked:
             return ""
-        return f"; {ran} of the {asked} test seeds that its study asks for"
+        return f"; {ran} of the {asked} test seeds requested by its study"
 
     def _foreign_members(self, meta: StudyMeta) -> Iterator[str]:
         """Yield members that the journal and the policy do not name, or whose bytes differ."""
@@ -228,7 +229,7 @@ class Bundle:
         yield from (f"{name}: is missing" for name in known if name not in self.members)
 
     def _check_numpy(self) -> tuple[str, list[str]]:
-        """Return a text about the policy for NumPy, and its faults."""
+        """Return a sentence about the NumPy policy, and the faults found."""
         there = [name for name in NUMPY_FILES if name in self.members]
         if not there and self._no_numpy:
             return f"not for NumPy: {self._no_numpy}", []
@@ -251,13 +252,15 @@ class Bundle:
         wrong: list[str] = []
         ours = sha256(Path(forward.__file__).read_bytes()).hexdigest()
         if self.members.get(NUMPY_FILES[0], ours) != ours:
-            wrong.append(f"{NUMPY_FILES[0]}: differs from the file of this hpo ({__version__})")
+            wrong.append(
+                f"{NUMPY_FILES[0]}: differs from the file of this version of hpo ({__version__})"
+            )
         if not self.policy.is_dir():
             wrong.append(f"{NUMPY}/{FILE}: its policy is missing")
         return wrong
 
     def _check_report(self, packages: dict[str, str]) -> tuple[str, list[str]]:
-        """Return a text about the report, and its faults."""
+        """Return a sentence about the report, and the faults found."""
         if REPORT not in self.members:
             return "; it has no report", []
         if portable_report(self.folder) == (self.folder / REPORT).read_text(encoding="utf-8"):
@@ -272,10 +275,10 @@ class Bundle:
         if PAGE not in self.members or not self.ours:
             return
         if (self.folder / PAGE).read_text(encoding="utf-8") != verify_page():
-            yield f"{PAGE}: differs from the page of this hpo ({__version__})"
+            yield f"{PAGE}: differs from the page of this version of hpo ({__version__})"
 
     def about_policy(self) -> dict[str, Any]:
-        """Return the policy's origin; {} without a single policy."""
+        """Return the policy's origin; {} if the bundle has no single policy."""
         if (self.policy / TRAINING).is_file():
             about = read_training(self.policy).get("about")
         elif (self.policy / NAME).is_file():
@@ -311,7 +314,7 @@ class Bundle:
         elif about.get("value") is not None:
             measured = self._measure_value(Stream(stream), rows[0])
             if differences(float(about["value"]), measured).wrong:
-                yield f"{where}: says that its value is {about['value']}, not {measured}"
+                yield f"{where}: claims the value {about['value']}, but the rows give {measured}"
 
     def _measure_value(self, stream: Stream, row: Any) -> float:
         from ...search.state.objective import Objective

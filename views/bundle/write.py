@@ -1,4 +1,4 @@
-"""Writes a bundle: a study's folder with the basis of all claims, and hashes of all files.
+"""Writes a bundle: a study's folder with the data behind all claims, and hashes of all files.
 
 Unzipped, it is a study folder that `hpo top`, `query` and `replay` can read.
 """
@@ -59,7 +59,7 @@ def write_bundle(folder: StudyFolder, trial: int | None, source: Path, to: Path)
     running or has no tables, or if its files changed or are missing.
     """
     if to.exists():
-        raise StoreError(f"{to} exists already; choose another file with --to")
+        raise StoreError(f"{to} already exists; choose another file with --to")
     if (holder := lock_holder(folder.path)) is not None:
         raise StoreError(f"{folder.name} is being written by {holder}; wait for it, or stop it")
     require_tables(folder.path)
@@ -101,7 +101,7 @@ def write_rows(folder: Path, to: Path) -> None:
 
 
 def portable_report(folder: Path) -> str:
-    """Return the report of an unpacked bundle, equal on every machine."""
+    """Return the report of an unpacked bundle, identical on every machine."""
     return report_html(read_snapshot(StudyFolder(folder)), portable=True)
 
 

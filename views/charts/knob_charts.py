@@ -188,7 +188,7 @@ def effects(snapshot: Snapshot) -> Picture:
     title = "Main effects"
     answer = snapshot.answer
     if answer is None or not answer.decided.names:
-        return Picture("effects", title, "No hyperparameter is shown to matter.")
+        return Picture("effects", title, "No hyperparameter was found to matter.")
     drawn = answer.effects
     named = dict(snapshot.study.space.keyed)
     ends = [

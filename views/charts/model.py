@@ -166,8 +166,8 @@ STYLES: dict[str, tuple[str, str]] = {
     "s3": ("#3f7fb8", "#7dbcf5"),
     "s4": ("#0b4a8a", "#d3eaff"),
 }
-"""Style of a mark -> its colour on a light and on a dark ground. `s0` to `s4` go from worst to
-best; neighbours among `c0` to `c5` differ in hue; `base` is what trials are compared with."""
+"""Style of a mark -> its colour on a light and on a dark background. `s0` to `s4` go from worst
+to best; neighbours among `c0` to `c5` differ in hue; `base` is what trials are compared with."""
 
 GROUNDS: dict[str, tuple[str, str]] = {
     "ground": ("#ffffff", "#15181c"),
@@ -211,7 +211,7 @@ def round_ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 
 def decades(low: float, high: float) -> list[float]:
-    """Return the powers of ten between two positive numbers; if there are few, also steps between.
+    """Return the powers of ten between two positive numbers, with steps between if there are few.
 
     >>> decades(1e-4, 1e-2), decades(0.2, 5.0)
     ([0.0001, 0.001, 0.01], [0.3, 1.0, 3.0])

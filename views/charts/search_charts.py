@@ -57,7 +57,7 @@ SELECT trial, env_steps, {value} FROM counted
 WHERE place % ((points + most - 1) // most) = 0
 ORDER BY trial, env_steps, stream, replicate
 """
-"""SQL for the points that `_evenly` would select, so that Python reads only few of many rows."""
+"""SQL for the points that `_evenly` would select, so that Python reads only a few of the rows."""
 _LOST = (TrialState.DIVERGED, TrialState.FAILED)
 _MOST_ROWS = 1_500
 _MOST_PANELS = 6
@@ -106,8 +106,8 @@ def curves(snapshot: Snapshot) -> Picture:
     panels = [panel for panel in drawn if panel is not None]
     if not panels:
         return Picture("curves", "Learning curves", "No curve has been recorded yet.")
-    caption = "Lines are means over seeds; bands are 95% intervals, or the range of fewer than "
-    caption += "five seeds."
+    caption = "Lines are means over seeds; bands are 95% intervals, or ranges if there are "
+    caption += "fewer than five seeds."
     if _FRESH in own.values():
         caption += (
             " In training, colours are on selection and test seeds and grey lines on search "
@@ -480,8 +480,8 @@ def pareto(snapshot: Snapshot) -> Picture:
     front = [entry for entry in shown if entry.front == 1 and entry.confirmed == confirmed]
     pairs = list(combinations(range(len(objectives)), 2))[:_MOST_PANELS]
     panels = [_pareto_panel(snapshot, shown, front, pair, alone=len(pairs) == 1) for pair in pairs]
-    caption = f"{front_line(snapshot.entries, snapshot.volume)} On the front: no other is "
-    caption += "better in one objective and no worse in the others."
+    caption = f"{front_line(snapshot.entries, snapshot.volume)} A trial is on the front if no "
+    caption += "other is better in one objective and no worse in the others."
     if confirmed:
         caption += " Values of confirmed trials are from selection seeds, others from the search."
     return Picture("pareto", title, caption, panels)

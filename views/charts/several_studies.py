@@ -186,7 +186,7 @@ def _grid_of(
 def _on_several(snapshots: Sequence[Snapshot], environments: Sequence[str]) -> Sides:
     for snapshot in snapshots:
         if snapshot.study.more_envs:
-            told = f"study {snapshot.meta.name!r} is over several environments itself"
+            told = f"study {snapshot.meta.name!r} already covers several environments"
             raise ConfigError(f"{told}; compare it with studies on the same ones")
         if _reference_scores(snapshot) is None:
             told = f"{_environment(snapshot)} has no reference score of {snapshot.meta.metric}"
@@ -222,7 +222,7 @@ def _cut_words(sides: Sequence[MethodValues], snapshots: Sequence[Snapshot]) -> 
     fewest = min(len(side.scores) for side in sides)
     if fewest == most:
         return ""
-    return f"Of each study the first {fewest} test seeds are used, as many as all have."
+    return f"Only the first {fewest} test seeds of each study are used; not all studies have more."
 
 
 def compared(found: Sides) -> list[SideAggregates]:
@@ -261,7 +261,7 @@ def several_studies(snapshots: Sequence[Snapshot]) -> Picture:
     caption = f"Winners of {counted(len(snapshots), 'study').replace('studys', 'studies')} on "
     caption += f"{where}, {count} test seeds each, with 95 % intervals: interquartile mean "
     caption += f"(IQM), probability of improvement over {rival.name}, and performance profile "
-    caption += "(share of runs with a score above)."
+    caption += "(share of runs above a score)."
     lost = sum(_diverged_seeds(side) for side in found.sides)
     if lost:
         caption += (

@@ -88,7 +88,7 @@ class Snapshot:
 
     @property
     def metric(self) -> str:
-        """What the search's values are called."""
+        """The name of the search's values."""
         return value_words(self.study, self.evaluations_alone)
 
     @property

@@ -36,7 +36,7 @@ def do_importance(args: Namespace) -> int:
     from ...search.analysis.knob_significance import answer_at
 
     if args.over_progress and args.at is not None:
-        raise ConfigError("--over-progress covers every point of the runs; leave --at out")
+        raise ConfigError("--over-progress covers every point of the runs; remove --at")
     points = read_points(study_of(args).path)
     found = all_points(points) if args.over_progress else [point_at(points, args.at)]
     answers = [answer_at(points, at) for at in found]
@@ -143,10 +143,10 @@ def _own_rule(found: WhatIf, unit: str) -> str:
     trials, seeds = counted(found.trials, "trial"), counted(found.seeds, "seed")
     if own is None:
         ran = found.recorded_rule or "no stopping rule"
-        return f"{found.study} ran {ran}; these rules replay its {trials} on {seeds} each."
+        return f"{found.study} ran {ran}; the rules are replayed on its {trials}, {seeds} each."
     if own.rule == "none":
         return f"{found.study} ran no stopping rule: {trials} on {seeds} each."
-    saved, lost = "its saving is not known", ""
+    saved, lost = "its savings are unknown", ""
     if own.saved is not None:
         saved = f"it saved {own.saved:.0%} of {unit}"
     if own.lost is not None:
@@ -156,7 +156,7 @@ def _own_rule(found: WhatIf, unit: str) -> str:
 
 def _notes(found: WhatIf) -> list[str]:
     if found.best is None:
-        notes = ["lost: not known without a finished trial, or with several objectives."]
+        notes = ["lost: unknown without a finished trial, or with several objectives."]
     else:
         notes = [f"lost: {found.metric} of the winner compared with trial {found.best}, the best."]
     if any(row.saved is None for row in found.rows):
@@ -165,5 +165,5 @@ def _notes(found: WhatIf) -> list[str]:
         notes.append(_WHY[why].format(method=found.method) + ".")
     if found.matched < found.judgements:
         same = f"{found.matched} of {found.judgements} recorded decisions"
-        notes.append(f"Replaying the study's own rule gave {same}.")
+        notes.append(f"Replaying the study's own rule reproduced {same}.")
     return notes

@@ -26,7 +26,7 @@ from ..output import note, print_answer
 def do_bench(args: Namespace) -> int:
     file, target = read_bench(args.file, args.set), path_or_none(args.to)
     if target is not None and target.suffix != ".json":
-        raise ConfigError(f"--to {target}: type a name that ends in .json")
+        raise ConfigError(f"--to {target}: use a name that ends in .json")
     told = sys.stderr.isatty() and not args.quiet
 
     def report(done: int, total: int) -> None:
@@ -81,7 +81,7 @@ def bench_text(results: BenchResults, found: BenchComparison) -> str:
     apart = [name for name in results.environments if name in found.ceilings]
     tied: list[str] = []
     if apart:
-        tied.append(f"Without {', '.join(apart)}: too many configurations tie there.")
+        tied.append(f"Excluded, because too many configurations tie: {', '.join(apart)}.")
     tables = counted(count, "table")
     right = (False, *[True] * (len(spec.budgets) + 1), True)
     tests = counted(spec.test_seeds, "test seed")
@@ -93,17 +93,15 @@ def bench_text(results: BenchResults, found: BenchComparison) -> str:
             "",
             aligned(header[: 1 + len(spec.budgets)], scored, right[: 1 + len(spec.budgets)]),
             "",
-            "Score of the choice by its values on the test seeds, mean over tables [95 %]: "
-            "0 for the",
-            "median configuration, 1 for the one that is best on all other recorded seeds.",
+            "Score of the chosen configuration on the test seeds, mean over tables [95 %]:",
+            "0 for the median configuration, 1 for the best one on all other recorded seeds.",
             *tied,
             "",
             aligned(header, rows, right),
             "",
-            f"{budgets}: the choice beats this share of the recorded configurations "
-            f"on {tests} / the best",
-            "started trial beats this share. Budgets are full runs of one seed, without confirm.",
-            f"env steps: search and confirm, to reach what {found.baseline} reaches with budget "
+            f"{budgets}: share of the recorded configurations that the choice beats on {tests} /",
+            "that the best started trial beats. Budgets are full runs of one seed, no confirm.",
+            f"env steps: cost of search and confirm to match {found.baseline} at budget "
             f"{found.baseline_budget} ({found.baseline_runs:.0f} runs",
             "with confirm), as a ratio; geometric mean over tables [95 %]. nearest: trials "
             "not in the table.",

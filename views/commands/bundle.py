@@ -92,9 +92,11 @@ def do_verify(args: Namespace) -> int:
     if args.page is not None:
         return _write_page(args)
     if args.file is None:
-        raise ConfigError("name a bundle, such as my.zip; --page writes the page for a browser")
+        raise ConfigError(
+            "give a bundle, such as my.zip, or write the page for a browser with --page"
+        )
     if args.seeds is not None and not args.retrain:
-        raise ConfigError("--seeds says how many seeds --retrain trains; add --retrain")
+        raise ConfigError("--seeds works only with --retrain; add --retrain")
     path, levels = Path(args.file), list[Level]()
 
     def show(level: Level) -> None:
@@ -125,10 +127,10 @@ def do_verify(args: Namespace) -> int:
 def _write_page(args: Namespace) -> int:
     """Write the page that verifies bundles in a browser."""
     if args.file is not None:
-        raise ConfigError(f"--page writes a page and checks no bundle; leave {args.file} out")
+        raise ConfigError(f"--page writes a page and checks no bundle; remove {args.file}")
     path = Path(args.page)
     if path.exists():
-        raise StoreError(f"{path} exists already; choose another file")
+        raise StoreError(f"{path} already exists; choose another file")
     write_text(path, verify_page())
     told = f"wrote {path}: open it in a browser and drop a bundle on it"
     print_answer(args.json, {"page": str(path)}, told)
@@ -175,7 +177,7 @@ def _levels_that_run(
         if not sound:
             yield Level(name, None, "it is not consistent")
         elif not asked:
-            yield Level(name, None, f"not asked: {option} {cost}")
+            yield Level(name, None, f"not requested: {option} {cost}")
         elif why := why_not():  # before anything is announced
             yield Level(name, None, why)
         else:
@@ -195,7 +197,7 @@ def _allow_code(bundle: Bundle, args: Namespace) -> None:
 
 def _retraining_cost(bundle: Bundle, sides: Sequence[ClaimSeeds]) -> str:
     if not sides:
-        return "the seeds that its claims rest on"
+        return "the seeds behind its claims"
     runs, unit = sum(len(side.drawn) for side in sides), unit_in(bundle.folder)
     length = f"{bundle.study.horizon:,} {unit}"
     took = seconds_of_a_run(bundle)

@@ -212,10 +212,10 @@ def _refusal_reason(
     ]
     if weights[0] != weights[1]:
         first, second = (
-            f"{weight:g} in the values of {side.name}"
+            f"weight {weight:g} in the values of {side.name}"
             for weight, side in zip(weights, sides, strict=True)
         )
-        return _Refusal(f"training returns count {first} and {second}", comparable=False)
+        return _Refusal(f"training returns have {first} and {second}", comparable=False)
     if chosen.copied:
         alike = copies_sentence(" and ".join(chosen.copied), str(chosen.streams[0]))
         return _Refusal(alike.removeprefix("No verdict: ").rstrip("."))
@@ -295,7 +295,7 @@ def _decision_data(result: Comparison, refused: _Refusal | None) -> dict[str, An
 def _deciding_lines(
     result: Comparison, sides: Sequence[_Side], chosen: _ComparedTrials
 ) -> list[str]:
-    """Return the command that would decide; nothing if there is a verdict."""
+    """Return the command to run for a verdict; nothing if there is a verdict."""
     is_open = chosen.ranked or result.verdict == "undecided"
     if chosen.copied or not is_open:
         return []
@@ -437,7 +437,7 @@ def _why_unpaired(a: _Side, b: _Side) -> str:
     said = f"{a.name} has {_seed_counts(a)}, {b.name} {_seed_counts(b)}"
     commands = _test_commands((a, b))
     if a.study == b.study or not commands:
-        return f"{said}; not all are the same ones."
+        return f"{said}; not all of these are shared."
     return "\n".join([f"{said}. To pair them on test seeds:", *commands])
 
 
@@ -718,7 +718,7 @@ def _seed_by_seed(result: Comparison, sides: Sequence[_Side], chosen: _ComparedT
     if ahead:
         chance = 1.0 - chance
         low, high = (None if end is None else 1.0 - end for end in (high, low))
-    return f"{said} On a new seed: {with_interval(chance, low, high, '.2f')} to win."
+    return f"{said} P(win on a new seed): {with_interval(chance, low, high, '.2f')}."
 
 
 def _what_decides(
@@ -745,7 +745,7 @@ def _at_the_limit(chosen: _ComparedTrials) -> list[str]:
 def _deciding_command(
     result: Comparison, sides: Sequence[_Side], chosen: _ComparedTrials, which: str
 ) -> tuple[str, str, bool]:
-    """Return the command that decides, its cost, and whether the study has finished.
+    """Return the command to run for a verdict, its cost, and whether the study has finished.
 
     For the winner and the default, it is the command printed by `hpo run` and `hpo top`.
     """
@@ -775,7 +775,7 @@ def _what_decides_studies(
     if not chosen.ranked:
         if is_limit or not more or set(chosen.streams) != {Stream.REPORT}:
             return []
-        return ["", f"About {counted(more, 'more test seed')} of each would decide."]
+        return ["", f"About {counted(more, 'more test seed')} per side would decide."]
     if sides[0].seed == sides[1].seed:  # `_why_unpaired` has named the commands
         return []
     return ["", "To decide, run both on test seeds:", *_test_commands(sides)]

@@ -1,6 +1,6 @@
 """`hpo eval` on optical networks: heuristics and policies on the same requests.
 
-Every rule gets the same streams, seed by seed, so that their differences are paired.
+Every rule gets the same request streams, seed by seed, so differences are paired.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def found_loads(
 
 
 def more_load(ours: SupportedLoad, theirs: SupportedLoad) -> dict[str, float | None]:
-    """Return how much more load one rule supports, as a share of the other's."""
+    """Return how much more load one rule supports, as a share of the other rule's load."""
     pairs = zip(ours.of_seeds, theirs.of_seeds, strict=True)
     logs = [math.log(own) - math.log(other) for own, other in pairs]
     around = NO_INTERVAL
@@ -398,13 +398,13 @@ def do_eval_network(args: Namespace) -> int:
 
 def _check_forms(args: Namespace) -> None:
     if args.video is not None:
-        raise ConfigError("--video is not for optical networks; --trace has a row per request")
+        raise ConfigError("--video does not apply to optical networks; use --trace FILE")
     given = [name for name in ("find_load", "loads", "plot") if getattr(args, name) is not None]
     if args.find_load is not None and len(given) > 1:
-        raise ConfigError(f"--find-load searches for the load; leave --{given[1]} out")
+        raise ConfigError(f"--find-load searches for the load; remove --{given[1]}")
     if args.trace is not None and given:
         option = given[0].replace("_", "-")
-        raise ConfigError(f"--trace has one load (--set load=100); leave --{option} out")
+        raise ConfigError(f"--trace needs a single load (--set load=100); remove --{option}")
 
 
 def parse_loads(text: str) -> list[float]:

@@ -36,7 +36,7 @@ _OF_NETWORKS = ("set", "seeds", "steps", "loads", "find_load", "plot")
 
 def do_eval(args: Namespace) -> int:
     if args.policy is not None and args.directory is not None:
-        raise ConfigError("a policy is given twice; keep POLICY_DIR or --policy")
+        raise ConfigError("the policy is given twice; use either POLICY_DIR or --policy")
     args.policy = args.policy or args.directory
     network = args.env is not None or args.heuristic is not None or _is_network(args.policy)
     _check_options(args, network)
@@ -157,7 +157,7 @@ def _saved_training(args: Namespace, folder: Path, name: str) -> SavedTraining:
 
     algorithm = _algorithm_of(name, folder, args.imports)
     if args.sample:
-        raise ConfigError(f"--sample is for PPO; {algorithm.label} chooses its actions itself")
+        raise ConfigError(f"--sample works only for PPO (here: {algorithm.label}); remove it")
     return SavedTraining.read(folder, algorithm.made)
 
 
@@ -177,7 +177,7 @@ def _check_options(args: Namespace, network: bool) -> None:
     """Reject options without effect, and add defaults."""
     others, what = _OF_NETWORKS, "is for optical networks only"
     if network:
-        others, what = ("episodes",), "is not for optical networks"
+        others, what = ("episodes",), "does not apply to optical networks"
     given = [name for name in others if getattr(args, name) not in (None, False, [])]
     if given:
         option = f"--{given[0].replace('_', '-')}"

@@ -69,7 +69,7 @@ def _to_optuna(folder: StudyFolder, args: Namespace) -> int:
     options = dict(word.partition("=")[::2] for word in args.set)
     unknown = sorted(options.keys() - {"name"})
     if unknown:
-        raise ConfigError(f"--set {unknown[0]}: for optuna only the study's name can be set")
+        raise ConfigError(f"--set {unknown[0]}: with optuna, only the study's name can be set")
     if "name" in options and not options["name"]:
         raise ConfigError("--set name; allowed: name=NAME, the study's name there")
     name = options.get("name", folder.name)
@@ -139,7 +139,7 @@ def do_import(args: Namespace) -> int:
         for item in items:
             note(f"{title}: {item}")
     if any("system=" in item for item in draft.notes):
-        note("such words are typed after --, as in: -- system=none")
+        note("pass such words after --, as in: -- system=none")
     version = re.search(r"version=(\S+)", "\n".join(draft.notes))
     if version:
         note(f"for another version add: -- --version {version[1]}")
@@ -159,13 +159,13 @@ def _existing_file(given: str) -> Path:
 
 
 def _import_program(path: Path, given: Mapping[str, Any], to: str | None) -> int:
-    """Write a study that runs a sweep's program; flags are keys of the study."""
+    """Write a study that runs a sweep's program; the flags become study keys."""
     from ...importers.wandb_sweeps import read_program
     from ...studies.load import loads
     from ...studies.yaml_io import to_yaml
 
     draft = read_program(path, given)
-    head = [f"# {path.name} of Weights & Biases, with its program"]
+    head = [f"# {path.name}, a Weights & Biases sweep with its program"]
     head += [f"# {text}" for text in draft.notes]
     data = {**draft.rest, "space": draft.space}
     text = "\n".join([*head, ""]) + to_yaml({key: data[key] for key in _ORDER if key in data})

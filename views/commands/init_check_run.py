@@ -99,7 +99,7 @@ def write_study(
         return
     path = Path(to)
     if path.exists() or path.is_symlink():
-        raise ConfigError(f"{path} exists already; choose another file with --to")
+        raise ConfigError(f"{path} already exists; choose another file with --to")
     with output(path) as file:
         file.write(text)
     note(f"wrote {path}; next: {command(shlex.quote(str(path)))}")
@@ -243,7 +243,7 @@ def _optional_lines(report: CheckReport) -> Iterator[str]:
         share = report.time.share("evaluation")
     if share > _NOTED:
         unit = report.study.algorithm.unit
-        yield f"  evaluation takes {share:.0%} of the time, beyond these {unit}"
+        yield f"  evaluation takes {share:.0%} of the time; these {unit} exclude it"
     if report.seen:
         yield f"  process   {report.seen}"
     if report.warm_start:
@@ -277,11 +277,11 @@ def _stopping_text(report: CheckReport) -> str:
     elif search.driver == "ray_tune":
         rule = f"Ray Tune's {search.scheduler}"
     else:
-        return "none: every trial runs to its end"
+        return "none: every trial runs to completion"
     chunk_sizes = report.buckets[0][0].chunk_sizes
     rungs = [steps(at) for at in chunk_sizes.rungs]
     if not rungs:
-        return f"{rule}, but a run has no rung"
+        return f"{rule}, but runs have no rungs"
     if len(rungs) > _NAMED:
         rungs = [*rungs[:2], "...", rungs[-1]]
     end = f"{steps(chunk_sizes.env_steps)} {report.study.algorithm.unit}"

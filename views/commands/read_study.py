@@ -237,7 +237,7 @@ def _print_top(out: Console, folder: Path, seen: _Board, most: int | None) -> No
 
 
 def _ways_on(folder: Path, seen: _Board) -> list[str]:
-    """Return the command that decides a finished study or resumes an interrupted one, if any."""
+    """Return the command that tests a finished study or resumes an interrupted one, if any."""
     if seen.state == "interrupted":
         return [f"Interrupted: {resuming(folder)}"]
     if seen.state != "finished":
@@ -443,7 +443,7 @@ def eval_command(folder: Path, imports: Sequence[str]) -> str:
 
 def check_export(target: Path) -> None:
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise StoreError(f"{target} exists already; choose another folder with --export")
+        raise StoreError(f"{target} already exists; choose another folder with --export")
 
 
 def export_policy(folder: StudyFolder, trial: int, target: Path, onnx: bool = False) -> None:
@@ -502,7 +502,7 @@ def do_plot(args: Namespace) -> int:
         raise ConfigError("--at is an option of hpo plot importance; remove it")
     path = Path(args.to or f"{args.kind}.png")
     if path.suffix not in SUFFIXES:
-        raise ConfigError(f"--to {path}: allowed are files that end in {', '.join(SUFFIXES)}")
+        raise ConfigError(f"--to {path}: the name must end in {' or '.join(SUFFIXES)}")
     require_matplotlib("hpo plot")
     folder = study_of(args)
     snapshot = read_snapshot(folder)

@@ -21,7 +21,7 @@ from .read_study import print_exported
 def do_replay(args: Namespace) -> int:
     target = path_or_none(args.export)
     if target is not None and target.exists():
-        raise ConfigError(f"{target} exists already; choose another folder with --export")
+        raise ConfigError(f"{target} already exists; choose another folder with --export")
     folder = study_of(args)
     found = replay(folder, args.trial, Path(args.source), target, _say_compiling)
     print_answer(args.json, _replay_data(found, target), _replay_text(found, unit_in(folder.path)))
@@ -87,11 +87,11 @@ def _replay_text(found: Replay, unit: str) -> str:
 def _replay_verdict(found: Replay) -> str:
     curve = f"{found.curve_same} of {found.curve_rows} rows of the training curve"
     if found.same:
-        without = "\nNot trained again, as they diverged or ended sooner: seeds {}."
+        without = "\nNot retrained, because they diverged or ended earlier: seeds {}."
         lost = clause(without, ", ".join(map(str, found.left_out)))
         return (
             f"Bit for bit as recorded: {counted(len(found.points), 'evaluation')}, {curve}.{lost}"
         )
     other = sum(not point.same for point in found.points)
     apart = f"Evaluations that differ: {other} of {len(found.points)}; equal: {curve}"
-    return f"{apart}. Results differ on other versions, devices or code than the study's."
+    return f"{apart}. Results differ if versions, devices or code are not those of the study."

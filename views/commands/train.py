@@ -43,8 +43,8 @@ def do_confirm(args: Namespace) -> int:
     folder = find_study(study, Path(args.out))
     asked = ask(folder, trials, args.seeds, source, args.accept_changed_files)
     if asked.seeds < FEWEST_PAIRS and not args.quiet:
-        words = f"{asked.seeds} test seeds cannot decide a comparison, which takes at least "
-        note(f"{words}{FEWEST_PAIRS}: --seeds {FEWEST_PAIRS}")
+        words = f"{asked.seeds} test seeds cannot decide a comparison, which needs at least "
+        note(f"{words}{FEWEST_PAIRS}; use --seeds {FEWEST_PAIRS}")
     if not args.quiet:
         cost = confirm_cost(asked.folder.path, asked.trials, asked.seeds)
         note(f"{counted(len(asked.trials), 'trial')} on {asked.seeds} test seeds: {cost}")
@@ -68,7 +68,7 @@ def _study_and_trials(args: Namespace) -> tuple[str | None, list[int]]:
         study = words.pop(0)
     odd = next((word for word in words if number_in(word) is None), None)
     if odd is not None:
-        raise ConfigError(f"{odd!r} is not the number of a trial, which `hpo top` lists")
+        raise ConfigError(f"{odd!r} is not a trial number; `hpo top` lists them")
     if not words:
         raise ConfigError(f"give the trials to confirm, such as: hpo confirm {study} 9 6")
     return study, [int(word) for word in words]

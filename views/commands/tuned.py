@@ -74,13 +74,13 @@ def records_table(records: Sequence[TunedRecord]) -> str:
     right = (False, True, True, True, False, False)
     counts = sorted({len(record.tuned.greedy) for record in records})
     seeds = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
-    words = f"IQM over {seeds} test seeds. One of them: hpo tuned ENV"
+    words = f"IQM over {seeds} test seeds. Details: hpo tuned ENV"
     if any(record.estimator == "mean" for record in records):
         words += "\noptical networks: mean over seeds"
     if any(row[5] != "-" for row in rows):
         words += "\nothers (published, heuristics): + better, = no difference, - worse"
     if any(row[3].endswith("*") for row in rows):
-        words += "\n*: the default on the day of tuning, which has changed since"
+        words += "\n*: the default on the day of tuning; it has changed since"
     return f"{aligned(header, rows, right)}\n\n{words}"
 
 
@@ -136,7 +136,7 @@ def _verdict(record: TunedRecord) -> list[str]:
     if moved := former_default(record):
         words = ", ".join(f"{name} {param(value)}" for name, value in moved.items())
         day = f"The default is that of {record.made.on}"
-        lines.append(f"{day}, with {words}; today's was not run.")
+        lines.append(f"{day}, with {words}; the current default was not run.")
     return lines
 
 
@@ -193,7 +193,7 @@ def _benchmark_lines(record: TunedRecord, verbose: bool) -> list[str]:
         how = _HOW.get(rule.verdict, _NO_DIFFERENCE)
         notes.append(
             f"{how} the heuristic {rule.who}: tuned minus heuristic "
-            f"{around(*rule.less)}, on equal requests"
+            f"{around(*rule.less)}, on the same requests"
         )
     return [*table, *notes]
 
@@ -275,7 +275,7 @@ def _interval_data(value: float, found: Interval) -> Mapping[str, float | None]:
 def verified_words(found: Verification) -> str:
     seen, means = found.agreement, [*map(number, found.means)]
     versions = "; ".join(f"{k} {then} -> {now}" for k, (then, now) in found.versions.items())
-    inside, verdict = "OUTSIDE of", found.verdict
+    inside, verdict = "OUTSIDE", found.verdict
     if seen.within:
         inside = "within"
     if verdict == "not":

@@ -41,7 +41,7 @@ def do_serve(args: Namespace) -> int:
     root = Path(args.out)
     if (root / JOURNAL_NAME).is_file():
         above = root.resolve().parent
-        raise StoreError(f"{root} is one study; give the folder of results: hpo serve {above}")
+        raise StoreError(f"{root} is a study; give the results folder: hpo serve {above}")
     if not root.is_dir():
         raise StoreError(f"no such folder: {root}/; start a study with: hpo run study.yaml")
     server = _bind_server(root, args.host, args.port, args.token)

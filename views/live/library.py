@@ -68,9 +68,9 @@ class CachedValue(Generic[_T]):
 class PerCommit(Generic[_T]):
     """Caches a value until its study changes.
 
-    While a study runs, the old value is kept until the time since then justifies the cost of a new
-    one. Once the study has ended, the last state is computed at once. Concurrent callers get the
-    old value; only the very first ones wait.
+    While a study runs, the old value is kept until enough time has passed to justify the cost of a
+    new one. Once the study has ended, the last state is computed at once. Concurrent callers get
+    the old value; only the very first ones wait.
     """
 
     def __init__(

@@ -67,7 +67,7 @@
       piece.text = answer.ok ? text : null;
       piece.has = version;
     } catch {
-      lost("The server does not answer; what you see may be old.");
+      lost("The server does not answer; this page may be out of date.");
       piece.wanted = piece.has;  // until it is looked for again, in seconds
     }
     piece.busy = false;
@@ -128,7 +128,7 @@
         const soon = { running: RUNNING, reading: SOON }[told.state] ?? RESTING;
         rest = Math.min(rest, soon);
       } catch {
-        lost("The server does not answer; what you see may be old.");
+        lost("The server does not answer; this page may be out of date.");
         rest = RUNNING;
       }
     }

@@ -1,7 +1,7 @@
 """The pages around the pieces: the list of studies, one study, a message.
 
-A page is sent at once and empty; its script requests the pieces, and requests them again when they
-change.
+A page is sent immediately, without content. Its script requests the pieces, and requests them
+again when they change.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def _html_page(title: str, body: str) -> str:
         title,
         '<link rel="stylesheet" href="/live.css">',
         f"<body>\n{body}\n"
-        '<p id="lost" role="status" hidden>The server does not answer; what you see may be old.'
-        '</p>\n<noscript><p class="nothing">This page needs JavaScript; '
-        "<code>hpo report</code> writes one that does not change.</p></noscript>\n"
+        '<p id="lost" role="status" hidden>The server does not answer; this page may be out of '
+        'date.</p>\n<noscript><p class="nothing">This page needs JavaScript; '
+        "<code>hpo report</code> writes a static one.</p></noscript>\n"
         '<script src="/live.js"></script>',
     )
 

@@ -59,7 +59,7 @@ class RequestGuard:
     """Decides which requests a server answers.
 
     A page on another site can point its domain here (DNS rebinding) and then read the responses.
-    So a request must address this machine as `localhost`, by number, or by one of `names`.
+    So a request must address this machine as `localhost`, by IP address, or by one of `names`.
     """
 
     host: str
@@ -263,7 +263,7 @@ def _answer_at(server: LiveServer, path: str) -> Response:
         answer = found(server.library, *words[1:])
     if answer is not None:
         return answer
-    page = pages.message_page("Not here", f"There is nothing at {path[:200]}.")
+    page = pages.message_page("Not found", f"There is nothing at {path[:200]}.")
     return Response(page, status=HTTPStatus.NOT_FOUND)
 
 

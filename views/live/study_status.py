@@ -29,8 +29,8 @@ _MOST_LANES = 512
 _STREAMS = {Stream.SEARCH: "c0", Stream.CHOOSE: "c1", Stream.REPORT: "c2"}
 _WORDS = {
     "running": "Running.", "finished": "Finished.",
-    "interrupted": "Interrupted; the command that started it resumes it.",
-    "died": "Its process died; the command that started it resumes it from the last commit.",
+    "interrupted": "Interrupted; to resume it, run the command that started it.",
+    "died": "Its process died; to resume from the last commit, run the command that started it.",
 }  # fmt: skip
 
 
@@ -105,9 +105,9 @@ def lanes_table(snapshot: Snapshot, standing: StudyStatus) -> str:
 
 
 def _lanes_note(standing: StudyStatus, lanes: str, waiting: int) -> str:
-    note = f"The numbers in {lanes} are the trials that they train."
+    note = f"The numbers in the {lanes} are trial numbers."
     if standing.word != "running":
-        note += f" These are the {lanes} of the last commit."
+        note += f" The {lanes} are shown as of the last commit."
     if waiting:
         note += f" {counted(waiting, 'run')} wait{'s' * (waiting == 1)} for one."
     return note
@@ -126,7 +126,7 @@ def _bucket(state: LoopState, at: int, lanes: str) -> str:
     if several:
         title = f"bucket {bucket.key[:8]}: {title}"
     if bucket.lanes > _MOST_LANES:
-        title += f", the first {_MOST_LANES} of them here"
+        title += f", the first {_MOST_LANES} shown"
     if several and bucket.key == state.running:
         title += ", running now"
     return f'<h3>{escape(title)}</h3><ol class="lanes">{cells}</ol>'

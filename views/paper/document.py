@@ -137,7 +137,7 @@ def _file_name(name: str) -> str:
 
 
 def _for_paper(picture: Picture, snapshot: Snapshot) -> Picture:
-    """Keep what a paper shows: recorded training curves, names at the lines, no legend."""
+    """Adapt a picture to a paper: only recorded training curves, names at the lines, no legend."""
     in_training = [one for one in picture.panels if one.title.startswith("In training")]
     panels = [_plain_panel(one) for one in in_training or picture.panels if isinstance(one, XY)]
     keys = [key for one in in_training or picture.panels for key in one.keys]
@@ -147,8 +147,8 @@ def _for_paper(picture: Picture, snapshot: Snapshot) -> Picture:
     kind = "Evaluations during the search"
     if in_training:
         kind = "Training curves"
-    caption = f"{kind} on {where}: means over seeds with 95 % intervals, or the range of fewer "
-    caption += f"than five seeds. In colour: {', '.join(coloured)}."
+    caption = f"{kind} on {where}: means over seeds with 95 % intervals, or ranges if there are "
+    caption += f"fewer than five seeds. In colour: {', '.join(coloured)}."
     caption += clause(" In grey: {}.", ", ".join(grey))
     return replace(picture, panels=panels, caption=caption)
 
@@ -181,7 +181,7 @@ def write_paper(paper: Paper, folder: Path) -> list[Path]:
     drawn = [f"{one.name}.{kind}" for one in paper.figures for kind in _FORMATS]
     there = [name for name in (*texts, *drawn) if (folder / name).exists()]
     if there:
-        told = f"{folder}/ has {there[0]} already"
+        told = f"{folder}/ already contains {there[0]}"
         raise StoreError(f"{told}; choose another folder with --to, or delete it")
     make_folder(folder)
     for name, text in texts.items():

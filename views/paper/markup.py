@@ -74,7 +74,7 @@ def code(text: str) -> str:
 
 
 def written(source: str, form: Form) -> str:
-    r"""Write a marked-up text as LaTeX or Markdown.
+    r"""Write marked-up text as LaTeX or Markdown.
 
     >>> print(written("`a_b` costs 5 % [@hpo].", "latex"))
     \texttt{a\_b} costs 5 \%~\cite{hpo}.
@@ -119,7 +119,7 @@ def _break_long_word(text: str) -> str:
 
 @dataclass(frozen=True)
 class MarkupTable:
-    """A table of marked-up texts; `groups` are the rows after which a rule is drawn."""
+    """A table of marked-up cells; `groups` are the rows after which a rule is drawn."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]

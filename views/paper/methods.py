@@ -1,6 +1,6 @@
 """The methods paragraph: everything a reviewer needs to judge and repeat a study.
 
-It is a marked-up text (see `markup`) about the environment, the search, selection and test, the
+It is marked-up text (see `markup`) about the environment, the search, selection and test, the
 statistics, and the identity of the study.
 """
 
@@ -191,7 +191,8 @@ def _range(distribution: Distribution) -> str:
         return f"in {{{', '.join(map(_value_of, given['values']))}}}"
     zero = clause("; exactly 0 with probability {:g}", distribution.zero)
     if distribution.kind == "normal":
-        return f"normal with mean {param(given['mu'])} and deviation {param(given['sigma'])}{zero}"
+        mean, deviation = param(given["mu"]), param(given["sigma"])
+        return f"normal with mean {mean} and standard deviation {deviation}{zero}"
     scale = _SCALES.get(distribution.kind, distribution.kind.replace("_", " "))
     step = ""
     if "q" in given:
@@ -416,7 +417,7 @@ def _of_means(snapshot: Snapshot) -> str:
     bounds = value_bounds(snapshot.meta)
     if math.isfinite(bounds.low) and math.isfinite(bounds.high):
         text += f", limited to the possible returns [{number(bounds.low)}, {number(bounds.high)}]"
-        text += ". At a bound they allow for outcomes that no seed has shown "
+        text += ". At a bound they allow for outcomes not observed on any seed "
         text += "[@learnedmiller2020bounded]"
     return f"{text}."
 
@@ -438,12 +439,12 @@ def _of_difference(snapshot: Snapshot) -> str:
     text = (
         f"The winner and the default configuration are compared {how}: a difference is "
         f"called significant if an exact {test} rejects at the {level:.3g} "
-        "level and outcomes that no seed has shown could not reverse it "
+        "level and unobserved outcomes could not reverse it "
         "[@learnedmiller2020bounded]"
     )
     if earlier:
         text += (
-            f"; {counted(len(earlier), 'earlier look')} included, the error rate is at most 5 %"
+            f"; including {counted(len(earlier), 'earlier look')}, the error rate is at most 5 %"
         )
     return f"{text}."
 
@@ -458,7 +459,7 @@ def _cost(snapshot: Snapshot) -> str:
         text += f"{usage.confirm_env_steps:,} for selection and test)"
     text += f" and {duration(usage.run_seconds)} of wall time"
     if snapshot.study.algorithm.is_process:
-        return f"{text}; each run was a process."
+        return f"{text}; each run was a separate process."
     return f"{text} on {counted(meta.devices, f'{meta.backend.upper()} device')}."
 
 

@@ -153,7 +153,7 @@ def bibtex(keys: Iterable[str]) -> str:
 
 
 def own_entry(path: Path = _CITATION) -> dict[str, str]:
-    """Return the entry of hpo, from CITATION.cff."""
+    """Return the BibTeX entry for hpo, from CITATION.cff."""
     given: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
     if not is_dict(given) or not given.get("authors") or not given.get("title"):
         raise ConfigError(f"{path} has no title or authors")

@@ -86,7 +86,7 @@ def _of_default(
 ) -> list[PaperRow]:
     """Return the default on the seeds that measured the winner; [] if it did not run on them.
 
-    It has values on test seeds whatever its state in the search.
+    It can have values on test seeds whatever its state in the search.
     """
     tests = snapshot.rows[default.trial].report_values
     if first.measured_from == "report" and tests:
@@ -246,7 +246,7 @@ def _caption(each: Sequence[tuple[Snapshot, list[PaperRow]]], metrics: Sequence[
         text += ", with 95 % confidence intervals in brackets"
     text += "."
     if any(row.seeds_from != "report" and row.configuration != _ALONE for row in rows):
-        text += " Values on search and selection seeds also chose the configuration; they are "
+        text += " Search and selection seeds also chose the configuration, so values on them are "
         text += "optimistic."
     if any(row.lead is not None for row in rows):
         text += " Lead of the winner: the mean difference between the winner and this row, seed "
@@ -258,7 +258,7 @@ def _caption(each: Sequence[tuple[Snapshot, list[PaperRow]]], metrics: Sequence[
 
 
 def _value_name(metrics: Sequence[str]) -> str:
-    """Return the name of a column of values; several metrics have none in common."""
+    """Return the name of the value column, which differs if there are several metrics."""
     if len(metrics) != 1:
         return "Value"
     return _upper_first(metrics[0])
@@ -352,7 +352,7 @@ def _columns_words(columns: Sequence[BoardColumn]) -> str:
         "search": "search*N: mean over N search seeds",
         "select": "select*N: mean over N selection seeds, which chose the winner",
         "test": "test*N: mean over N test seeds, which had no part in any choice",
-        "95 % CI": "95 % CI: of the value of the last of these stages",
+        "95 % CI": "95 % CI: for the value on the last kind of seeds shown",
     }
     used: list[str] = []
     for begin, text in meanings.items():

@@ -35,7 +35,7 @@ from .open_study import Opened
 class OneLine(RunView):
     """A study's events on one line, each replacing the previous one; warnings remain visible.
 
-    Without a notebook or a terminal, lines are added on stderr, at most one per 30 seconds.
+    Without a notebook or a terminal, lines are written to stderr, at most one every 30 seconds.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ def run(
         study: the path of its file, `hpo.yaml("...")`, a mapping, or a loaded study.
         out: the results folder; the study gets a subfolder with its name.
         observers: objects that are notified of every event.
-        name: replaces the study's name; text and mappings without one are called `study`.
+        name: replaces the study's name; YAML strings and mappings without one are called `study`.
         progress: whether to show a status line in a notebook or a terminal, and elsewhere an
             occasional line on stderr; None: only in a notebook or a terminal.
         settings: `callbacks`, `new`, `accept_new_bits`, `accept_changed_files`, `warn` and the

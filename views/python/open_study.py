@@ -56,7 +56,7 @@ class Plots:
         return self._draw(curves(self._read_snapshot()), ax)
 
     def history(self, ax: Any = None) -> Any:
-        """Draw every trial's value in numerical order, and the best value so far."""
+        """Draw every trial's value by trial number, and the best value so far."""
         return self._draw(history(self._read_snapshot()), ax)
 
     def importance(self, ax: Any = None, *, at: int | None = None) -> Any:
@@ -174,7 +174,7 @@ class Opened:
         return self._frame(BASELINES)
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return a table as Arrow.
+        """Return a table as an Arrow table.
 
         Args:
             name: `trials`, `evaluations`, `curves` or `baselines`.

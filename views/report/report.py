@@ -316,7 +316,7 @@ PARTS: dict[str, tuple[str, Callable[[Snapshot], str]]] = {
     "baselines": ("Baselines", lambda s: baselines_table(s) if s.baselines else ""),
     "study": ("The study", lambda s: _study(s)),
 }
-"""Name -> (title, HTML) of the sections of a report, in order; empty ones are left out."""
+"""Name -> (title, HTML) of the sections of a report, in order; empty ones are omitted."""
 
 
 def _if_drawn(picture: Picture) -> str:
@@ -326,7 +326,7 @@ def _if_drawn(picture: Picture) -> str:
 
 
 def report_html(snapshot: Snapshot, portable: bool = False) -> str:
-    """Return the whole page; a portable one omits commands, which name folders of this machine."""
+    """Return the whole page; a portable one omits commands, which name folders on this machine."""
     parts = {name: build for name, (_, build) in PARTS.items()}
     if portable:
         parts["study"] = lambda snapshot: _study(snapshot, portable=True)
@@ -442,7 +442,7 @@ def _footer_text(snapshot: Snapshot) -> str:
     when = "-"
     if head.at:
         when = datetime.fromtimestamp(head.at, UTC).strftime("%Y-%m-%d %H:%M UTC")
-    commit = f"commit {head.number} of {when}"
+    commit = f"commit {head.number}, {when}"
     return f"Written by hpo {escape(__version__)} from {commit}. This file needs no network."
 
 
@@ -467,7 +467,7 @@ def _stopping(snapshot: Snapshot) -> str:
     if spec.audit:
         why = "No audited trial has finished its run yet."
         if snapshot.meta.objectives or snapshot.meta.constraints:
-            why = "With several objectives or constraints no single value can check stops."
+            why = "With several objectives or constraints, stops cannot be checked by one value."
     return f'{body}<p class="note">{why}</p>'
 
 

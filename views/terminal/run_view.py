@@ -81,7 +81,7 @@ def progress_facts(
     progress: Progress, compiles: str = "", lanes: str = "lanes", unit: str = ENV_STEPS
 ) -> list[tuple[str, str]]:
     amounts = f"{steps(progress.env_steps)} of about {steps(progress.env_steps_total)}, "
-    speed = f"{steps(round(progress.env_steps_per_second))} a second{compiles}"
+    speed = f"{steps(round(progress.env_steps_per_second))} per second{compiles}"
     busy = f"{progress.lanes_busy} of {progress.lanes} busy"
     proposed = str(progress.proposed)
     if progress.trials_total is not None:
@@ -192,7 +192,7 @@ class RunView(Observer):
             what = "Committing and ending the processes"
         if self.is_compiling:
             what = "Stops after this compile and the next step, "
-            what += f"or in {PATIENCE:.0f} s if it still compiles then"
+            what += f"or in {PATIENCE:.0f} s if it is still compiling"
         self.write(f"{what}; press Ctrl-C again to quit at once.")
 
     def leaving(self) -> None:

@@ -269,7 +269,7 @@ def test_dead_worker_is_replaced_and_its_slots_are_lost():
     os.kill(before[1], signal.SIGKILL)
     outcome = batch.step(restart=True)
     assert set(outcome.lost) == {1, 3} and not outcome.blamed and not outcome.failed
-    assert outcome.ended == ("was ended by SIGKILL (perhaps for lack of memory)",)
+    assert outcome.ended == ("was ended by SIGKILL (perhaps out of memory)",)
     assert not batch.open([Opening(slot, {}, f"words/{slot}") for slot in (1, 3)])
     assert not batch.step(restart=True)
     after = own.process_ids

@@ -108,7 +108,7 @@ KINDS = {
             "early_terminate": None,
             "confirm": samples.Confirm(2, 3, 16),
         },
-        "Trial {} keeps the constraints, which the default violates.",
+        "Trial {} satisfies the constraints, which the default violates.",
     ),
     "no confirm": (
         {"confirm": None},
@@ -166,7 +166,7 @@ def test_single_trial_is_compared_with_baselines_on_its_seeds(tmp_path, seeds):
     assert against.interval == paired_interval(values, rule)
     assert found.said[0].startswith("Trial 0 is better than rule: by 17.5 [")
     assert found.said[0].endswith("on 6 seeds.")
-    assert found.said[-1] == "One trial ran, so its seeds selected nothing."
+    assert found.said[-1] == "Only one trial ran, so its seeds selected nothing."
     still = conclusion_from(StudyRows(meta, rows, entries, ended=False), Measured())
     assert still.said[0].startswith("Undecided")
 
@@ -360,7 +360,7 @@ def test_unfinished_study_has_no_verdict(tmp_path, monkeypatch, phase):
             "Trial 6 is better than the default unless 1 in 48 seeds differs from these. "
             "The difference is 9.098 [9.098, 9.098] on 8 test seeds.",
         ),
-        (0.75, "Trial 6 keeps the constraints, which the default violates."),
+        (0.75, "Trial 6 satisfies the constraints, which the default violates."),
     ],
 )
 def test_stopped_default_is_feasible_by_test_seeds(tmp_path, least, said):

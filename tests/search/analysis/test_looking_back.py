@@ -184,7 +184,7 @@ def test_no_hyperparameter_is_significant_for_noise(results):
     points = made_up(results, lambda params: float(noise.normal()))
     answer = answer_at(points, point_at(points))
     assert answer.decided.names == ()
-    assert answer.sentences[0] == "No hyperparameter is shown to matter in 60 trials."
+    assert answer.sentences[0] == "No hyperparameter was found to matter in 60 trials."
 
 
 def test_importance_counts_tpe_trials_but_not_cmaes_trials(results):

@@ -92,7 +92,8 @@ def test_replay_reports_lost_seeds(folder, monkeypatch, capsys):
     assert replay(folder, row.trial).left_out == (0,)
     main(["replay", str(row.trial), *where])
     assert (
-        "Not trained again, as they diverged or ended sooner: seeds 0." in capsys.readouterr().out
+        "Not retrained, because they diverged or ended earlier: seeds 0."
+        in capsys.readouterr().out
     )
 
 
@@ -201,7 +202,7 @@ def test_replay_command_reports_equality_and_exports_policy(folder, tmp_path, ca
     )
     assert (policy / "policy.json").is_file()
     assert main(["replay", str(row.trial), *where, "--export", str(policy)]) == 2
-    assert "exists already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     assert main(["show", str(row.trial), *where]) == 0
     shown = capsys.readouterr().out
     assert "copied trial" in shown and f"in trial {row.schedule[0]['trial']}" in shown

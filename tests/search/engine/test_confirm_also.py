@@ -432,7 +432,7 @@ def test_confirm_command_warns_about_too_few_seeds(small, capsys):
     [
         (["999"], "study 'small' has no trial 999 (to list them: hpo top small)"),
         (["smal", "3"], "there is no study 'smal'; did you mean 'small'"),
-        (["3", "x"], "'x' is not the number of a trial"),
+        (["3", "x"], "'x' is not a trial number"),
         (["small"], "give the trials to confirm, such as: hpo confirm small 9 6"),
         (["small", "3", "--study", "small"], "the study is given twice"),
         (["running"], "is being written by host"),

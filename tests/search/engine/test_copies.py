@@ -68,7 +68,7 @@ def test_identical_test_seeds_give_no_verdict(copied):
     found = copied.conclusion
     assert found.verdict == "nothing" and found.against.interval.low is None
     names = f"trial {copied.best.trial} and the default"
-    assert found.said[0] == f"No verdict: test seeds of {names} trained alike, bit for bit."
+    assert found.said[0] == f"No verdict: test seeds of {names} trained identically, bit for bit."
     assert "a fixed key in `init`" in found.said[1]
     assert copied.best.report_seeds == 8  # the planned end would repeat the interim look
     assert copied.best.ci_low is None and len(set(copied.best.values)) > 1
@@ -79,7 +79,7 @@ def test_identical_seeds_give_no_suggestion_or_claim(copied, capsys, tmp_path):
     numbers = [str(entry.trial) for entry in copied.leaderboard if entry.report_seeds][:2]
     assert main(["compare", *numbers, *where]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert said.startswith("No verdict: test seeds of trial ") and "trained alike" in said
+    assert said.startswith("No verdict: test seeds of trial ") and "trained identically" in said
     assert "better" not in said and "hpo confirm" not in said and "[" not in said
     assert main(["compare", *numbers, *where, "--json"]) == 0
     data = json.loads(capsys.readouterr().out)

@@ -241,7 +241,7 @@ def test_eval_suggests_missing_import(ran, tmp_path, capsys):
     assert f"hpo eval {kept} --import linear.py" in capsys.readouterr().err
     file = str(ran[1].parent / "linear.py")
     assert main(["eval", kept, "--import", file, "--sample"]) == 2
-    assert "--sample is for PPO" in capsys.readouterr().err
+    assert "--sample works only for PPO" in capsys.readouterr().err
 
 
 def test_imported_environment_is_known_to_later_commands(tmp_path, capsys, monkeypatch):

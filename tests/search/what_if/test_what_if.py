@@ -311,7 +311,7 @@ def test_what_if_states_why_result_is_uncertain(tmp_path, changes, why, has_a_be
     told = what_if_text(turned).splitlines()[0]
     assert f"ran {own.rule}: it saved {own.saved:.0%} of env steps" in told
     other = dataclasses.replace(found, rows=found.rows[1:], recorded_rule="median")
-    assert f"{found.study} ran median; these rules replay its" in what_if_text(other)
+    assert f"{found.study} ran median; the rules are replayed on its" in what_if_text(other)
 
 
 def test_lost_seeds_make_replay_inexact(tmp_path):
