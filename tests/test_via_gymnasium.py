@@ -272,7 +272,7 @@ def test_init_gives_an_image_a_convolutional_network(tmp_path, capsys, side, wra
 def test_init_notes_that_sequence_observations_cannot_be_flattened(tmp_path, capsys):
     space = "spaces.Sequence(spaces.Discrete(3))"
     _, text = _initialised(tmp_path, capsys, "SeenSequence-v0", space)
-    assert "# Its observation is a Sequence, which no wrapper of Gymnasium flattens." in text
+    assert "# Its observation is a Sequence, which no Gymnasium wrapper flattens." in text
 
 
 def test_init_adds_no_wrapper_for_vectors_and_reports_missing_file(tmp_path, capsys):

@@ -114,15 +114,15 @@ def test_forbid_rules_that_always_or_never_apply_give_warning():
     [
         (
             "int_uniform",
-            "only whole numbers; for any number between them type distribution: uni",
+            "only whole numbers; for real numbers, use distribution: uni",
         ),
         (
             "log_int_uniform",
-            "only whole numbers; for any number between them type distribution: l",
+            "only whole numbers; for real numbers, use distribution: l",
         ),
         (
             "pow2",
-            "only powers of two; for any number between them type distribution: log_uniform",
+            "only powers of two; for real numbers, use distribution: log_uniform",
         ),
     ],
 )
@@ -241,15 +241,15 @@ def _of_minibatches(fixed="", space="", env="CartPole-v1", rows="num_envs: 4, ro
         (
             ", num_minibatches: 6",
             "8 samples (num_envs x rollout_length) make fewer minibatches "
-            "than num_minibatches: 6 (makes 4; type 4)",
+            "than num_minibatches: 6 (makes 4; use 4)",
         ),
-        (", num_minibatches: 6, normalise_advantages: false", "6 (makes 4; type 4 or 8)"),
+        (", num_minibatches: 6, normalise_advantages: false", "6 (makes 4; use 4 or 8)"),
         (
             ", num_minibatches: 8",
             "a minibatch is one sample, whose advantage is not normalised, "
-            "with num_minibatches 8 (type 4)",
+            "with num_minibatches 8 (use 4)",
         ),
-        (", minibatch_size: 1", "with num_minibatches 8 (type 4)"),
+        (", minibatch_size: 1", "with num_minibatches 8 (use 4)"),
         (", num_minibatches: 8, normalise_advantages: false", None),
         (", num_minibatches: 8, network: gru", None),
     ],
@@ -265,7 +265,7 @@ def test_last_minibatch_of_one_sample_gives_warning():
     rows = "num_envs: 5, rollout_length: 5"
     (found,) = _of_minibatches(", num_minibatches: 7", rows=rows)  # six of 4, and one of 1
     assert "a minibatch is one sample" in found
-    assert found.endswith("with num_minibatches 7 (type 5)")
+    assert found.endswith("with num_minibatches 7 (use 5)")
     assert _of_minibatches(", num_minibatches: 5", rows=rows) == []
     off = ", num_minibatches: 7, normalise_advantages: false"
     assert _of_minibatches(off, rows=rows) == []
@@ -284,15 +284,15 @@ def test_minibatches_of_whole_segments_are_counted_in_segments(how):
     rows = "num_envs: 8, rollout_length: 32"
     (found,) = _of_minibatches(f", num_minibatches: 6, {how}", rows=rows)
     assert "8 whole segments, one per environment, make" in found
-    assert "6 (makes 4; type 4 or 8)" in found
+    assert "6 (makes 4; use 4 or 8)" in found
     assert _of_minibatches(f", num_minibatches: 8, {how}", rows=rows) == []
     assert _of_minibatches(", num_minibatches: 6", rows=rows) == []
 
 
 def test_minibatch_warning_lists_only_wrong_values():
     found = _of_minibatches(space=", num_minibatches: {values: [2, 4, 6, 8]}")
-    assert len(found) == 2 and ": 6 (makes 4; type 4)" in found[0]
-    assert found[1].endswith("with num_minibatches 8 (type 4)")
+    assert len(found) == 2 and ": 6 (makes 4; use 4)" in found[0]
+    assert found[1].endswith("with num_minibatches 8 (use 4)")
     found = _of_minibatches(
         space=", num_minibatches: {values: [4, 6]}, rollout_length: {values: [2, 3]}",
         rows="num_envs: 4",

@@ -84,7 +84,7 @@ def test_cluster_address_may_change_but_not_workers():
         (
             TUNE.replace("ray_tune", "ray_tune, scheduler: subprocess.Popen"),
             6,
-            "type imports: [my_file.py] and my_file.MyClass",
+            "use imports: [my_file.py] and my_file.MyClass",
         ),
         (
             TUNE.replace("ray_tune", "ray_tune, searcher: ray.tuner.Popen"),
@@ -97,7 +97,7 @@ def test_cluster_address_may_change_but_not_workers():
             "search.searcher 'tpe' is unknown",
         ),
         (TUNE + "early_terminate: {type: asha, min: 5k}\n", 8, "remove it"),
-        (TUNE.replace("every: 5k", "episodes: 5"), 5, "type evaluation: {every: 1250}"),
+        (TUNE.replace("every: 5k", "episodes: 5"), 5, "use evaluation: {every: 1250}"),
         (TUNE.replace("trials: 8", "trials: null, env_steps: 1M"), 7, "budget.trials is needed"),
         (TUNE + "seeds: {per_config: 4, racing: {start: 2}}\n", 8, "racing does not work"),
         (
@@ -120,7 +120,7 @@ def test_cluster_address_may_change_but_not_workers():
         (
             TUNE.replace("ray_tune", "ray_tune, scheduler: pbt") + "population: {lanes: 4}\n",
             8,
-            "runs all 8 trials x 1 seeds at the same time; type lanes: 8",
+            "runs all 8 trials x 1 seeds at the same time; set lanes: 8",
         ),
         (
             TUNE.replace("ray_tune", "ray_tune, scheduler: ray.tune.schedulers.PB2"),
@@ -133,7 +133,7 @@ def test_cluster_address_may_change_but_not_workers():
             )
             + "population: {lanes: 4}\n",
             8,
-            "type lanes: 8",
+            "set lanes: 8",
         ),
     ],
 )

@@ -122,7 +122,7 @@ def test_the_line_of_the_metric_asks_for_a_change(tmp_path):
     (tmp_path / "train.py").write_text(TYRO)
     lines = command_init_text("python train.py", tmp_path).splitlines()
     (metric,) = [line for line in lines if line.startswith("metric:")]
-    assert metric.endswith("# change: a metric of the script")
+    assert metric.endswith("# change to a metric of the script")
 
 
 @pytest.mark.parametrize(

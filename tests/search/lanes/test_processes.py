@@ -402,7 +402,7 @@ def test_time_of_a_command_counts_each_start_of_a_process(folder, more):
 @pytest.mark.parametrize(
     ("metric", "words"),
     [
-        ("{name: loss}", "metric.goal is maximize, the default; for a loss write goal: minimize"),
+        ("{name: loss}", "metric.goal is maximize, the default; for a loss, use goal: minimize"),
         ("{name: loss, goal: minimize}", ""),
         ("{name: loss, goal: maximize}", ""),
         ("{name: score}", ""),
@@ -457,8 +457,8 @@ MISTAKES = {
     "evaluation: {episodes: 3}": "evaluation has only `every`",
     "executor: {type: slurm}": "processes.at_once is auto, but SLURM has no fixed number of "
     "places; give the number of simultaneous jobs, such as processes: {at_once: 8}",
-    "executor: {type: ray, workers: 3}": "type processes: {at_once: 3}",
-    "executor: {type: ray, cpus: 2}": "type processes: {threads: 2}",
+    "executor: {type: ray, workers: 3}": "use processes: {at_once: 3}",
+    "executor: {type: ray, cpus: 2}": "use processes: {threads: 2}",
     "executor: {type: ray, partition: x}": "executor.partition needs executor: {type: slurm}",
     "executor: {type: slurm, address: x}": "executor.address needs executor: {type: ray}; remove",
     "executor: {type: slurm, options: {time: 3}}": "give executor.time, such as 4h",
