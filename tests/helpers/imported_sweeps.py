@@ -42,18 +42,18 @@ SWEEPS: dict[str, tuple[str, object]] = {
     "two_names_that_end_alike": (sweep("""
         actor: {parameters: {lr: {min: 1.0e-5, max: 1.0e-4}}}
         critic: {parameters: {lr: {min: 1.0e-3, max: 1.0e-2}}}"""),
-        "actor.lr and critic.lr would both be learning_rate here.*--without actor.lr"),
+        "actor.lr and critic.lr would both set learning_rate.*--without actor.lr"),
     "a_constant_beside_a_search_that_ends_alike": (sweep("""
         gamma: {values: [0.99, 0.999]}
-        lr_scheduler: {parameters: {gamma: {value: 0.5}}}"""), "would both be gamma here"),
+        lr_scheduler: {parameters: {gamma: {value: 0.5}}}"""), "would both set gamma"),
     "synonyms_that_are_both_searched": (sweep("""
         actor: {parameters: {learning_rate: {min: 1.0e-3, max: 1.0e-1}}}
         critic: {parameters: {lr: {min: 1.0e-4, max: 1.0e-2}}}"""),
-        "actor.learning_rate and critic.lr would both be learning_rate here"),
+        "actor.learning_rate and critic.lr would both set learning_rate"),
     "a_constant_beside_a_synonym": (sweep("""
         learning_rate: {value: 0.001}
         lr: {min: 1.0e-4, max: 1.0e-2}"""),
-        "learning_rate and lr would both be learning_rate here"),
+        "learning_rate and lr would both set learning_rate"),
     "synonyms_that_agree": (sweep("""
         learning_rate: {value: 0.001}
         lr: {value: 0.001}

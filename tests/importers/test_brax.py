@@ -155,7 +155,7 @@ def test_several_train_calls_need_env_and_unread_values_are_kept():
     text = "ppo.train(num_envs=2, seed=1, gae_lambda=f(x))\n"
     value = read_brax(text, None).named["gae_lambda"]
     assert isinstance(value, Unread) and value == "f(x)" and value.line == 1
-    with pytest.raises(NotPlain, match=r"2 calls of train \(lines 1, 2\)"):
+    with pytest.raises(NotPlain, match=r"2 calls to train \(lines 1, 2\)"):
         read_brax(text * 2, None)
     with pytest.raises(NotPlain, match="settings for ant, reacher; name one"):
         read_brax(NOTEBOOK, "hopper")

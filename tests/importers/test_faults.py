@@ -212,7 +212,7 @@ def test_given_env_replaces_unsupported_env_of_source(imported):
         "purejaxrl", PURE % values, "--env=CartPole-v1", name="purejaxrl/ppo_minigrid.py"
     )
     assert data["env"] == "CartPole-v1" and data["fixed"]["num_envs"] == 16
-    assert "ENV_NAME: another environment is given" in told
+    assert "ENV_NAME: a different environment is given" in told
 
 
 def test_a_second_dictionary_of_a_file_is_read(imported):
