@@ -355,8 +355,8 @@ TORCH_PPO = System(
               words({True: SettingsRow(distribution="tanh_gaussian"), False: SettingsRow()}),
               (
                   "hpo stores the action before tanh, but the source recomputes it by atanh "
-                  "within 0.9999; hpo's entropy bonus is that of the squashed action, the source's that "
-                  "of the Gaussian before it"
+                  "within 0.9999; hpo's entropy bonus is that of the squashed action, the "
+                  "source's that of the Gaussian before it"
               )),
         *table("normalise_obs normalise_observations True", STATISTICS),
         taken("normalise_rewards", "normalise_rewards", True, words({

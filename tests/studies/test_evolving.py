@@ -76,13 +76,13 @@ def test_pbt_with_static_hyperparameters_is_refused():
     with pytest.raises(StudyError) as caught:
         loads(text + "early_terminate: {type: pbt}\n")
     (mistake,) = caught.value.mistakes
-    assert mistake.line == 4 and "part of the compiled program" in mistake.text
+    assert mistake.line == 4 and "compiled into the program" in mistake.text
 
 
 def test_pbt_with_static_environment_keys_is_refused():
     text = "env: {id: rmsa, topology: ring4}\nenv_steps: 100k\nbudget: {trials: 8}\n"
     text += "early_terminate: {type: pbt}\nspace:\n  env.k: {values: [2, 3]}\n"
-    with pytest.raises(StudyError, match=r"env\.k is part of the compiled program"):
+    with pytest.raises(StudyError, match=r"env\.k is compiled into the program"):
         loads(text)
 
 

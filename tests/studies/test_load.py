@@ -499,7 +499,7 @@ def test_recorded_study_is_read_without_referenced_files():
 @pytest.mark.parametrize("rule", ["pbt", "asha"])
 def test_stopping_rule_as_search_method_suggests_early_terminate(rule):
     (_, said), *_ = mistakes(BASE + f"search: {{method: {rule}}}\n")
-    assert f"type `early_terminate: {{type: {rule}}}`" in said
+    assert f"use `early_terminate: {{type: {rule}}}`" in said
 
 
 GYMNASIUM = """

@@ -128,7 +128,7 @@ def test_the_line_of_the_metric_asks_for_a_change(tmp_path):
 @pytest.mark.parametrize(
     ("text", "command", "words"),
     [
-        ("print(1)\n", "python train.py", "train.py has no flag with a number to search"),
+        ("print(1)\n", "python train.py", "train.py has no numeric flag to search"),
         ("", "python trane.py", r"^trane\.py does not exist; did you mean train\.py\?$"),
         ("", "python a/train.py", "'python a/train.py' names no Python file here"),
         ("", "python zzz.py", "'python zzz.py' names no Python file here"),

@@ -109,7 +109,10 @@ def test_env_steps_include_all_environments():
         ("env: [CartPole-v1, CartPole-v1]", "env lists CartPole-v1 twice"),
         ("env: [CartPole-v1, Cartpol]", "did you mean 'CartPole-v1'"),
         ("env: [CartPole-v1, [Acrobot-v1]]", "allowed: {id: CartPole-v1}, or an id alone"),
-        ("env: [CartPole-v1, Seaquest-MinAtar]", "Seaquest-MinAtar by eval/return_mean has no"),
+        (
+            "env: [CartPole-v1, Seaquest-MinAtar]",
+            "Seaquest-MinAtar with metric eval/return_mean has no",
+        ),
         ("env: [CartPole-v1, {id: Acrobot-v1, dt: 0.1}]", "Acrobot-v1 with a different dt has no"),
         ("env: [CartPole-v1, {id: rmsa, scores: {random: 1}}]", "allowed: {random: 0.1"),
         ("env: [CartPole-v1, {id: rmsa, scores: {random: 1, reference: 1}}]", "both 1; give two"),

@@ -51,7 +51,7 @@ def test_record_round_trip(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("threshold: 90.0\n", "", "threshold: is missing"),
+        ("threshold: 90.0\n", "", "threshold is missing"),
         ("goal: maximize", "goal: upward", "allowed: maximize, minimize"),
         ("  commit: ", "  comit: ", "made.comit: unknown; known: on, commit"),
         ("env_steps: 102400\nconfig", "env_steps: many\nconfig", "has the wrong type"),
