@@ -107,11 +107,11 @@ SWEEPS: dict[str, tuple[str, object]] = {
     "normal": (sweep("gae_lambda: {distribution: normal, mu: 0.9, sigma: 0.02}"),
         {"space.gae_lambda": {"mu": 0.9, "sigma": 0.02, "distribution": "normal"}}),
     "q_normal": (sweep("gae_lambda: {distribution: q_normal, mu: 0.9, sigma: 0.02, q: 0.01}"),
-        "a study does not have the distribution 'q_normal'"),
+        "the distribution 'q_normal' is not supported"),
     "log_normal": (sweep("learning_rate: {distribution: log_normal, mu: -7, sigma: 1}"),
-        "a study does not have the distribution 'log_normal'"),
+        "the distribution 'log_normal' is not supported"),
     "beta": (sweep("gamma: {distribution: beta, a: 2, b: 5}"),
-        "a study does not have the distribution 'beta'"),
+        "the distribution 'beta' is not supported"),
     "categorical": (sweep("batch_size: {values: [64, 128, 256]}"),
         {"space.minibatch_size": {"values": [64, 128, 256]}}),
     "categorical_with_equal_probabilities": (
@@ -190,7 +190,7 @@ SWEEPS: dict[str, tuple[str, object]] = {
         parameters:
           env_id: {values: [CartPole-v1, Acrobot-v1]}
           gamma: {values: [0.9, 0.99]}
-        """, "import the sweep once for each"),
+        """, "import the sweep once per value"),
     "a_metric_of_no_counterpart": ("""
         method: random
         metric: {name: val_loss, goal: minimize}

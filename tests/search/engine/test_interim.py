@@ -450,7 +450,7 @@ BASE = "{env: CartPole-v1, env_steps: 100k, budget: {trials: 8}, %s}"
             "confirm: {choose: 0}, constraints: [{metric: eval/length_mean, max: 9}]",
             "need selection seeds",
         ),
-        ("metric: {name: eval/length_mean, training_weight: 0.5}", "is for metric eval/return"),
+        ("metric: {name: eval/length_mean, training_weight: 0.5}", "applies only to eval/return"),
         ("metric: {training_weight: 1.5}", "metric.training_weight"),
         (
             "metric: {training_weight: 0.5}, evaluation: {steps: 5000}",

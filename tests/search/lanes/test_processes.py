@@ -454,9 +454,9 @@ MISTAKES = {
     "early_terminate: {type: pbt}": "copies states between trials",
     "algorithm: a.py:A": "command and algorithm are both given",
     "resume: python a.py {w}": "resume has {w}",
-    "evaluation: {episodes: 3}": "evaluation has only `every`",
+    "evaluation: {episodes: 3}": "evaluation accepts only `every`",
     "executor: {type: slurm}": "processes.at_once is auto, but SLURM has no fixed number of "
-    "places; give the number of simultaneous jobs, such as processes: {at_once: 8}",
+    "slots; give the number of simultaneous jobs, such as processes: {at_once: 8}",
     "executor: {type: ray, workers: 3}": "use processes: {at_once: 3}",
     "executor: {type: ray, cpus: 2}": "use processes: {threads: 2}",
     "executor: {type: ray, partition: x}": "executor.partition needs executor: {type: slurm}",
@@ -494,7 +494,7 @@ def test_paused_processes_keep_no_places_of_a_cluster(kind):
         f"executor: {{type: {kind}}}\n{PLACES}"
     )
     with pytest.raises(
-        StudyError, match="keeps CPUs and GPUs of the cluster for paused processes; set resume"
+        StudyError, match="keeps paused processes on the cluster's CPUs and GPUs; set resume"
     ):
         loads(text)
     assert loads(f"{text}resume: ... --load\n").executor.type == kind
