@@ -459,7 +459,7 @@ BASE = "{env: CartPole-v1, env_steps: 100k, budget: {trials: 8}, %s}"
         (
             "objectives: [{name: eval/return_mean, training_weight: 0.5}, {name: env_steps, "
             "goal: minimize}]",
-            "objectives have no training_weight",
+            "objectives do not support training_weight",
         ),
     ],
 )
