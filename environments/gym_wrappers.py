@@ -31,8 +31,8 @@ class Observation:
 def observation_of(id_: str) -> Observation | None:
     """Make a hosted environment and describe an observation that needs a wrapper or a `cnn`.
 
-    Environments of libraries that step many per call take no wrapper; their keys have its
-    settings.
+    Environments from libraries that step many per call accept no wrapper; their keys have the
+    same settings.
 
     Returns:
         None for a vector or a number, which any network reads.

@@ -101,7 +101,7 @@ def is_simulated(id_: str) -> bool:
 
 
 def backend_of(id_: str) -> SimulatorLibrary:
-    """Return the backend of an id for which `is_simulated`."""
+    """Return the backend of an id, which must satisfy `is_simulated`."""
     return _make_backend(next(start for start in _BACKENDS if id_.startswith(start)))
 
 

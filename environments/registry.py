@@ -55,7 +55,7 @@ def entry(id_: str) -> EnvEntry:
 
 
 def gymnax_class(id_: str) -> tuple[str, str] | None:
-    """Return module and class of an id `gymnax:module:Class`, and None for others.
+    """Return the module and class of an id `gymnax:module:Class`; None for other ids.
 
     >>> gymnax_class("gymnax:craftax.craftax_env:Craftax"), gymnax_class("CartPole-v1")
     (('craftax.craftax_env', 'Craftax'), None)
@@ -127,11 +127,11 @@ class Reference:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.random) and math.isfinite(self.reference)):
-            text = f"scores of random {self.random} and reference {self.reference}"
+            text = f"the scores are random {self.random} and reference {self.reference}"
             raise ConfigError(f"{text}; both must be finite numbers")
         if self.random == self.reference:
             text = f"random and reference are both {self.random:g}"
-            raise ConfigError(f"{text}; give two scores that differ")
+            raise ConfigError(f"{text}; give two different scores")
 
 
 def normalised(value: float, scale: Reference) -> float:

@@ -13,7 +13,7 @@ from ..foreign_names.xlron_table import XLRON
 
 INT32 = 2**31 - 1
 KeyType = Literal["int", "bool", "float", "str", "any"]  # `any` is checked by the environment
-_NOUNS = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a text",
+_NOUNS = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a string",
           "any": "any value that the environment accepts"}  # fmt: skip
 _TYPES = {"int": int, "float": float, "bool": bool, "str": str}
 
@@ -212,7 +212,7 @@ _ENTRIES = (
     _gymnax(
         "MountainCarContinuous-v0",
         999,
-        "with a real-valued force",
+        "drive a weak car up a hill by a real-valued force",
         "continuous",
         min_action=-1.0,
         max_action=1.0,
@@ -334,10 +334,10 @@ _OPTICAL_PARAMS = {"load": 250.0, "mean_holding_time": 25.0, "bitrate_scale": 1.
 _OPTICAL_KEYS = {
     "topology": _text("nsfnet_deeprmsa", "a name, or a .json or .graphml file", file=True),
     "directed": _switch("a separate spectrum for each direction of a link", True),
-    "slots": _count(100, "frequency slots (wavelengths) of a link", high=10_000),
-    "slot_width": _above_0(12.5, "GHz of a slot"),
+    "slots": _count(100, "frequency slots (wavelengths) per link", high=10_000),
+    "slot_width": _above_0(12.5, "width of a slot in GHz"),
     "guardband": _count(1, "slots added to every service", 0),
-    "k": _count(5, "candidate paths of a node pair", high=1_000),
+    "k": _count(5, "candidate paths per node pair", high=1_000),
     "path_order": _text(
         "spectral_resources",
         "order of the candidate paths",
@@ -347,38 +347,38 @@ _OPTICAL_KEYS = {
         "hops_distance",
         "capacity",
     ),
-    "disjoint_paths": _switch("prefer candidates that share no link"),
+    "disjoint_paths": _switch("prefer candidate paths that share no link"),
     "modulation": _text("deeprmsa", "a reach table's name, or a CSV file", file=True),
     "truncate_holding_time": _switch("cut holding times at twice their mean"),
     "bitrates": EnvKey(
         "any",
         (),
-        meaning="list of Gb/s to draw from, instead of a range; repeats are drawn more often",
+        meaning="bitrates in Gb/s to draw from, instead of a range; repeats are drawn more often",
     ),
-    "min_bitrate": _above_0(25.0, "Gb/s, smallest of the range"),
-    "max_bitrate": _above_0(100.0, "Gb/s, largest of the range"),
-    "step_bitrate": _above_0(1.0, "Gb/s between neighbours of the range"),
+    "min_bitrate": _above_0(25.0, "smallest bitrate in Gb/s"),
+    "max_bitrate": _above_0(100.0, "largest bitrate in Gb/s"),
+    "step_bitrate": _above_0(1.0, "step between bitrates in Gb/s"),
     "traffic_matrix": _text("uniform", "uniform, random, or a CSV file", file=True),
     "continuous": _switch("no episodes: the network is never emptied", True),
-    "max_requests": _count(1000, "requests of an episode"),
+    "max_requests": _count(1000, "requests per episode"),
     "warmup_requests": _count(
-        3000, "requests before learning and metrics begin; 0 in episodes", 0
+        3000, "requests before learning and metrics start; 0 with episodes", 0
     ),
     "incremental": _switch("services never end"),
     "requests": _text("", "a CSV file of requests, replayed exactly", file=True),
     "aggregate_slots": _count(1, "start slots per action"),
-    "no_op": _switch("one more action, which rejects the request"),
+    "no_op": _switch("add an action that rejects the request"),
     "reward": _text(
         "service",
         "cost of a blocked request: 1, or its share of the largest bitrate",
         "service",
         "bitrate",
     ),
-    "end_first_blocking": _switch("an episode ends with the first blocked request"),
-    "scale_factor": _above_0(1.0, "of lightpath capacities"),
+    "end_first_blocking": _switch("end an episode at the first blocked request"),
+    "scale_factor": _above_0(1.0, "factor on lightpath capacities"),
     "observation": _text(
         "flat",
-        "what the policy sees",
+        "observation of the policy",
         "flat",
         "packed",
         "deeprmsa",
@@ -399,10 +399,10 @@ _OPTICAL_KEYS = {
 _OPTICAL_METRICS = {
     "service_blocking_probability": "share of requests that were blocked, warm-up excluded",
     "bitrate_blocking_probability": "share of the requested bitrate that was blocked",
-    "utilisation": "mean share of all links' slots in use",
-    "requests": "number of requests in these metrics",
-    "accepted_services": "requests served",
-    "accepted_bitrate": "Gb/s served, summed over requests",
+    "utilisation": "mean share of slots in use over all links",
+    "requests": "number of requests counted in these metrics",
+    "accepted_services": "number of accepted services",
+    "accepted_bitrate": "accepted Gb/s, summed over requests",
 }
 
 
@@ -429,7 +429,7 @@ _NETWORKS = (
     _optical("rmsa", "optical network: path and slots, modulation by path length"),
     _optical(
         "deeprmsa",
-        "optical network: path, first fitting slots or another fit",
+        "optical network: path, and slots by first fit or another fit",
         observation="deeprmsa",
     ),
     _optical("rwa", "optical network: path and wavelength", guardband=0, bitrates=(12.5,)),
@@ -551,12 +551,16 @@ _FREE = ("gravity", "strength")  # nothing makes contact
 _TOUCHING = ("gravity", "friction", "strength")
 _PLAYGROUND = (
     _playground("AcrobotSwingup", "swing two links up", 0.01, 0.01, *_FREE),
-    _playground("AcrobotSwingupSparse", "with a sparse reward", 0.01, 0.01, *_FREE),
+    _playground("AcrobotSwingupSparse", "swing two links up, sparse reward", 0.01, 0.01, *_FREE),
     _playground("BallInCup", "catch a ball on a string", 0.02, 0.002, *_TOUCHING),
     _playground("CartpoleBalance", "balance a pole on a cart", 0.01, 0.01, *_FREE),
-    _playground("CartpoleBalanceSparse", "with a sparse reward", 0.01, 0.01, *_FREE),
+    _playground(
+        "CartpoleBalanceSparse", "balance a pole on a cart, sparse reward", 0.01, 0.01, *_FREE
+    ),
     _playground("CartpoleSwingup", "swing a pole up on a cart", 0.01, 0.01, *_FREE),
-    _playground("CartpoleSwingupSparse", "with a sparse reward", 0.01, 0.01, *_FREE),
+    _playground(
+        "CartpoleSwingupSparse", "swing a pole up on a cart, sparse reward", 0.01, 0.01, *_FREE
+    ),
     _playground("CheetahRun", "run on two legs in a plane", 0.01, 0.01, *_TOUCHING),
     _playground("FingerSpin", "spin a body with a finger", 0.02, 0.005, "friction", "strength"),
     _playground(

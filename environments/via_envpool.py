@@ -1,4 +1,4 @@
-"""EnvPool: C++ environments, stepped many per call by a thread pool."""
+"""EnvPool: C++ environments; one call steps many of them in a thread pool."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class EnvPoolBackend:
                 "int", limit, meaning="env steps until truncation", low=1
             )
         judged = {name: False for name in (_LIVES, _CLIPS) if name in keys}
-        meaning = f"{_bare_id(id_)} of EnvPool"
+        meaning = f"EnvPool's {_bare_id(id_)}"
         return EnvEntry(id_, "envpool", "any", keys=keys, meaning=meaning, eval_keys=judged)
 
     def spaces(self, id_: str, values: Mapping[str, Any]) -> Any:
@@ -59,7 +59,7 @@ class _EnvpoolSpaces:
 
 
 class EnvPoolSimulator:
-    """One pool. Its automatic reset, which takes the place of the next step, is requested at once.
+    """One pool; its automatic reset, which replaces the next step, is requested immediately.
 
     `reset` instead would start a new game even if only a lost life ended the episode.
     """

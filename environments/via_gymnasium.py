@@ -64,8 +64,8 @@ def registered() -> tuple[str, ...]:
 def entry_of(id_: str) -> EnvEntry:
     """Return the entry of an id such as `gym:CartPole-v1` or `gym:module:Env-v0`.
 
-    Its constructor's real-valued arguments become parameters, the others keys. The module in an id
-    is never imported here: an id from a file must not run arbitrary code.
+    Real-valued arguments of its constructor become parameters, and the others become keys. The
+    module in an id is never imported here: an id from a file must not run arbitrary code.
     """
     from inspect import getdoc
 
@@ -188,7 +188,7 @@ def _say_once(text: str) -> None:
 
 
 def engine_of(id_: str) -> str:
-    """Return Gymnasium's group of an id, such as `box2d`; "" if it has none.
+    """Return the Gymnasium group that an id belongs to, such as `box2d`; "" if there is none.
 
     >>> engine_of("gym:CartPole-v1")
     'classic_control'
@@ -262,14 +262,14 @@ def _register_atari(id_: str) -> None:
 
 
 def _refuse_elsewhere(id_: str, name: str) -> None:
-    """Raise an error that names the package of an id, if another one is known to have it."""
+    """Raise an error that names the package of an id, if another package registers it."""
     for pattern, module, package in _ELSEWHERE:
         if pattern.match(name) and module not in sys.modules:
             raise errors.UnimportedModuleError(id_, module, package)
 
 
 def refuse_elsewhere(id_: str) -> None:
-    """Do the same for an id without `gym:` that Gymnasium's packages list under its bare name."""
+    """Raise the same error for an id without `gym:`, the form in which packages list it."""
     _refuse_elsewhere(f"{PREFIX}{id_}", id_)
 
 

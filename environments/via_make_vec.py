@@ -36,14 +36,14 @@ _ATARI_MEANINGS = {
     "frameskip": "emulator frames per action",
     "full_action_space": "all 18 actions, including those without effect in this game",
     "grayscale": "shades of gray instead of colours",
-    "img_height": "pixels",
-    "img_width": "pixels",
+    "img_height": "image height in pixels",
+    "img_width": "image width in pixels",
     "max_num_frames_per_episode": "emulator frames until truncation",
-    "maxpool": "a pixel is the maximum of the last two frames",
+    "maxpool": "each pixel is the maximum of the last two frames",
     "noop_max": "maximum number of no-ops at the start of a game",
-    "repeat_action_probability": "chance per frame that the last action is repeated (sticky)",
+    "repeat_action_probability": "probability per frame that the last action is repeated (sticky)",
     "reward_clipping": "rewards are -1, 0 or 1 in training",
-    "stack_num": "images per observation",
+    "stack_num": "stacked images per observation",
     "use_fire_reset": "press fire at the start of a game that waits for it",
 }
 _FROM_0_TO_1 = ("continuous_action_threshold", "repeat_action_probability")
@@ -83,7 +83,7 @@ class VectorEntryBackend:
         try:
             if not _resets_rows(env):
                 raise ConfigError(
-                    f"the vector environment of {id_} resets rows instead of their next step "
+                    f"the vector environment of {id_} resets rows in place of their next step "
                     "and has no reset_mask, so it cannot be used for training; use "
                     f"{_gymnasium_id(id_)}"
                 )
@@ -191,7 +191,7 @@ class VectorEntrySimulator:
 
 
 class AtariSimulator(VectorEntrySimulator):
-    """One game. If a lost life ends the episode, its game continues (Baselines' EpisodicLife)."""
+    """One game, which continues if a lost life ends the episode (Baselines' EpisodicLife)."""
 
     def receive(self) -> Answers:
         answers = super().receive()

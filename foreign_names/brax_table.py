@@ -59,7 +59,7 @@ def _network(value: Any) -> SettingsRow:
     if policy != critic:
         raise NoCounterpart(
             f"policy layers {policy} and value layers {critic} differ, but hpo uses the "
-            "same widths for both; name them"
+            "same widths for both; give one list"
         )
     keys = {given.pop(name) for name in _KEYS}
     if len(keys) > 1:
@@ -126,7 +126,7 @@ BRAX = System(
             "unroll_length",
             "rollout_length",
             10,
-            note="brax's advantages end with each unroll, ours with the whole rollout",
+            note="brax's advantages end with each unroll, hpo's with the whole rollout",
         ),
         taken("batch_size", "rollout_length", note="unrolls per minibatch; see unroll_length"),
         taken(
@@ -143,7 +143,7 @@ BRAX = System(
             "hidden_sizes",
             values=parsed(_network, "layers, activation and distribution"),
         ),
-        *refused("hpo takes each action once", "action_repeat", (1, None)),
+        *refused("hpo applies each action once", "action_repeat", (1, None)),
         *refused("brax's pixel observations are not supported", "vision augment_pixels"),
         *refused(
             "register the randomised environment as a custom one (docs/environments.md)",
@@ -166,7 +166,7 @@ BRAX = System(
         *left("hpo restarts episodes automatically", "num_resets_per_eval"),
         *left("environments are wrapped by hpo", "wrap_env wrap_env_fn"),
         *left("see `eval_env`", "eval_env"),
-        *left("it belongs to restoring", "restore_value_fn"),
+        *left("only used when restoring", "restore_value_fn"),
         *left(
             OUTPUT,
             "log_training_metrics training_metrics_steps progress_fn policy_params_fn "
@@ -188,7 +188,7 @@ BRAX = System(
             "steps make an update, so rollout_length is {value}",
             drops=("batch_size", "unroll_length"),
             defaults={"batch_size": 32},
-            because="which decides the length of a rollout with {others}",
+            because="which determines the rollout length together with {others}",
             always=True,
         ),
         Derived(
@@ -196,7 +196,7 @@ BRAX = System(
             ("num_timesteps", "num_evals"),
             _evaluation_interval,
             drops=("num_evals",),
-            because="which decides the time between evaluations with {others}",
+            because="which determines the evaluation interval together with {others}",
         ),
     ),
     version="of June 2026 (0.14)",
@@ -216,12 +216,12 @@ BRAX = System(
         "log_std_init": round(math.log(math.log(2.0) + 0.001), 6),
     },
     differs=(
-        "in brax the deviation of actions depends on the observation; here it does not",
+        "in brax, the standard deviation of actions depends on the observation; here it does not",
         (
             "brax computes advantages for each minibatch and weights their first step by "
             "gamma; hpo computes them once per rollout and weights it by gamma times "
             "gae_lambda"
         ),
-        "brax's minibatches are whole unrolls, ours single env steps",
+        "brax's minibatches consist of whole unrolls, hpo's of single env steps",
     ),
 )

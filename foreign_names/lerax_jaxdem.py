@@ -46,7 +46,7 @@ _LERAX_ENVS = words({
 })
 _LERAX: tuple[NameRow, ...] = (  # with the defaults of the newest version
     taken("env", "env", values=_LERAX_ENVS,
-          note="our environment of that name; Lerax integrates its steps itself"),
+          note="hpo's environment of that name; Lerax has a different integrator"),
     *table("""
         total_timesteps env_steps; seed =; learning_rate = 3e-4; num_envs = 4
         num_steps rollout_length 2048; gamma = 0.99
@@ -64,7 +64,7 @@ _LERAX: tuple[NameRow, ...] = (  # with the defaults of the newest version
     *refused(_HEADS, "feature_size", (16, None)),
     *refused(_HEADS, "feature_width value_width action_width", (64, None)),
     *refused(_HEADS, "feature_depth value_depth action_depth", (2, None)),
-    *refused("a curriculum changes the environment during training, which a study cannot",
+    *refused("a curriculum changes the environment during training, but a study cannot",
              "curriculum"),
 )
 _NEURAL_ODE = (
@@ -120,7 +120,7 @@ def _lerax(one: _Version) -> System:
 
 
 def _minibatches(batches: Any, envs: Any) -> int | None:
-    """Return the minibatches per epoch if each contains rows of only one environment."""
+    """Return the number of minibatches per epoch if each has rows of only one environment."""
     parts, width = whole(batches), whole(envs)
     if parts is None or width is None:
         return None
@@ -153,8 +153,8 @@ LERAX = (
 
 _NOT_TRAINED = "it affects training and has no counterpart"
 _ENVS = NoCounterpart(
-    "JaxDEM's own environments are not supported; register yours (docs/environments.md), or name "
-    "another as env, such as navigators"
+    "JaxDEM's own environments are not supported; register yours (docs/environments.md), or set "
+    "env to another one, such as navigators"
 )
 _OWN_ENVS = frozenset(
     [f"{many}{body}" for many in ("single", "multi", "swarm")
@@ -211,12 +211,12 @@ _JAXDEM: tuple[NameRow, ...] = (  # with the defaults of the newest version
     *left("actions are within the environment's bounds; see `distribution`", "action_space"),
     *left("it belongs to clip_actions", "clip_range"),
     *left("a random key; see seed", "key"),
-    *left("the environment's own sizes", "observation_space_size action_space_size"),
-    *left("it saves memory alone", "remat"),
+    *left("determined by the environment", "observation_space_size action_space_size"),
+    *left("only saves memory", "remat"),
     *refused(_NOT_TRAINED, "drip_decay", (0, 0.0, None)),
     *refused(_NOT_TRAINED, "skip_frames", (0, None)),
     *refused(_NOT_TRAINED, "stop_at_epoch actor_sigma_head cell_type"),
-    *refused("a single value; name its range, as in action_low=-0.2 action_high=0.2",
+    *refused("a single value; give its range, as in action_low=-0.2 action_high=0.2",
              "clip_actions"),
 )
 
@@ -311,7 +311,7 @@ JAXDEM = (
     _jaxdem(_Version(
         "jaxdem_2025_10", "2025.10", "from 23 October to 4 November 2025", "",
         {**_SEPTEMBER, "ppo_entropy_coeff": 0.02, "minibatch_size": 256}, _OF_SEPTEMBER,
-        ("from 8 to 22 October minibatch_size had no default: a tenth of the environments",
+        ("from 8 to 22 October, minibatch_size was a tenth of the environments by default",
          _OLD_V_TRACE),
         ("learning_rate_decay_exponent, stop_at_epoch",
          "learning_rate_decay_min_fraction, stop_at_epoch")), 1e-5),

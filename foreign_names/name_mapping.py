@@ -19,7 +19,7 @@ class NoCounterpart(Exception):
 
 
 class SettingsRow(dict[str, Any]):
-    """Several of our settings: target -> value, with targets as in `Row`."""
+    """Several of our settings: target -> value, with targets as in `NameRow`."""
 
 
 def rounded(value: float) -> float:
@@ -52,7 +52,7 @@ def _no_range(number: float) -> float:
 
 @dataclass(frozen=True)
 class Values:
-    """A transform; this one returns values unchanged. Its functions raise `NoCounterpart`."""
+    """A transform of values, by default unchanged; its functions raise `NoCounterpart`."""
 
     of: Callable[[Any], Any] = _same_value  # value -> ours, or `Settings`
     bound: Callable[[float], float] = _same_value  # an end of a range -> ours
@@ -291,11 +291,11 @@ TRANSFORMS: Mapping[str, Values] = {
         _one_minus,
         _no_range,
         lambda kind: "one_minus_log" if kind == "log_uniform" else kind,
-        "one minus it",
+        "one minus the value",
     ),
-    "orthogonal": parsed(orthogonal, "false: PyTorch's own"),
+    "orthogonal": parsed(orthogonal, "false: PyTorch's default"),
     "power_of_two": Values(
-        _power_of_two, _power_of_two, _no_range, lambda _: "pow2", "two to the power of it"
+        _power_of_two, _power_of_two, _no_range, lambda _: "pow2", "two to the power of the value"
     ),
     "swish": words({"swish": "silu"}),
     "value_clip": VALUE_CLIP,
@@ -303,7 +303,7 @@ TRANSFORMS: Mapping[str, Values] = {
 """Name in the tables -> transform, as in `anneal_lr lr_schedule@anneal`."""
 
 STATISTICS = "hpo updates running statistics once per rollout, the source after every env step"
-OUTPUT = "output is chosen by `loggers` and `checkpoint`"
+OUTPUT = "output is set by `loggers` and `checkpoint`"
 MACHINE = "lanes use all local devices; see `population`"
 COMPUTED = "computed from other names"
 PPO_ALONE = "a study trains only PPO"
@@ -355,7 +355,7 @@ def taken(
 
 
 def table(text: str, note: str = "") -> tuple[NameRow, ...]:
-    """Return the rows of a text of `name target[@transform] [default]; ...`."""
+    """Return the rows in a string of `name target[@transform] [default]; ...`."""
     parts = (part.split(maxsplit=2) for part in text.replace("\n", ";").split(";"))
     return tuple(
         taken(name, target, *map(_literal_or_text, default), note=note)

@@ -66,7 +66,7 @@ def optimiser_settings(value: Any) -> Any:
     else:
         name, positions = _optimiser_named(call.name), call.args or ()
     if len(positions) > 1:
-        raise NoCounterpart(f"name the arguments of {name} after its learning rate")
+        raise NoCounterpart(f"pass the arguments of {name} after its learning rate by name")
     settings = SettingsRow({"optimiser": name}) | _DEFAULTS.get(name, {})
     for word, one in words.items():
         settings |= _optimiser_argument(name, word, one)

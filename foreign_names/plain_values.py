@@ -22,7 +22,7 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 MAPPINGS = ("dict", "Namespace", "OrderedDict", "SimpleNamespace")
 """Calls whose keyword arguments are the items of a mapping."""
-TWO_OF_TRAIN = "a train that gives two values"
+TWO_OF_TRAIN = "a train that returns two values"
 """Marks a file that contains `state, metrics = train(...)`; stored among its names."""
 
 
@@ -47,13 +47,13 @@ class Unread(str):
 
 
 def value_of(text: str) -> Any:
-    """Return the value of an expression; a name becomes text, `torch.nn.ReLU` its last part.
+    """Return the value of an expression; a name becomes a string, `torch.nn.ReLU` its last part.
 
     >>> value_of("dict(net_arch=dict(pi=[64, 64], vf=[64, 64]), activation_fn=nn.ReLU)")
     {'net_arch': {'pi': [64, 64], 'vf': [64, 64]}, 'activation_fn': 'ReLU'}
 
     Raises:
-        NotPlain: a part of it is not plain, or it is too long or too deeply nested.
+        NotPlain: a part of the text is not plain, or it is too long or too deeply nested.
     """
     try:
         return plain_node(_parse_text(" ".join(text.split()), "eval").body)
@@ -65,7 +65,7 @@ def parsed_source(text: str) -> ast.Module:
     """Parse a Python file.
 
     Raises:
-        NotPlain: it is not Python, or is too long.
+        NotPlain: the text is not Python, or is too long.
     """
     return _parse_text(text, "exec")
 
@@ -83,7 +83,7 @@ def plain_node(node: ast.AST | None) -> Any:
     """Return the plain value of an expression.
 
     Raises:
-        NotPlain: it has no plain value.
+        NotPlain: the expression has no plain value.
     """
     match node:
         case ast.Constant(value=value) if value is ...:

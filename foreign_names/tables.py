@@ -106,7 +106,7 @@ def _plain_tag(tag: str) -> list[str]:
 def version_told(one: System, names: Iterable[str]) -> tuple[System, tuple[str, ...]]:
     """Return the only version that has some of the names, and those names; else the system itself.
 
-    Sets of names that only one version has together decide before single names that only it has.
+    Sets of names that only one version has together take precedence over single such names.
     """
     given = set(names)
     for version in _versions(one):
@@ -221,7 +221,7 @@ def env_names(of: System) -> Mapping[str, str]:
 
 
 def another_algorithm(words: Iterable[str]) -> str:
-    """Explain that a study cannot train by the algorithm of a command's script, or return ""."""
+    """Explain that a study cannot use the algorithm of a command's script, or return ""."""
     for word in words:
         if word.endswith(".py") or word.startswith(("cleanrl.", "purejaxrl.")):
             script = word.rsplit("/", 1)[-1].removeprefix("cleanrl.").removeprefix("purejaxrl.")

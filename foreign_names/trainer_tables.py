@@ -119,7 +119,7 @@ CLEANRL = (
     _cleanrl("cleanrl_envpool_scan", "ppo_atari_envpool_xla_jax_scan", _ENVPOOL, _IMAGES, WRAPPED,
             unread="clip_vloss target_kl"),
 )
-"""The scripts with a training that has a counterpart here."""
+"""The scripts whose training has a counterpart here."""
 
 # ------------------------------------------------- Stable-Baselines3, sb3-contrib, rl-zoo3
 
@@ -246,7 +246,7 @@ SB3 = System(
                    "that and the unclipped one, as most implementations do"
                )),
         taken("vf_coef", "vf_coef", 0.5, times(2.0),
-              "times 2, because that loss is (V - R)^2 and ours is half of it"),
+              "times 2, because its loss is (V - R)^2 and hpo's is half of that"),
         taken("normalize", "normalise_observations", False,
               parsed(_normalise, (
                   "VecNormalize: true means both with clips of 10; or its "
@@ -269,7 +269,7 @@ SB3 = System(
             "(docs/environments.md)"
         ), "env_wrapper vec_env_wrapper wrapper_class",
                  (None, [], "")),
-        *refused("several calls of learn are not added up", "reset_num_timesteps",
+        *refused("several calls to learn are not added up", "reset_num_timesteps",
                  (True, None)),
         *refused((
             "state-dependent noise (gSDE) has no counterpart; without it, noise is "
@@ -354,9 +354,9 @@ TORCH_PPO = System(
         taken("squash_actions", "distribution", False,
               words({True: SettingsRow(distribution="tanh_gaussian"), False: SettingsRow()}),
               (
-                  "hpo stores the action before tanh, the source recomputes it by atanh within "
-                  "0.9999; hpo's entropy bonus is that of the squashed action, the source's that "
-                  "of the Gaussian before it"
+                  "hpo stores the action before tanh, but the source recomputes it by atanh "
+                  "within 0.9999; hpo's entropy bonus is that of the squashed action, the "
+                  "source's that of the Gaussian before it"
               )),
         *table("normalise_obs normalise_observations True", STATISTICS),
         taken("normalise_rewards", "normalise_rewards", True, words({
@@ -397,7 +397,7 @@ TORCH_PPO = System(
             "its GAE reads each done flag one step late, so the last step of an episode "
             "bootstraps from the next one; hpo reads the step's flag"
         ),
-        "its deviation of the advantages divides by n - 1, here by n (0.8 % at 64 rows)",
+        "its standard deviation of the advantages divides by n - 1, hpo's by n (0.8 % at 64 rows)",
         (
             "its evaluate() samples actions, although it says deterministic; hpo evaluates "
             "the most likely ones (evaluation.greedy=false: sampled)"
@@ -519,8 +519,8 @@ REJAX = System(
         "observation_clip": None, "reward_clip": None,
     },
     differs=((
-        "the source has one Adam each for actor and critic, hpo one for both; only the "
-        "clipping of gradients differs"
+        "the source has separate Adam optimisers for actor and critic, hpo has one for both; "
+        "only gradient clipping differs"
     ), ENDED.format("Rejax")),
 )
 
@@ -566,14 +566,14 @@ ARLBENCH = System(
             False: SettingsRow(network="mlp"),
         })),
         *refused(PPO_ALONE, "algorithm", ("ppo", "PPO", None)),
-        *left("gymnax ids stay as they are; others start with gym: or brax:",
+        *left("gymnax ids are unchanged; others start with gym: or brax:",
               "env_framework framework"),
         *left("see `evaluation`", "eval_kwargs eval_env_kwargs"),
         *left("see `metric`", "objectives optimize_objectives"),
         *left("a separate ConfigSpace file", "search_space"),
         *left("only used when hyperparameters are actions", "state_features"),
         *left(OUTPUT, "checkpoint_name checkpoint_dir load_checkpoint hpo_method"),
-        *left("the precision is `dtype`", "jax_enable_x64"),
+        *left("precision is set by `dtype`", "jax_enable_x64"),
     ),
     programs=("arlbench", "run_arlbench.py"),
     marks=name_sets("vf_clip_eps; minibatch_size n_steps"),

@@ -100,7 +100,7 @@ _TRAINING = (
         C_CLIP =@off -1.0"""),
     *table("VALID_MASS_LOSS_COEF valid_mass_coef 0.0", (
         "hpo averages over rows with a valid action, "
-        "XLRON over all rows, so that it weighs less "
+        "XLRON over all rows, so its loss weighs less "
         "where some have none"
     )),
     *table("RHO_CLIP =@off -1.0", (
@@ -110,7 +110,7 @@ _TRAINING = (
     )),
     *table("PRIO_ALPHA priority_alpha 0.0", (
         "PRIO_BETA0 rises to 1 over the run in hpo, and "
-        "by PRIO_ALPHA of that way in XLRON; weights are "
+        "only PRIO_ALPHA of the way in XLRON; weights are "
         "(N P)^-beta in hpo and P^-beta in XLRON, N^beta "
         "times as large"
     )),
@@ -126,7 +126,7 @@ _CRELU = NoCounterpart(
 _NETWORKS = (
     taken("USE_TRANSFORMER", "network", False, _network_switch("transformer")),
     taken("USE_GNN", "network", False, _network_switch("gnn")),
-    *left("builds no recurrent network in XLRON, but an mlp", "USE_RNN"),
+    *left("builds an mlp in XLRON, not a recurrent network", "USE_RNN"),
     taken("ACTIVATION", "activation", "tanh",
           words({"tanh": "tanh", "relu": "relu", "crelu": _CRELU}, "tanh")),
     taken("compute_dtype", "dtype", None,
@@ -160,7 +160,7 @@ _NETWORKS = (
 
 _SAVED = (
     taken("MODEL_PATH", "init.from", note=(
-        "with RETRAIN_MODEL: a policy folder of hpo, not an "
+        "with RETRAIN_MODEL: an hpo policy folder, not an "
         ".eqx file"
     )),
     taken("KEEP_VF", "init.keep", values=words({True: "critic", False: "all"})),
@@ -183,7 +183,7 @@ _SAVED = (
                       PREALLOCATE_MEM_FRACTION PRINT_MEMORY_USE"""),
     *left(OUTPUT, """PRINT_FLAGS DEBUG DEBUG_LOSS DEBUG_NANS NO_TRUNCATE ORDERED PROFILE
                      DISABLE_JIT"""),
-    *left("how the environment's state is stored; its numbers here are exact", """
+    *left("how the environment's state is stored; hpo's numbers are exact", """
         mixed_precision large_float_dtype small_float_dtype time_dtype float_dtype int_dtype
         large_int_dtype small_int_dtype binary_dtype reward_dtype action_dtype"""),
     *refused("parameters stay float32", "params_dtype", (None, "float32")),
@@ -192,7 +192,7 @@ _SAVED = (
         COMPILE_RR_BOUNDS CUTSET_EXHAUSTIVE CUTSET_PARALLEL_PROCESSES CUTSET_BATCH_SIZE
         CUTSET_ITERATIONS CUTSET_TOP_K CUTSET_TOP_PCT NEGLECT_SPECTRUM_CONTINUITY num_trials
         cutset_link_selection_mode sort_requests"""),
-    *refused("training alone is imported",
+    *refused("only training is imported",
              "ACTION_OPTIMIZATION optimise_launch_power differentiable"),
     *left("belongs to the optimisation of actions, not to training", """
         INITIALIZE_ACTIONS_HEURISTIC INITIALIZE_ACTIONS_RANDOM INITIALIZE_ACTIONS_ASCENDING
@@ -208,7 +208,7 @@ _ENVIRONMENT: tuple[NameRow, ...] = (
         "vone": NoCounterpart("virtual networks are not simulated here"),
         "rsa_multiband": NoCounterpart("several bands are not simulated here")})),
     taken("topology_name", "env.topology", "4node",
-          parsed(_topology, "the ending _directed or _undirected is env.directed; 4node and "
+          parsed(_topology, "the ending _directed or _undirected sets env.directed; 4node and "
                             "7node are ring4 and ring7")),
     *table("""
         load env.= 250.0; mean_service_holding_time env.mean_holding_time 25.0
@@ -237,7 +237,7 @@ _ENVIRONMENT: tuple[NameRow, ...] = (
           "./xlron/data/modulations/modulations_deeprmsa.csv",
           parsed(_modulation, "XLRON's tables by their names: " + ", ".join(
               f"{stem}.csv is {name}" for stem, name in _TABLES.items()))),
-    *refused("one study has one load, or searches env.load: give it under `space`",
+    *refused("a study has one load, or searches env.load; give it under `space`",
              "min_load max_load step_load", (None,)),
     *refused("requests drawn in advance from a list have no counterpart; give a CSV file of "
              "requests (traffic_requests_csv_filepath)",
@@ -280,10 +280,10 @@ OLDER = {
 """Flag of earlier versions, still in XLRON's documentation -> the current flag."""
 _NOW = {row.name: row for row in (*_TRAINING, *_NETWORKS, *_SAVED, *_ENVIRONMENT)}
 _FIRST_ROW = (
-    "without OFF_POLICY_IAM XLRON's loss uses the policy of a minibatch's first row "
+    "without OFF_POLICY_IAM, XLRON's loss uses the policy of a minibatch's first row "
     "for all rows; hpo uses the policy of each row"
 )
-_UNGATED = "IAM_GATING: in XLRON the value also learns from rows without a valid action"
+_UNGATED = "IAM_GATING: in XLRON, the value also learns from rows without a valid action"
 
 XLRON = System(
     "xlron", "XLRON",
@@ -316,7 +316,7 @@ XLRON_JULY = replace(
                for row in XLRON.rows),
     version="with its fixes of 11 July 2026, pull request 34", tag="2026.07",
     _index={}, _folded={},
-    differs=("hpo bootstraps cut episodes from their last observation, XLRON from nothing",
+    differs=("hpo bootstraps cut episodes from their last observation; XLRON does not bootstrap",
              _FIRST_ROW, _UNGATED),
 )
 """The same flags; `xlron_rules.py` reads priorities, cut episodes and schedules differently."""

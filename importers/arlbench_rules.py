@@ -32,7 +32,9 @@ def steps_of_autorl(draft: ConvertedStudy, source: ImportSource) -> None:
     for name in of_env:
         steps = source.find(name)
         del source.constants[name]
-        draft.leave_out(name, f"AutoRLEnv allows at most {steps} steps, each a training run")
+        draft.leave_out(
+            name, f"AutoRLEnv allows at most {steps} steps, each of which is a training run"
+        )
     if not made:
         return
     for name, value in _AUTORL.items():
@@ -42,7 +44,7 @@ def steps_of_autorl(draft: ConvertedStudy, source: ImportSource) -> None:
 
 
 def parts_of_checkpoints(draft: ConvertedStudy, source: ImportSource) -> None:
-    """Set which parts are saved and tracked; they are written with each policy."""
+    """Set the checkpoint parts to save; they are written with each policy."""
     parts = dict[str, None]()
     for name in tuple(source.constants):
         leaf, value = name.rsplit(".", 1)[-1], source.find(name)

@@ -43,7 +43,7 @@ def wrapped_game(draft: ConvertedStudy, source: ImportSource) -> None:
         return
     if game[1] is None:
         plain = id_.removeprefix("gym:").removeprefix("ALE/").removesuffix("-v5")
-        text = f"{id_} skips 4 frames, and {_WRAPPER} skips again; import its plain form"
+        text = f"{id_} skips 4 frames, and {_WRAPPER} skips more; import the NoFrameskip version"
         raise draft.fault(text, env=f"{plain}NoFrameskip-v4")
     unknown = [name for name in arguments if name not in _SB3_KEYS]
     if unknown:

@@ -70,14 +70,14 @@ def _env_in(tree: ast.AST, known: Mapping[str, Any]) -> str | None:
 
 
 def _owner(called: ast.AST) -> str:
-    """Return `ppo` of `ppo.train`, "" of a name alone."""
+    """Return `ppo` for `ppo.train`, or "" for a bare name."""
     if isinstance(called, ast.Attribute):
         return last_name(called.value)
     return ""
 
 
 def _call_for(tree: ast.AST, env: str | None) -> ast.Call:
-    """Return the call of `train`, or a dictionary's call for an environment."""
+    """Return the call to `train`, or the call for one environment in a dictionary."""
     of_env = dict[str, ast.Call]()
     for node in ast.walk(tree):
         if not isinstance(node, ast.Dict):
@@ -100,7 +100,7 @@ def _call_for(tree: ast.AST, env: str | None) -> ast.Call:
     if len(calls) != 1:
         lines = ", ".join(str(call.lineno) for call in calls) or "none"
         raise NotPlain(
-            f"it has {len(calls)} calls of train (lines {lines}); allowed: one, or "
+            f"it has {len(calls)} calls to train (lines {lines}); allowed: one, or "
             f"a function {_CONFIG}"
         )
     return calls[0]

@@ -10,8 +10,8 @@ def refuse_default_layers(draft: ConvertedStudy, source: ImportSource) -> None:
     if {"network_factory", "hidden_sizes"} & set(source.names()):
         return
     raise draft.fault(
-        "it uses brax's default layers, 4 of 32 for the policy and 5 of 256 for the value, but "
-        "hpo uses the same for both; name them",
+        "it uses brax's default layers (4 of 32 for the policy, 5 of 256 for the value), but "
+        "hpo uses the same layers for both; set them",
         flags={"hidden_sizes": "[256,256]"},
     )
 

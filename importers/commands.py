@@ -1,4 +1,4 @@
-"""Training commands in shell scripts: loops, job arrays, and the line of CleanRL's benchmark."""
+"""Training commands in shell scripts: loops, job arrays, and CleanRL's benchmark command."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def read_command(text: str, folder: Path | None, given: Mapping[str, Any]) -> Co
 
 
 def _runs_training(words: Sequence[str]) -> bool:
-    """Return whether words are a program's call with settings."""
+    """Return whether the words call a program with settings."""
     flags = any(word.startswith("--") or re.match(r"[a-z][\w.]*=", word) for word in words)
     program = any(word.endswith(".py") or word == "-m" for word in words)
     return flags and (program or words[0].startswith("-"))
@@ -79,7 +79,7 @@ def _envs_of(command: Command) -> set[str]:
 
 
 def _merge(first: Command, other: Command) -> None:
-    """Merge a command that differs in one flag into a first one."""
+    """Merge a command that differs in one flag into the first one."""
     names = list(dict.fromkeys([*first.flags, *first.searched, *other.flags, *other.searched]))
     differ = [
         name
@@ -94,8 +94,7 @@ def _merge(first: Command, other: Command) -> None:
     if len(differ) != 1 or differ[0] not in other.flags or None in values[0]:
         text = "it has several training commands, which differ in more than one flag"
         raise ConfigError(
-            f"{text} ({', '.join(differ[:4]) or 'their program'}); import one of them, "
-            "in quotation marks"
+            f"{text} ({', '.join(differ[:4]) or 'their program'}); import one of them, in quotes"
         )
     name = differ[0]
     first.flags.pop(name, None)
@@ -135,7 +134,7 @@ def _expand_variables(line: _Line) -> list[str]:
 
 
 def _values_of(value: Any, variables: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the values that a loop gives to a text that is or contains a variable."""
+    """Return the values that a loop gives to a string that is or contains a variable."""
     if not isinstance(value, str):
         return []
     match = _VARIABLE.search(value)
@@ -157,7 +156,7 @@ def _read_benchmark(words: Sequence[str], given: Mapping[str, Any]) -> Command:
             values[name].append(word)
     envs, command = values.get("env_ids", []), " ".join(values.get("command", []))
     if not envs or not command:
-        raise ConfigError("a benchmark of CleanRL has --env-ids and --command")
+        raise ConfigError("a CleanRL benchmark needs --env-ids and --command")
     wanted = str(given.get("env", given.get("env_id", ""))).removeprefix("gym:")
     if not wanted and len(envs) > 1:
         text = f"it trains {len(envs)} environments, which are separate studies; name one: "
@@ -267,7 +266,7 @@ def _split_commands(text: str) -> list[list[str]]:
 
 
 def _whole_lines(text: str) -> list[str]:
-    """Return lines, joining those inside an open quotation."""
+    """Return lines, joining those inside an open quote."""
     found, waiting = list[str](), ""
     for line in text.splitlines():
         if waiting:

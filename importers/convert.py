@@ -67,7 +67,7 @@ def _choose_version(draft: ConvertedStudy, source: ImportSource, given: Mapping[
         return
     names = {name.replace("-", "_") for name in (*source.names(), *source.mentioned, *given)}
     draft.system, told = version_told(draft.system, names)
-    one, reason = draft.system, f"only it has {', '.join(told)}"
+    one, reason = draft.system, f"only this version has {', '.join(told)}"
     if not told and (small := counts_segments(draft, source)):
         draft.system = one = version_named(one, SEGMENTS)
         told, reason = ("minibatch_size",), small
@@ -75,7 +75,7 @@ def _choose_version(draft: ConvertedStudy, source: ImportSource, given: Mapping[
     if told and others:
         draft.note(f"version: {one.title} {one.version}, because {reason}; otherwise {others}")
     elif others:
-        draft.note(f"version: {one.title} {one.version}; its names also fit {others}")
+        draft.note(f"version: {one.title} {one.version}; the imported names also match {others}")
 
 
 def _version_flag(one: System) -> str:
@@ -120,7 +120,7 @@ def take(draft: ConvertedStudy, source: ImportSource, given: Mapping[str, Any]) 
 def _give_environment(
     draft: ConvertedStudy, source: ImportSource, given: Mapping[str, Any]
 ) -> None:
-    """Replace the source's environment by the user's."""
+    """Replace the source's environment with the user's."""
     wanted = [str(given[name]).removeprefix("gym:") for name in named_env(draft, given)]
     if not wanted:
         return
@@ -129,7 +129,7 @@ def _give_environment(
         same = source.constants.get(name) in wanted
         source.drop(name)
         if not same:
-            draft.leave_out(name, "another environment is given")
+            draft.leave_out(name, "a different environment is given")
 
 
 def _merge_given(source: ImportSource, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -224,7 +224,7 @@ def leave_out_asked(draft: ConvertedStudy, source: ImportSource) -> None:
         if name.replace("-", "_") in draft.without and row is not None and row.fate == "taken":
             source.constants.pop(name, None)
             source.searched.pop(name, None)
-            draft.leave_out(name, "as asked")
+            draft.leave_out(name, "as requested")
 
 
 def named_lengths(draft: ConvertedStudy, names: Iterable[str]) -> list[str]:
@@ -245,7 +245,7 @@ def _check_targets(draft: ConvertedStudy, source: ImportSource) -> None:
             found.setdefault(target, []).append(name)
     for target, names in found.items():
         if len(names) > 1 and _is_contradiction(draft, source, names):
-            text = f"{' and '.join(names)} would both be {target} here; remove one of them"
+            text = f"{' and '.join(names)} would both set {target}; remove one of them"
             raise ConfigError(text, flags={"without": names[0]})
 
 
@@ -403,7 +403,7 @@ def add_space(draft: ConvertedStudy) -> None:
     """Search around a draft's fixed values, which become the space's default configuration."""
     if draft.space:
         raise draft.fault(
-            "it already has a search space; one can only extend a single configuration"
+            "it already has a search space; only a single configuration can be extended"
         )
     for name in SEARCHED:
         value = draft.fixed.get(name, KNOBS[name].default)

@@ -54,7 +54,7 @@ _SCHEDULED = {
     "learning_rate": " (a schedule: lr_schedule=linear)",
     "clip_eps": " (a schedule: clip_eps_schedule=linear)",
 }
-"""Target that another system sets with a function -> what to type for a schedule."""
+"""Target that another system sets with a function -> what to set for a schedule."""
 
 
 def joined(names: Sequence[str]) -> str:
@@ -168,7 +168,7 @@ class ConvertedStudy:
             self.notes.append(text)
 
     def leave_out(self, name: str, reason: str) -> None:
-        """List a name that studies lack; a searched one is listed only at the user's request."""
+        """List a name without a counterpart in studies; a searched one only on request."""
         if name in self.sought and not self.unwanted(name):
             raise self.lost_fault({name: reason})
         text = f"{name}: {reason}"
@@ -366,7 +366,9 @@ class ConvertedStudy:
             self.note(f"{name}: {count} seeds in the space become seeds.per_config")
             return
         if row.target not in KNOBS and not row.target.startswith("env."):
-            text = f"{name} is searched, but a study has one value; import the sweep once for each"
+            text = (
+                f"{name} is searched, but a study has one value; import the sweep once per value"
+            )
             raise ConfigError(text, flags={name: "VALUE"})
         found = translated(self.note, name, row, distribution)
         self.taken[name] = list(found)
@@ -399,7 +401,7 @@ class ConvertedStudy:
         ):
             because = f"did you mean {near.name}? {self.system.title} has no such name"
         elif _NETWORK.search(plain_name(name)) and not _is_off(value):
-            because = "it seems to choose a network, but its name is unknown"
+            because = "it seems to select a network, but the name is unknown"
         if because:
             raise self._refusal(name, what, because)
 
@@ -450,10 +452,10 @@ class ConvertedStudy:
             raise self.fault("no environment is named; name one", flags={"env": "CartPole-v1"})
         if self.lost and not self.space and "seeds" not in self.rest:
             text = f"nothing would be searched, because hpo has no {', '.join(self.lost)}; "
-            raise self.fault(f"{text}is it a sweep of another system?", flags={"system": "NAME"})
+            raise self.fault(f"{text}is it a sweep from another system?", flags={"system": "NAME"})
         if "env_steps" not in self.rest:
             self.rest["env_steps"] = 1_000_000
-            self.note("env_steps: no run length is named; 1,000,000 is our default")
+            self.note("env_steps: no run length is given; 1,000,000 is hpo's default")
         if not self.whole:
             self._complete_study()
         self._write_loggers()
@@ -478,7 +480,7 @@ class ConvertedStudy:
             others = {"num_layers": ("hidden_size", 64), "hidden_size": ("num_layers", 2)}
             other, usual = others[pair[0]]
             text = f"{pair[0]} is given without {other}, but the hidden layers need both"
-            raise self.fault(f"{text}; give it, too", flags={other: usual})
+            raise self.fault(f"{text}; give both", flags={other: usual})
         trials = self.section("budget").get("trials", 64)
         seeds = self.section("seeds").get("per_config", 1)
         if self.space and trials != 1 and seeds == 1 and "confirm" not in self.rest:
@@ -560,8 +562,8 @@ class ConvertedStudy:
         if len(trained) > 1:
             amount = f"up to {amount}"
         self.note(
-            f"env_steps: {asked:,} in the source; a run trains {amount}, in whole updates of "
-            "equal chunks"
+            f"env_steps: {asked:,} in the source; a run has {amount}, rounded up to whole "
+            "updates and equal chunks"
         )
 
     def _settle_schedule(self, study: Study) -> None:
@@ -622,7 +624,7 @@ def _gradient_steps(study: Study) -> int:
 
 
 def _minibatches_per_epoch(config: Mapping[str, Any]) -> int:
-    """Return the minibatches per epoch: parts of a rollout's steps, or of its segments."""
+    """Return the number of minibatches per epoch, which divide a rollout's steps or segments."""
     envs, parts = config["num_envs"], config["num_minibatches"]
     cut = math.ceil(envs * config["rollout_length"] / config["minibatch_size"])
     drawn = config["priority_alpha"] > 0 and config["priority_over"] == "segments"

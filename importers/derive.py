@@ -78,5 +78,5 @@ def _searched_fault(
 ) -> ConfigError:
     others = ", ".join(other for other in one.from_ if other != name)
     because = one.because.format(others=others)
-    text = f"{name} is searched, {because}; import the sweep once for each value"
+    text = f"{name} is searched, {because}; import the sweep once per value"
     return draft.fault(text, flags={name: listed[name][0]})

@@ -63,7 +63,7 @@ def one_line(text: str) -> str:
 
 
 def file_name(name: str, otherwise: str) -> str:
-    """Turn a text into a name that is valid for a results folder."""
+    """Turn a string into a name that is valid for a results folder."""
     return re.sub(r"[^A-Za-z0-9._-]", "-", name).strip("-._")[:100] or otherwise
 
 
@@ -128,10 +128,10 @@ def _flags_in(file: str, folder: Path | None, depth: int) -> dict[str, str | boo
     if folder is None:
         raise ConfigError(f"--flagfile names another file, {file!r}; give that one instead")
     if depth >= _DEEPEST:
-        raise ConfigError(f"--flagfile={file}: flag files that include each other in a circle")
+        raise ConfigError(f"--flagfile={file}: flag files include each other in a cycle")
     path = next((place for place in (folder / file, Path(file)) if place.is_file()), None)
     if path is None:
-        raise ConfigError(f"--flagfile={file}: no such file next to the command, nor here")
+        raise ConfigError(f"--flagfile={file}: no such file next to the command or in this folder")
     return flags_of(words_of(text_of(path)), path.parent, depth + 1)
 
 
@@ -318,7 +318,7 @@ _OF_WHOLE = {"uniform": "int_uniform", "log_uniform": "log_int_uniform"}
 def _in_whole_numbers(
     note: Note, name: str, target: str, fields: dict[str, Any]
 ) -> dict[str, Any]:
-    """Convert a range of reals to one of whole numbers, if the target accepts only these."""
+    """Convert a real range to an integer range if the target accepts only integers."""
     if KNOBS[target].type != "int" or fields.get("distribution") not in _OF_WHOLE:
         return fields
     if not (float(fields["min"]).is_integer() and float(fields["max"]).is_integer()):
@@ -342,7 +342,7 @@ def _above_open_end(note: Note, name: str, target: str, fields: dict[str, Any]) 
             fields = {**fields, "default": first}
     else:
         first, which = float(f"{knob.low + _INSIDE * (fields['max'] - knob.low):.6g}"), ""
-    note(f"{name}: starts at {which}{first!r}: {target} must be above {knob.low:g}")
+    note(f"{name}: starts at {which}{first!r}, because {target} must be above {knob.low:g}")
     return {**fields, "min": first}
 
 

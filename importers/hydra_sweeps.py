@@ -82,7 +82,7 @@ def searched_words(found: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def sweep_of(text: str, inclusive: bool = False) -> dict[str, Any] | None:
-    """Return the distribution for a text in Hydra's notation; None for a single value.
+    """Return the distribution for a string in Hydra's notation; None for a single value.
 
     Args:
         text: the part after `name=`.
@@ -112,7 +112,7 @@ def sweep_of(text: str, inclusive: bool = False) -> dict[str, Any] | None:
 
 
 def _split_at_commas(text: str) -> list[str]:
-    """Split a text at commas outside brackets and quotations."""
+    """Split a string at commas outside brackets and quotes."""
     parts, depth, quote, start = list[str](), 0, "", 0
     for index, letter in enumerate(text):
         if letter == quote:
@@ -199,7 +199,7 @@ def sweep_in(path: Path, hydra: Mapping[str, Any]) -> Sweep | None:
     """Return the search in a configuration file's `hydra` section; None if it has none.
 
     Raises:
-        ConfigError: the search is in another file, or in one of the user's programs.
+        ConfigError: the search is in another file, or defined by user code.
     """
     sweeper = hydra.get("sweeper")
     if not is_dict(sweeper):
@@ -209,7 +209,7 @@ def sweep_in(path: Path, hydra: Mapping[str, Any]) -> Sweep | None:
         raise ConfigError(
             (
                 f"{path}: its search space is a separate ConfigSpace file; import that file as "
-                "configspace, or this one's configuration alone"
+                "configspace, or only this file's configuration"
             ),
             flags={"without": "search_space"},
         )
@@ -235,7 +235,7 @@ def _searched_params(params: Any, inclusive: bool) -> dict[str, dict[str, Any]]:
 
 
 def _samplers_of(path: Path, sweeper: Mapping[str, Any]) -> str:
-    """Return our search method for an Optuna sweeper; "" for Hydra's own, which tries all."""
+    """Return our search method for an Optuna sweeper; "" for Hydra's own, a full grid."""
     sampler, named = sweeper.get("sampler"), dict[str, str]()
     defaults = read_data(path).get("defaults") or []
     if not is_list(defaults):

@@ -43,7 +43,7 @@ def counts_segments(draft: ConvertedStudy, source: ImportSource) -> str:
     if not 0 < size < steps:
         return ""
     return (
-        f"its minibatch_size is {size}: later versions count env steps and need at least "
+        f"its minibatch_size is {size}, but later versions count env steps and need at least "
         f"num_steps_epoch ({steps})"
     )
 
@@ -86,7 +86,7 @@ def _refuse_unequal_towers(draft: ConvertedStudy, source: ImportSource) -> None:
     if len(given) != 1 or source.find(given[0]) == default:
         return
     text = (
-        f"{given[0]} is {source.find(given[0])}, and the other tower {default} by "
+        f"{given[0]} is {source.find(given[0])} and the other tower is {default} by "
         "default, but hpo uses the same widths for both"
     )
     raise draft.fault(text, flags={"without": given[0]})
@@ -133,7 +133,7 @@ def _translate_minibatches(draft: ConvertedStudy, source: ImportSource, sizes: _
         unit, each = "segments", 1
     segments = size // each
     if not 0 < segments <= sizes.envs:
-        text = f"minibatch_size is {size} {unit}; JaxDEM takes {each} to {sizes.envs * each}"
+        text = f"minibatch_size is {size} {unit}; JaxDEM allows {each} to {sizes.envs * each}"
         raise draft.fault(text, flags={"without": "minibatch_size"})
     if source.values("importance_sampling_alpha", 1.0) == [0]:
         text = f"{sizes.parts} minibatches of {segments * each} {unit} are"
@@ -197,6 +197,6 @@ def after(draft: ConvertedStudy) -> None:
     if together > 1 and "learning_rate" not in draft.space:
         draft.fixed["learning_rate"] = rounded(rate * together)
         draft.note(
-            f"accumulate_n_gradients: JaxDEM adds the steps of {together} minibatches, hpo "
-            f"averages them, so learning_rate is {together} times"
+            f"accumulate_n_gradients: JaxDEM adds the steps of {together} minibatches but hpo "
+            f"averages them, so learning_rate is multiplied by {together}"
         )

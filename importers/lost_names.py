@@ -17,7 +17,7 @@ def refuse_lost(draft: ConvertedStudy, source: ImportSource) -> None:
     """Reject a search with names that have no counterpart, and list all of them.
 
     Raises:
-        ConfigError: names would be lost that the user did not exclude.
+        ConfigError: names that the user did not exclude would be lost.
     """
     reasons = dict[str, str]()
     for name in source.searched:
@@ -37,7 +37,7 @@ def refuse_lost(draft: ConvertedStudy, source: ImportSource) -> None:
 
 def nothing_searched(draft: ConvertedStudy, names: Sequence[str]) -> Exception:
     text = f"nothing would be searched, because hpo has no {', '.join(names)}; "
-    return draft.fault(f"{text}is it a sweep of another system?", flags={"system": "NAME"})
+    return draft.fault(f"{text}is it a sweep from another system?", flags={"system": "NAME"})
 
 
 def ask_about_the_system(
@@ -66,7 +66,7 @@ def _unknown_names(
     draft: ConvertedStudy, names: Sequence[str], known: Sequence[str], others: Sequence[str]
 ) -> Exception:
     """Ask whether a source belongs to a different system, and name the likely one."""
-    few = f"has only {len(known)} of its {len(names)} names"
+    few = f"has only {len(known)} of the {len(names)} names"
     who = draft.system.title
     if draft.system is COMMON:
         who = "hpo"
@@ -75,10 +75,12 @@ def _unknown_names(
     leaves = "name the system to import it anyway, without the others"
     if other is COMMON or other.family == draft.system.family:
         return draft.fault(
-            f"{text}Is it a file of another system? Otherwise {leaves}",
+            f"{text}Is it a file from another system? Otherwise {leaves}",
             flags={"system": draft.system.name},
         )
-    text += f"It looks like a file of {other.title}, because {why}; import it as that, or {leaves}"
+    text += (
+        f"It looks like a file from {other.title}, because {why}; import it as that, or {leaves}"
+    )
     return draft.fault(text, reader=other.family, flags={"system": draft.system.name})
 
 

@@ -31,7 +31,7 @@ OBJECTS: Mapping[str, str] = {
     "env": "an object that cannot be read",
     "optimizer": "an object that cannot be read",
     "env_params": "an object; give its keys one by one, such as env.max_steps_in_episode",
-    "env_factory": "a function that makes the environment; name the environment as env",
+    "env_factory": "a function that creates the environment; set env to its name",
     "eval_env": "an object; see eval_env and `evaluation`",
     "model": "an object that cannot be read; the default network is used",
     "key": _SEEDED, "rng": _SEEDED, "policy_key": _SEEDED,
@@ -45,7 +45,7 @@ _ENV_NAMES = {"env", "env_id", "env_name", "ENV_NAME"}
 _FOR_EVALUATION = re.compile(r"(?:eval|evaluation|test|val)_?\w*envs?")
 
 Fate = Callable[[str], bool | str]
-"""Name -> what a table says about it, or whether it is in one; "" or False if in none."""
+"""Name -> its fate in a table, or whether it is in a table; "" or False if in none."""
 
 
 @dataclass
@@ -81,7 +81,8 @@ def read_source(
     {'lr': 8}
 
     Raises:
-        NotPlain: it is not Python, assigns two values to a name, or makes several environments.
+        NotPlain: the text is not Python, assigns two values to a name, or creates several
+            environments.
     """
     given = given or {}
     python = python or PythonCalls()
@@ -119,7 +120,7 @@ def _one_environment(reader: _NameVisitor, given: Mapping[str, Any]) -> str | No
     if not envs:
         return reader.env_class
     if len(envs) > 1 and not _ENV_NAMES & set(given):
-        raise NotPlain(f"it makes {' and '.join(map(repr, envs))}; name one", env=envs[0])
+        raise NotPlain(f"it creates {' and '.join(map(repr, envs))}; name one", env=envs[0])
     return envs[0]
 
 
@@ -280,7 +281,7 @@ class _NameVisitor:
             readable = len(names)
             if starred:
                 readable = 0
-            raise NotPlain(f"{text}of which {readable} can be read; name them")
+            raise NotPlain(f"{text}of which {readable} can be read; pass them by name")
         return [(name, value) for name, value in pairs if name not in ("_", "*")]
 
     def _keep_wrapper(self, node: ast.Call, given: Mapping[str, ast.AST]) -> None:

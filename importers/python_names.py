@@ -1,4 +1,4 @@
-"""Values, calls and loops that a Python file assigns to names; no code is run."""
+"""Values and calls that a Python file assigns to names, and its loops; no code is run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SCHEDULES = (
     "warmup_cosine_decay_schedule",
     "warmup_constant_schedule",
 )
-"""Schedules of optax that have a counterpart."""
+"""Optax schedules that have a counterpart."""
 _MOST_STEPS = 4  # from a name to its value
 _RANGES = ("range", "trange")
 _TRAINS = ("learn", "step", "train")
@@ -81,14 +81,14 @@ class Names:
                 return None
 
     def _fill_constants(self, node: ast.AST) -> ast.AST:
-        """Replace the names in an expression by the numbers that the file assigns to them."""
+        """Replace the names in an expression with the numbers that the file assigns to them."""
         if not isinstance(node, ast.BinOp | ast.UnaryOp):
             return node
         return _Filling(self.constants).visit(copy.deepcopy(node))
 
 
 class _Filling(ast.NodeTransformer):
-    """Replaces each name with exactly one number in the file by that number."""
+    """Replaces each name that has exactly one number in the file with that number."""
 
     def __init__(self, constants: Mapping[str, list[Any]]) -> None:
         self.constants = constants
@@ -200,7 +200,7 @@ def _argument_defaults(node: ast.AST) -> list[Pair]:
 
 
 def _definitions(tree: ast.AST) -> dict[str, list[ast.AST]]:
-    """Return name -> the calls and attributes assigned to it in a file, each text once."""
+    """Return name -> the calls and attributes assigned to it in a file, without duplicates."""
     found: dict[str, dict[str, ast.AST]] = {}
     for node in ast.walk(tree):
         if not isinstance(node, ast.Assign | ast.AnnAssign):

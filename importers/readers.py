@@ -1,4 +1,4 @@
-"""Training configurations of other systems as studies with a single configuration.
+"""Conversion of other systems' training configurations to studies with one configuration.
 
 A source is a Python file (read, never run), a YAML or JSON file, or a command (in a file or
 typed). Omitted names get the program's defaults.
@@ -333,13 +333,13 @@ def _env_configuration(
     """Return an environment's configuration; a trained agent's file has only one."""
     if not any(isinstance(value, dict) for value in data.values()):
         if env is None:
-            raise draft.fault("one configuration; name its environment", env="CartPole-v1")
+            raise draft.fault("it has one configuration; name its environment", env="CartPole-v1")
         return data
     envs = [str(name) for name in data if name not in _FALLBACKS]
     if env is None:
         if len(envs) != 1:
             some = (envs or ["CartPole-v1"])[0]
-            raise draft.fault(f"{len(envs)} environments; name one", env=some)
+            raise draft.fault(f"it has {len(envs)} environments; name one", env=some)
         return {**_checked_mapping(draft, envs[0], data[envs[0]]), "env": envs[0]}
     draft.part = env
     if env in data:
@@ -348,7 +348,7 @@ def _env_configuration(
     if "NoFrameskip" in env or env.startswith("ALE/"):
         fallback = "atari"
     if fallback not in data:
-        raise draft.fault(f"no environment {env!r}. {listed(env, envs)}")
+        raise draft.fault(f"it has no environment {env!r}. {listed(env, envs)}")
     draft.note(f"{env} is not in the file; its {fallback!r} is used, as in rl-zoo3")
     return _checked_mapping(draft, fallback, data[fallback])
 
@@ -370,10 +370,12 @@ def read_flags(source: str | Path, given: Mapping[str, Any]) -> ConvertedStudy:
     elif os.path.isfile(path):
         shown, text, folder = str(path), text_of(path), path.parent
     else:
-        raise ConfigError(f"{text[:200]}: no such file, and no command line with flags")
+        raise ConfigError(f"{text[:200]}: neither a file nor a command line with flags")
     command = _with_file_name(shown, lambda: read_command(text, folder, given))
     if not command.flags and not command.searched:
-        raise ConfigError(f"{shown}: no flags; a training command has --env_type=rmsa and others")
+        raise ConfigError(
+            f"{shown}: no flags; a training command needs flags such as --env_type=rmsa"
+        )
     found = ImportSource(
         dict(command.flags), dict(command.searched), command.words, family="xlron"
     )

@@ -160,7 +160,7 @@ def _add_off(draft: ConvertedStudy, switch: _Switch) -> None:
         if default is not None:
             values.add(default)
         values = sorted(values)
-        how = f", and {len(values)} values stand for its range"
+        how = f", and its range becomes {len(values)} values"
     if switch.parameter.default not in switch.on:
         default = None
     draft.space[target] = {"values": [None, *values], "default": default}
@@ -206,7 +206,9 @@ def _rules(draft: ConvertedStudy, space: Space, names: Mapping[str, str | None])
                 }
             )
         elif any(names[name] != name for name in rule.names):
-            raise ConfigError(f"the rule {rule} names hyperparameters with other names here")
+            raise ConfigError(
+                f"the rule {rule} names hyperparameters that have different names here"
+            )
         else:
             rules.append(rule.as_data())
     return rules
@@ -239,7 +241,7 @@ def read_storage(storage: str, name: str | None, given: Mapping[str, Any]) -> Co
         return _read_exported(draft, theirs)
     if len(theirs.directions) != 1:
         count = f"{len(theirs.directions)} objectives"
-        raise ConfigError(f"{storage}: {theirs.name!r} has {count}; a study is imported with one")
+        raise ConfigError(f"{storage}: {theirs.name!r} has {count}; only one can be imported")
     source = _begin_draft(draft, theirs.space, given)
     ask_about_the_system(draft, source, given)
     refuse_lost(draft, source)
@@ -254,8 +256,8 @@ def read_storage(storage: str, name: str | None, given: Mapping[str, Any]) -> Co
             )
         if parameter in theirs.changed:
             draft.note(
-                f"{parameter}: its range changed from {theirs.changed[parameter]} to the "
-                "last one, which is used"
+                f"{parameter}: its range changed from {theirs.changed[parameter]}; the last "
+                "one is used"
             )
     add_defaults(draft, source)
     _set_metric(draft, theirs.directions[0], theirs.metrics, given)
@@ -265,7 +267,7 @@ def read_storage(storage: str, name: str | None, given: Mapping[str, Any]) -> Co
 
 
 def _sign(theirs: OptunaStudy) -> float:
-    """Return the factor of values after which smaller is better."""
+    """Return the sign by which to multiply values so that smaller is better."""
     if theirs.directions[0] == "maximize":
         return -1.0
     return 1.0
@@ -276,7 +278,7 @@ def _read_exported(draft: ConvertedStudy, theirs: OptunaStudy) -> ConvertedStudy
     ours = theirs.exported.get("study")
     if ours is None:
         text = "an earlier version of hpo exported it, without its conditions and rules"
-        raise draft.fault(f"{text}; export the study once more", export="optuna")
+        raise draft.fault(f"{text}; export the study again", export="optuna")
     draft.whole, first = True, ours["env"]
     if is_list(first) and first:
         draft.envs, first = first, first[0]
@@ -318,7 +320,7 @@ def _set_metric(
     name = str(given.get("metric", named or "eval/return_mean"))
     draft.rest["metric"] = {"name": name, "goal": goal}
     if "metric" not in given and named is None:
-        draft.note("metric: Optuna stores no name; eval/return_mean is our default")
+        draft.note("metric: Optuna stores no name; eval/return_mean is hpo's default")
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """Import rules that a system's table cannot express, in the order in which they apply.
 
 A name that is computed from several others is a `Derived` in the system's table, applied by
-`apply_derived`. The functions here are rules that no formula expresses: names that are dropped
+`apply_derived`. The functions here are rules that no formula can express: names that are dropped
 together, and settings that depend on the whole study.
 """
 

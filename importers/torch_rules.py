@@ -55,7 +55,7 @@ def gamma_of_rewards(draft: ConvertedStudy, source: ImportSource) -> None:
 
 
 def leave_out_noise(draft: ConvertedStudy, source: ImportSource) -> None:
-    """Omit the deviation of gSDE's noise together with gSDE itself."""
+    """Omit the standard deviation of gSDE's noise together with gSDE itself."""
     if source.find("use_sde") is not True or "use_sde" not in draft.without:
         return
     with suppress(NoCounterpart):  # an error when it is taken
@@ -71,7 +71,7 @@ def recurrent_minibatches(draft: ConvertedStudy) -> None:
     if draft.fixed.get("network") not in ("lstm", "gru"):
         return
     draft.note(
-        "network: hidden_sizes come before the recurrent layer here, net_arch comes "
+        "network: hidden_sizes come before the recurrent layer here, but net_arch comes "
         "after it in Stable-Baselines3"
     )
     if {"minibatch_size", "num_envs", "rollout_length"} & set(draft.space):
@@ -153,6 +153,6 @@ def unscaled_actions(draft: ConvertedStudy) -> None:
     low, high = _RANGES[kind]
     draft.fixed |= {"action_low": low, "action_high": high}
     draft.note(
-        f"action_low, action_high: {low:g} and {high:g}, as the environment gets its "
-        f"{kind} actions unscaled there; off: they fill the environment's own range"
+        f"action_low, action_high: {low:g} and {high:g}, because that program does not scale "
+        f"{kind} actions; off: they fill the environment's range"
     )

@@ -107,7 +107,7 @@ def read_program(path: Path, given: Mapping[str, Any]) -> ConvertedStudy:
     )
     for name, fields in _flatten_parameters(sweep["parameters"]):
         if name in _SET_HERE:
-            draft.note(f"{name}: each run gets a different one, from 0")
+            draft.note(f"{name}: each run gets a different one, starting at 0")
             source.constants[name] = "{seed}"
         else:
             _add_parameter(draft, source, name, fields)
@@ -153,7 +153,7 @@ def _agent_command(words: Iterable[Any], program: str, source: ImportSource) -> 
     found = [_VARIABLES]
     for word in map(str, words):
         if word.startswith("${") and word not in known:
-            raise ConfigError(f"command has {word}; a study has {', '.join(known)}")
+            raise ConfigError(f"command has {word}; supported: {', '.join(known)}")
         found += known.get(word, [_quote_word(word)])
     return " ".join(found)
 
@@ -190,7 +190,7 @@ def _stop_by_logs(draft: ConvertedStudy, early: Any) -> None:
 def _read_sweep_file(path: Path) -> dict[str, Any]:
     sweep = read_data(path)
     if not is_dict(sweep) or not is_dict(sweep.get("parameters")):
-        raise ConfigError(f"{path}: not a sweep; it has no mapping `parameters`")
+        raise ConfigError(f"{path}: not a sweep; it has no `parameters` mapping")
     return sweep
 
 
@@ -258,7 +258,7 @@ def _budget(draft: ConvertedStudy, cap: Any) -> None:
     elif draft.rest["search"]["method"] == "grid":
         draft.section("budget").setdefault("trials", None)
     else:
-        draft.note("budget: the sweep has no run_cap; budget.trials is our default")
+        draft.note("budget: the sweep has no run_cap; budget.trials is hpo's default")
 
 
 def _flatten_parameters(
@@ -285,7 +285,7 @@ def _add_parameter(
         source.constants[name] = _required_field(name, fields, "value")
         return
     if kind not in _KINDS:
-        text = f"parameters.{name}: a study does not have the distribution {kind!r}; known: "
+        text = f"parameters.{name}: the distribution {kind!r} is not supported; known: "
         raise ConfigError(text + ", ".join(sorted(_KINDS)))
     if kind in _RANGES:
         distribution = _range(draft, name, fields, kind)
@@ -324,7 +324,7 @@ def _categorical(draft: ConvertedStudy, name: str, fields: Mapping[str, Any]) ->
     weights = fields.get("probabilities")
     if weights is not None and len(set(weights)) > 1:
         text = f"parameters.{name} has different probabilities {weights!r}; in a study all values "
-        raise ConfigError(f"{text}are equally likely: remove them")
+        raise ConfigError(f"{text}are equally likely, so remove them")
     several = distinct(values)
     if len(several) < len(values):
         draft.note(f"{name}: repeated values are kept once")
@@ -338,8 +338,8 @@ def _range(
     low, high = _required_number(name, fields, "min"), _required_number(name, fields, "max")
     if exponents:
         if max(abs(low), abs(high)) > 200:
-            text = f"bounds of {kind} are exponents of e there, not {[low, high]}"
-            raise ConfigError(f"parameters.{name}: {text}; for values: log_uniform_values")
+            text = f"bounds of {kind} are exponents of e in W&B, not {[low, high]}"
+            raise ConfigError(f"parameters.{name}: {text}; for values, use log_uniform_values")
         low, high = sorted(float(f"{math.exp(exponents * one):.6g}") for one in (low, high))
         draft.note(f"{name}: its bounds were exponents of e; here they are values")
     found: dict[str, Any] = {"min": low, "max": high, "distribution": ours}
@@ -410,7 +410,7 @@ def _metric(draft: ConvertedStudy, metric: Any, given: Mapping[str, Any]) -> Non
         name = _our_metric(draft, theirs, goal)
     draft.rest["metric"] = {"name": name, "goal": goal}
     if "goal" not in metric:
-        draft.note("metric: the sweep names no goal, which means minimize in W&B")
+        draft.note("metric: the sweep sets no goal, which means minimize in W&B")
     if "target" in metric:
         draft.leave_out("metric.target", f"no counterpart (its value is {metric['target']!r})")
 
@@ -494,4 +494,4 @@ def _translate_hyperband(draft: ConvertedStudy, early: Any) -> None:
         )
     draft.note("early_terminate: W&B's hyperband halves at rungs, which is asha here")
     if "strict" in early:
-        draft.leave_out("early_terminate.strict", "asha has one strictness")
+        draft.leave_out("early_terminate.strict", "asha has no such option")

@@ -45,7 +45,7 @@ def before(draft: ConvertedStudy, source: ImportSource) -> None:
     if _any_on(source, "EVAL_HEURISTIC"):
         raise draft.fault(
             "--EVAL_HEURISTIC only evaluates; import one such command "
-            "alone, which becomes the evaluation of a heuristic"
+            "by itself; it becomes the evaluation of a heuristic"
         )
     if "env_type" not in source.names():
         source.constants["env_type"] = "rmsa"
@@ -93,7 +93,9 @@ def after(draft: ConvertedStudy) -> None:
         scale = env.get("scale_factor", 1.0)
         if scale != 1.0 and "max_requests" in env:
             env["max_requests"] = int(scale * env["max_requests"])
-            draft.note("max_requests: times scale_factor, as in XLRON's rwa_lightpath_reuse")
+            draft.note(
+                "max_requests: multiplied by scale_factor, as in XLRON's rwa_lightpath_reuse"
+            )
 
 
 def on(value: Any) -> bool:
@@ -105,7 +107,7 @@ def _any_on(source: ImportSource, name: str) -> bool:
 
 
 def _check_kinds(draft: ConvertedStudy, source: ImportSource) -> None:
-    """Reject text where XLRON takes numbers, and mappings or lists where it takes words."""
+    """Reject strings for numeric flags, and mappings or lists for flags that take a word."""
     for name in source.names():
         row = draft.system.find(name)
         if row is None or (row.fate != "taken" and name != "STEPS_PER_INCREMENT"):
@@ -137,8 +139,8 @@ def _translate_length(draft: ConvertedStudy, source: ImportSource) -> None:
     trained = updates * rollout * envs
     if trained != total:
         draft.note(
-            f"TOTAL_TIMESTEPS: {total:,} in the source; XLRON trains {trained:,}, whole "
-            "updates in increments of STEPS_PER_INCREMENT"
+            f"TOTAL_TIMESTEPS: {total:,} in the source; XLRON trains for {trained:,}, in whole "
+            "updates and increments of STEPS_PER_INCREMENT"
         )
 
 
@@ -165,7 +167,7 @@ def _translate_traffic(draft: ConvertedStudy, source: ImportSource) -> None:
 
 
 def _limit_block_slots(draft: ConvertedStudy, source: ImportSource) -> None:
-    """Limit the slots of a block to those of a link."""
+    """Limit the number of slots in a block to the slots per link."""
     name, slots = "aggregate_slots", source.values("link_resources", 5)
     if name not in source.names() or len(slots) != 1:
         return
@@ -199,7 +201,7 @@ def _ignore_names(draft: ConvertedStudy, source: ImportSource, reason: str, *nam
 def _translate_algorithm(draft: ConvertedStudy, source: ImportSource) -> None:
     if source.values("GAE_LAMBDA", None) == [None]:
         source.drop("GAE_LAMBDA")
-        draft.note("GAE_LAMBDA: without it lambda anneals, by default from 0.9 towards 0.98")
+        draft.note("GAE_LAMBDA: without it, lambda is annealed, by default from 0.9 towards 0.98")
     else:
         names = ("INITIAL_LAMBDA", "FINAL_LAMBDA", "LAMBDA_SCHEDULE_MULTIPLIER")
         _ignore_names(draft, source, "GAE_LAMBDA is given, so lambda is not annealed", *names)
@@ -253,11 +255,11 @@ def _network_kinds(draft: ConvertedStudy, source: ImportSource) -> set[str]:
     if len(transformer) > 1 and len(gnn) > 1:
         raise draft.fault(
             "USE_TRANSFORMER and USE_GNN are both searched; search one of them, and "
-            "import the sweep once for each value of the other"
+            "import the sweep once per value of the other"
         )
     if any(source.values("USE_RNN", False)) and not (transformer | gnn) - {False}:
         draft.note(
-            "USE_RNN: XLRON trains the mlp and draws samples differently; network=lstm: a "
+            "USE_RNN: XLRON trains the mlp and draws samples differently; use network=lstm for a "
             "recurrent network"
         )
     if transformer == {True}:
@@ -277,7 +279,7 @@ def _network_kinds(draft: ConvertedStudy, source: ImportSource) -> set[str]:
     if len(gnn) > 1:
         name, kind = "USE_GNN", "gnn"
     source.searched["network"] = {"values": ["mlp", kind]}
-    draft.note(f"{name}: it is searched, so network is")
+    draft.note(f"{name}: searched, so network is searched, too")
     return {"mlp", kind}
 
 
@@ -321,11 +323,11 @@ def _shared_sizes(draft: ConvertedStudy, source: ImportSource) -> None:
             draft.leave_out("mlp_layers", "has no effect in XLRON without mlp_latent")
     elif len(layers) > 1 or len(width) > 1:
         raise draft.fault(
-            "mlp_layers and mlp_latent size all parts of the gnn at once, so they "
+            "mlp_layers and mlp_latent set the size of all parts of the gnn, so they "
             "cannot be searched; search edge_mlp_latent or others"
         )
     elif layers == [None]:
-        raise draft.fault("mlp_latent needs mlp_layers; XLRON fails without")
+        raise draft.fault("mlp_latent needs mlp_layers; XLRON fails without it")
     else:
         for part in ("edge", "node", "global", "attn"):
             source.put(f"{part}_mlp_latent", width[0])
@@ -344,10 +346,10 @@ def _translate_init(draft: ConvertedStudy, source: ImportSource) -> None:
         draft.rest["name"] = file_name(str(name), "xlron")
     if not retrain or "RETRAIN_MODEL" in draft.without:
         if path is not None:
-            draft.leave_out("MODEL_PATH", "policies are saved in the study's own folder")
+            draft.leave_out("MODEL_PATH", "policies are saved in the study's folder")
         return
     if path is None:
-        raise draft.fault("RETRAIN_MODEL needs MODEL_PATH, the model")
+        raise draft.fault("RETRAIN_MODEL needs MODEL_PATH, the path of the model")
     if PurePath(str(path)).suffix == ".eqx":
         text = f"RETRAIN_MODEL starts from {path}, whose Equinox weights cannot be read; "
         raise draft.fault(
@@ -384,13 +386,13 @@ def _translate_evaluation(draft: ConvertedStudy, source: ImportSource) -> None:
         section["every"] = apart
     elif evaluates:
         draft.note(
-            f"EVAL_FREQUENCY: {apart:,} env steps exceed a run, so it is evaluated only at its end"
+            f"EVAL_FREQUENCY: {apart:,} env steps exceed a run, so only its end is evaluated"
         )
     if saves:
         draft.section("checkpoint")["best_evaluation"] = True
-        when = "the one at its end"
+        when = "evaluated at the end"
         if apart <= total:
-            when = f"one every {apart:,} env steps"
+            when = f"evaluated every {apart:,} env steps"
         draft.note(
             f"SAVE_MODEL: the policy with the best evaluation is kept ({when}); XLRON "
             "compares training results at increments"
@@ -411,7 +413,7 @@ def _evaluate_as_there(
     steps = steps or increment
     draft.section("evaluation").update(episodes=networks, steps=int(steps), greedy=greedy)
     if not greedy:
-        draft.note("evaluation.greedy: false, as XLRON samples unless --deterministic")
+        draft.note("evaluation.greedy: false, because XLRON samples unless --deterministic is set")
 
 
 def _translate_downsampling(draft: ConvertedStudy, source: ImportSource) -> None:
@@ -424,14 +426,14 @@ def _translate_downsampling(draft: ConvertedStudy, source: ImportSource) -> None
         chunks = max(1, round(points / max(source.values("ROLLOUT_LENGTH", 150))))
         source.constants["DOWNSAMPLE_FACTOR"] = chunks
         draft.note(
-            f"DOWNSAMPLE_FACTOR: XLRON averages {points} env steps, hpo {chunks} "
+            f"DOWNSAMPLE_FACTOR: XLRON averages over {points} env steps, hpo over {chunks} "
             "chunk(s) of updates"
         )
 
 
 @dataclass(frozen=True)
 class _Scheduled:
-    """A scheduled value of XLRON, and the end of its schedule."""
+    """A scheduled value in XLRON, and the end of its schedule."""
 
     kinds: set[Any]  # kinds of schedule; several if the kind is searched
     values: list[float]
@@ -447,8 +449,8 @@ def _translate_schedules(draft: ConvertedStudy, source: ImportSource) -> None:
     if "warmup_cosine" in kinds or (separate and "warmup_cosine" in critic):
         draft.fixed["lr_warmup_start_fraction"] = 1.0
         draft.note(
-            "lr_warmup_start_fraction: 1, as XLRON's warm-up starts at LR and rises to LR "
-            "x WARMUP_MULTIPLIER (by default 1: no rise); the critic's, too"
+            "lr_warmup_start_fraction: 1, because XLRON's warm-up starts at LR and rises to LR "
+            "x WARMUP_MULTIPLIER (by default 1: no rise); also for the critic"
         )
     if separate:
         _schedule_of_critic(draft, source, critic or kinds, rates)
@@ -471,7 +473,7 @@ def _translate_schedules(draft: ConvertedStudy, source: ImportSource) -> None:
 def _schedule_of_critic(
     draft: ConvertedStudy, source: ImportSource, kinds: set[Any], rates: list[float]
 ) -> None:
-    """Set the critic's values of XLRON, which equal the policy's by default here."""
+    """Set XLRON's values for the critic, which equal the policy's by default here."""
     if "VF_SCHEDULE_MULTIPLIER" not in source.names():
         draft.fixed["vf_schedule_multiplier"] = 1.0
     fraction = source.values("VF_LR_END_FRACTION", None)
@@ -494,8 +496,8 @@ def _scale_end(draft: ConvertedStudy, source: ImportSource, one: _Scheduled) -> 
         return
     factor = _log_middle(one.values)
     _scale_values(source, one.fraction, lambda end: rounded(end * factor), one.end)
-    text = f"{one.fraction}: times {factor:.4g}, because XLRON's cosine ends at the squared value "
-    text += "times the fraction"
+    text = f"{one.fraction}: multiplied by {factor:.4g}, because XLRON's cosine ends at the "
+    text += "squared value times the fraction"
     if len(set(one.values)) > 1:
         text += ", here the middle of the searched values"
     draft.note(text)
@@ -514,7 +516,8 @@ def _scale_horizon(
         factor, counted, horizon = 1.0 / factor, horizon, counted
     _scale_values(source, name, lambda one: one * factor, 1.0)
     draft.note(
-        f"{name}: times {factor:.4g}, because XLRON counts {counted} over a horizon of {horizon}"
+        f"{name}: multiplied by {factor:.4g}, because XLRON counts {counted} over a horizon of "
+        f"{horizon}"
     )
 
 

@@ -1,7 +1,7 @@
 """The table of all hyperparameters: plain data from which everything else is derived.
 
 `KNOBS` declares every hyperparameter once (name, type, default, legal range, traced or static,
-meaning). `check_value` makes a value canonical, `complete` completes a configuration.
+meaning). `check_value` makes a value canonical, and `complete` completes a configuration.
 """
 
 if __name__ == "knobs":

@@ -73,7 +73,7 @@ def check_name(name: str) -> str:
 
 
 def hint_of(name: str) -> str:
-    """Return, as a phrase, what another system's name is called in a study; "" if unknown.
+    """Return a phrase with the study's key for another system's name; "" if unknown.
 
     >>> hint_of("num_seeds"), hint_of("learning_rates")
     (' in a study it is `seeds.per_config`', '')
@@ -207,7 +207,7 @@ def complete(given: Mapping[str, Any], own_words: bool = False) -> dict[str, Any
     of it); `num_layers` with `hidden_size` gives `hidden_sizes`. `minibatch_size` and
     `num_minibatches` are derived from each other, with any remainder as a smaller last minibatch,
     unless both are given with prioritised sampling. Completing a complete configuration changes
-    nothing. With `own_words`, any word is accepted that user code may register once it has run.
+    nothing. With `own_words`, words that user code may register when it runs are accepted.
 
     Raises:
         ConfigError: an unknown hyperparameter, an illegal value, or values that contradict each
@@ -287,7 +287,7 @@ def _check_decay(config: dict[str, Any]) -> None:
 def _check_pairs(config: dict[str, Any]) -> None:
     for one, other in (("rho_clip", "c_clip"), ("gae_lambda_initial", "gae_lambda_final")):
         if (config[one] is None) != (config[other] is None):
-            raise ConfigError(f"{one} and {other} go together; give both or none")
+            raise ConfigError(f"{one} and {other} go together; give both or neither")
 
 
 def _check_accumulation(config: dict[str, Any]) -> None:

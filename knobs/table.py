@@ -1,4 +1,4 @@
-"""The table of hyperparameters, and queries of it."""
+"""The table of hyperparameters, and functions that query it."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ NETWORK_KNOBS = (
         "cnn_kernels",
         "widths",
         None,
-        "side of each kernel in pixels; unset: 8, 4, 3, or 3 for small images",
+        "side length of each kernel in pixels; unset: 8, 4, 3, or 3 for small images",
         off=True,
     ),
     _network_knob(
@@ -104,7 +104,7 @@ NETWORK_KNOBS = (
         "cnn_strides",
         "widths",
         None,
-        "each stride in pixels; unset: 4, 2, 1, or 1 for small images",
+        "stride of each convolution in pixels; unset: 4, 2, 1, or 1 for small images",
         off=True,
     ),
     _network_knob(
@@ -131,7 +131,7 @@ NETWORK_KNOBS = (
         "recurrent_size",
         "int",
         64,
-        "units of the cell after the hidden layers",
+        "units of the recurrent cell after the hidden layers",
         networks=RECURRENT_NETWORKS,
         search={"values": [32, 64, 128]},
     ),
@@ -161,7 +161,7 @@ NETWORK_KNOBS = (
         "message_passing_steps",
         "int",
         3,
-        "rounds of messages",
+        "rounds of message passing",
         high=64,
         search={"values": [2, 3, 4]},
     ),
@@ -171,8 +171,8 @@ NETWORK_KNOBS = (
     _gnn("edge_mlp_layers", "int", 2, "hidden layers of the edge update", **_LAYERS),
     _gnn("node_mlp_layers", "int", 2, "hidden layers of the node update", **_LAYERS),
     _gnn("global_mlp_layers", "int", 1, "hidden layers of the graph update", **_LAYERS),
-    _gnn("edge_mlp_latent", "int", 128, "their width, for edges"),
-    _gnn("node_mlp_latent", "int", 128, "their width, for nodes"),
+    _gnn("edge_mlp_latent", "int", 128, "width of the edge update's hidden layers"),
+    _gnn("node_mlp_latent", "int", 128, "width of the node update's hidden layers"),
     _gnn("global_mlp_latent", "int", 16, "width of the graph update's hidden layers"),
     _gnn(
         "attn_mlp_layers",
@@ -190,8 +190,8 @@ NETWORK_KNOBS = (
         low=0,
         high=8,
     ),
-    _gnn("layer_norm", "bool", True, "layer normalisation after each round of messages"),
-    _gnn("mlp_layer_norm", "bool", False, "layer normalisation inside its MLPs"),
+    _gnn("layer_norm", "bool", True, "layer normalisation after each round of message passing"),
+    _gnn("mlp_layer_norm", "bool", False, "layer normalisation inside the MLPs"),
     _gnn(
         "normalise_by_link_length",
         "bool",
@@ -199,10 +199,10 @@ NETWORK_KNOBS = (
         "weight links by their share of the path's length",
     ),
     _gnn("node_features", "bool", True, "include node features; off: zeros instead"),
-    _transformer("layers", "int", 1, "blocks", high=64, search={"values": [1, 2]}),
+    _transformer("layers", "int", 1, "number of blocks", high=64, search={"values": [1, 2]}),
     _transformer("heads", "int", 4, "attention heads", high=256, search={"values": [4, 8]}),
     _transformer("embedding_size", "int", 128, "width of a token", search={"values": [64, 128]}),
-    _transformer("intermediate_size", "int", 256, "hidden width of the feed-forward half"),
+    _transformer("intermediate_size", "int", 256, "hidden width of the feed-forward layers"),
     _transformer(
         "obs_type",
         "choice",
@@ -226,7 +226,7 @@ NETWORK_KNOBS = (
         choices=_POOLINGS,
         search={"values": ["mean", "sum"]},
     ),
-    _transformer("critic_pooling", "choice", "mean", "of all tokens", choices=_POOLINGS),
+    _transformer("critic_pooling", "choice", "mean", "pooling of all tokens", choices=_POOLINGS),
     _transformer(
         "share_layers", "bool", False, "actor and critic share the blocks, as with shared_encoder"
     ),
@@ -234,7 +234,7 @@ NETWORK_KNOBS = (
         "dropout",
         "float",
         0.1,
-        "dropout rate after each half of a block, if dropout is on",
+        "dropout rate after attention and feed-forward layers, if dropout is on",
         **_RATE,
     ),
     _transformer(
@@ -260,7 +260,7 @@ STATIC = (
         "num_envs",
         "int",
         8,
-        "environments that a lane steps side by side",
+        "parallel environments per lane",
         low=1,
         high=4096,
         search={"values": [4, 8, 16, 32]},
@@ -296,7 +296,7 @@ STATIC = (
         "network",
         "choice",
         "mlp",
-        "kind of network, or one that user code registers",
+        "kind of network, or one registered by user code",
         choices=("mlp", "cnn", "gnn", "transformer", "path_mlp", "lstm", "gru"),
         search={"values": ["mlp", "gnn", "transformer"]},
     ),
@@ -304,7 +304,7 @@ STATIC = (
         "history",
         "int",
         1,
-        "observations stacked; cleared where an episode ends",
+        "number of stacked observations; cleared when an episode ends",
         low=1,
         high=1024,
         search={"values": [1, 4]},
@@ -321,7 +321,7 @@ STATIC = (
         "num_layers",
         "int",
         None,
-        "with hidden_size: instead of hidden_sizes",
+        "number of hidden layers; with hidden_size, replaces hidden_sizes",
         low=1,
         high=64,
         off=True,
@@ -330,7 +330,7 @@ STATIC = (
         "hidden_size",
         "int",
         None,
-        "width of each of num_layers hidden layers",
+        "width of each hidden layer, with num_layers",
         low=1,
         high=16384,
         off=True,
@@ -339,7 +339,7 @@ STATIC = (
         "activation",
         "choice",
         "tanh",
-        "non-linearity of the hidden layers; if unset relu for cnn, gnn, transformer, path_mlp",
+        "non-linearity of the hidden layers; unset: relu for cnn, gnn, transformer, path_mlp",
         choices=("tanh", "relu", "elu", "gelu", "leaky_relu", "silu"),
         search={"values": ["tanh", "relu", "silu"]},
     ),
@@ -362,7 +362,7 @@ STATIC = (
         "initialisation",
         "choice",
         "orthogonal",
-        "of weight matrices",
+        "initialisation of weight matrices",
         choices=("orthogonal", "lecun"),
     ),
     static("hidden_gain", "float", math.sqrt(2.0), "gain of the hidden layers", **POSITIVE),
@@ -372,7 +372,7 @@ STATIC = (
         "optimiser",
         "choice",
         "adam",
-        "optimiser, or one that user code registers; muon updates matrices, adam the rest; "
+        "optimiser, or one registered by user code; muon updates matrices, adam the rest; "
         "adam_l2 adds weight_decay to the gradient",
         choices=("adam", "adamw", "adam_l2", "sgd", "muon"),
         search={"values": ["adam", "muon"]},
@@ -402,7 +402,7 @@ STATIC = (
         "priority_over",
         "choice",
         None,
-        "unit that priority_alpha samples; unset: segments where minibatches are whole segments",
+        "unit of prioritised sampling; unset: segments if minibatches are whole segments",
         choices=("steps", "segments"),
         off=True,
     ),
@@ -410,7 +410,7 @@ STATIC = (
         "distribution",
         "choice",
         None,
-        "action distribution, or one that user code registers; unset: from the action space",
+        "action distribution, or one registered by user code; unset: from the action space",
         choices=("categorical", "gaussian", "tanh_gaussian", "beta", "multi_discrete"),
         off=True,
         search={"values": ["gaussian", "tanh_gaussian", "beta"]},
@@ -523,7 +523,7 @@ TRACED = (
         **FRACTION,
         off=True,
     ),
-    number("gae_lambda_final", None, "lambda that annealing approaches", **FRACTION, off=True),
+    number("gae_lambda_final", None, "lambda at the end of annealing", **FRACTION, off=True),
     number(
         "gae_lambda_schedule_multiplier",
         1.0,
@@ -596,7 +596,7 @@ TRACED = (
     number(
         "muon_momentum",
         0.95,
-        "momentum of the matrices of optimiser muon",
+        "momentum of optimiser muon, for matrices",
         low=0.0,
         high=0.99999,
         search=uniform(0.8, 0.99),
@@ -616,14 +616,14 @@ TRACED = (
     schedule(
         "vf_lr_schedule", None, "the critic's schedule; unset follows the policy's", off=True
     ),
-    _critic_knob("vf_lr_end_fraction", "final fraction", **FRACTION),
+    _critic_knob("vf_lr_end_fraction", "final learning-rate fraction", **FRACTION),
     _critic_knob("vf_warmup_fraction", "warm-up share", low=0.0, high=0.99),
-    _critic_knob("vf_warmup_multiplier", "peak factor", **POSITIVE),
-    _critic_knob("vf_warmup_start_fraction", "first fraction", **FRACTION),
-    _critic_knob("vf_schedule_multiplier", "horizon factor", **POSITIVE),
+    _critic_knob("vf_warmup_multiplier", "peak learning-rate factor", **POSITIVE),
+    _critic_knob("vf_warmup_start_fraction", "initial learning-rate fraction", **FRACTION),
+    _critic_knob("vf_schedule_multiplier", "schedule-horizon factor", **POSITIVE),
     _critic_knob("vf_adam_eps", "Adam epsilon", **POSITIVE),
-    _critic_knob("vf_adam_beta1", "first decay", low=0.0, high=0.99999),
-    _critic_knob("vf_adam_beta2", "second decay", low=0.0, high=0.9999999),
+    _critic_knob("vf_adam_beta1", "Adam beta1", low=0.0, high=0.99999),
+    _critic_knob("vf_adam_beta2", "Adam beta2", low=0.0, high=0.9999999),
     number(
         "vf_max_grad_norm",
         "same",
@@ -669,14 +669,14 @@ TRACED = (
     number(
         "average_reward_initial",
         None,
-        "initial average reward (reward_centering), then moved by average_reward_step; off: the "
-        "first rollout's",
+        "initial average reward (reward_centering), updated by average_reward_step; off: the "
+        "first rollout's average",
         off=True,
     ),
     number(
         "average_reward_step",
         1e-3,
-        "step of the average reward, once per rollout",
+        "step size of the average reward, updated once per rollout",
         **{**POSITIVE, "high": 1.0},
         search=log(1e-4, 1e-1),
     ),
@@ -690,19 +690,19 @@ TRACED = (
     switch(
         "normalise_rewards",
         True,
-        "normalise rewards by the running deviation of the discounted return",
+        "normalise rewards by the running standard deviation of the discounted return",
         search={"values": [True, False]},
     ),
     switch(
         "raw_reward_deviation",
         False,
-        "normalise_rewards divides by the deviation of rewards, not of returns",
+        "normalise_rewards divides by the standard deviation of rewards, not of returns",
         search={"values": [True, False]},
     ),
     switch(
         "normalise_advantages",
         True,
-        "normalise advantages to mean 0 and deviation 1 in every minibatch",
+        "normalise advantages to mean 0 and standard deviation 1 in every minibatch",
     ),
     number("logr_clip", 10.0, "clip of the log probability ratio", **POSITIVE, off=True),
     number("adv_clip", 10.0, "clip of normalised advantages", **POSITIVE, off=True),
@@ -717,7 +717,7 @@ TRACED = (
     number(
         "priority_alpha",
         0.0,
-        "exponent of sampling rows by |A|; 0 uses each row once",
+        "exponent for sampling rows by |A|; 0 uses each row once",
         low=0.0,
         search=uniform(0.0, 1.0),
     ),
@@ -768,7 +768,7 @@ TRACED = (
     switch(
         "off_policy_masking",
         False,
-        "importance ratio of the unmasked policy to the masked behaviour policy",
+        "use the importance ratio of the unmasked policy to the masked behaviour policy",
         search={"values": [True, False]},
     ),
     Knob(
@@ -778,7 +778,7 @@ TRACED = (
         True,
         low=1,
         high=2**24,
-        meaning="valid actions that a row needs to count in the policy loss (masking_gating)",
+        meaning="fewest valid actions of a row that counts in the policy loss (masking_gating)",
     ),
     switch(
         "masking_gating",

@@ -64,7 +64,7 @@ class Axis:
         return int(inside)
 
     def grid(self, points: int) -> Iterator[float | int]:
-        """Return up to `points` evenly spread positions, including both ends; always every choice.
+        """Return up to `points` evenly spread positions, including both ends; all choices.
 
         Neighbouring positions on a logarithmic integer axis may be equal.
         """
@@ -174,7 +174,7 @@ class Distribution(ABC):
         return self._axis().clip(self._position_of(value))
 
     def positions(self, value: Any) -> list[float | int]:
-        """Return all positions of a value, if the axis has whole positions."""
+        """Return every position of a value; several only for a zero on an integer axis."""
         whole = self.axis
         if self.zero and value == 0 and whole.kind == "integer":
             return list(range(int(whole.low), int(self._axis().low)))
@@ -219,7 +219,7 @@ class Distribution(ABC):
         return (position - axis.low + 0.5) / (axis.high - axis.low + 1.0)
 
     def column(self, value: Any) -> float:
-        """Return `share`, or of choices, which have no order, the position in their list."""
+        """Return `share`; for choices, which have no order, the position in their list."""
         if self.axis.kind == "choice":
             return self.inward(value)
         return self.share(value)
@@ -306,7 +306,7 @@ class Ordinal(_Listed):
 
 
 def _decimals(smallest: float, at_most: int) -> int:
-    """Return the decimals that keep eight or more digits of `smallest`, at most the exact ones."""
+    """Return the decimals that keep at least eight digits of `smallest`, capped at `at_most`."""
     return min(at_most, 8 + math.ceil(-math.log10(smallest)))
 
 
@@ -352,8 +352,8 @@ class _Stepped(_Range):
         if reason is None and self.q:
             near = self._on_step(self._step_number(value))
             if abs(near - value) > 1e-9 * max(abs(near), self.q):
-                steps = f"steps of {self.q!r} from {self.min!r}"
-                return f"{value!r} is not on the {steps}; nearest: {near!r}"
+                steps = f"whole number of steps of {self.q!r} from {self.min!r}"
+                return f"{value!r} is not a {steps}; nearest: {near!r}"
         return reason
 
 
@@ -517,16 +517,16 @@ class Logit(_Range):
 
 @dataclass(frozen=True)
 class Normal(Distribution):
-    """Gaussian with mean mu and deviation sigma, cut at min and max and at 4 deviations.
+    """Gaussian with mean mu and standard deviation sigma, truncated at min, max and 4 sigma.
 
-    The axis is the share of the Gaussian below the value. The cut is at 4 deviations, because
-    beyond them the share has too few digits to distinguish values to eight digits.
+    The axis is the share of the Gaussian below the value. It is truncated at 4 sigma, because
+    farther out the share has too few digits to distinguish values to eight digits.
     """
 
     kind = "normal"
     required = ("mu", "sigma")
     optional = ("min", "max", "zero")
-    meaning = "real, Gaussian; cut at min, max and 4 deviations"
+    meaning = "real, Gaussian; truncated at min, max and 4 sigma"
 
     mu: float
     sigma: float

@@ -1,7 +1,7 @@
 """Rules that forbid combinations: mappings of names to values, and text comparisons.
 
 Text is parsed by `ast` and evaluated here, never by Python's `eval`. A rule does not apply if it
-names an inactive hyperparameter, orders a value that is off, or divides by zero.
+names an inactive hyperparameter, compares the order of a value that is off, or divides by zero.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Div: lambda one, other: one / other,
 }
 _GRAMMAR = (
-    "allowed: comparisons (< <= > >= == !=) of + - * / over hyperparameters and constants, "
+    "allowed: comparisons (< <= > >= == !=) of hyperparameters and constants, with + - * /, "
     "joined by and, or, not; such as 'gamma < gae_lambda - 0.15'"
 )
 
@@ -115,7 +115,7 @@ def parse_rule(text: str) -> TextRule:
     """Parse a comparison.
 
     Raises:
-        ConfigError: it is too long, not an expression, or not made of comparisons.
+        ConfigError: the text is too long, not an expression, or not made of comparisons.
 
     >>> parse_rule("gamma < gae_lambda - 0.15").holds({"gamma": 0.7, "gae_lambda": 0.95})
     True

@@ -73,7 +73,7 @@ def range_kind(whole: bool, log: bool) -> str:
 def infer_kind(fields: Mapping[str, Any], real: bool = False) -> str | None:
     """Return the kind implied by the keys, or None.
 
-    Integer bounds of a `real` number imply nothing; an integer step `q` does.
+    Integer bounds of a `real` number do not imply integers; an integer step `q` does.
 
     >>> infer_kind({"min": 0, "max": 1}), infer_kind({"min": 0, "max": 1}, real=True)
     ('int_uniform', 'uniform')
@@ -116,7 +116,7 @@ def read_distribution(
 
 def _unknown_kind(kind: Any) -> str:
     if isinstance(kind, str) and kind in _ELSEWHERE:
-        return f"unknown distribution {kind!r}; here it is {_ELSEWHERE[kind]}"
+        return f"unknown distribution {kind!r}; use {_ELSEWHERE[kind]}"
     hint = f"{suggestion(str(kind), KINDS)} Known: {', '.join(KINDS)}"
     return f"unknown distribution {kind!r};{hint}"
 
@@ -205,12 +205,12 @@ def _check_range(kind: str, given: Mapping[str, Any]) -> _Checks:
         (
             zero > 0 and low == high,
             "zero",
-            f"min and max are both {low!r}; type values: [0, {low!r}]",
+            f"min and max are both {low!r}; use values: [0, {low!r}] instead",
         ),
         (
             zero > 0 and low < high and kind in WHOLE_KINDS and low <= 0 <= high,
             "zero",
-            "0 is one of the values already; remove `zero`",
+            "0 is already one of the values; remove `zero`",
         ),
     ]
     for key, wrong, words in (one[kind] for one in (needs, more_needs) if kind in one):
@@ -258,7 +258,7 @@ def _check_normal(kind: str, given: Mapping[str, Any]) -> _Checks:
         (
             sigma > 0 and not small and not crossed and cut,
             "min",
-            f"min and max exclude all of a {kind} cut at {mu} +- 4 x {sigma}",
+            f"min and max exclude all of a {kind} truncated at {mu} +- 4 x {sigma}",
         ),
     ]
 
@@ -323,7 +323,7 @@ def ppo(seed: int | None = None) -> ConfigurationSpace:
 
 
 def ppo_architecture(seed: int | None = None) -> ConfigurationSpace:
-    """Return the sizes of network and update as a ConfigurationSpace; lists are JSON texts."""
+    """Return network and update sizes as a ConfigurationSpace; lists are JSON strings."""
     from .via_configspace import as_configspace
 
     return as_configspace(knob_space(ARCHITECTURE), seed)

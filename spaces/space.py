@@ -1,4 +1,4 @@
-"""A search space: ordered parameters, conditions between them, and rules that forbid.
+"""A search space: ordered parameters, conditions between them, and rules that forbid combinations.
 
 `Space` is plain frozen data that can draw, complete, enumerate and explain configurations. It does
 not depend on PPO hyperparameters, files or search libraries.
@@ -61,8 +61,8 @@ class Space:
         constants: values that are not searched but named by a condition or a rule.
 
     Raises:
-        ConfigError: conditions form a circle, name an unknown hyperparameter, or two parameters of
-            one name can be active together.
+        ConfigError: conditions form a cycle or name an unknown hyperparameter, or two parameters
+            with the same name can be active together.
     """
 
     parameters: tuple[Parameter, ...] = ()
@@ -98,7 +98,7 @@ class Space:
         return tuple(found)
 
     def resolve(self, choose: Callable[[str, Parameter], Any]) -> dict[str, Any]:
-        """Ask `choose(key, parameter)` for the value of each active parameter, parents first."""
+        """Call `choose(key, parameter)` for the value of each active parameter, parents first."""
         known = dict(self.constants)
         chosen: dict[str, Any] = {}
         for key, parameter in self.keyed:
@@ -169,7 +169,7 @@ class Space:
         """Complete a partial configuration with defaults, making every value canonical.
 
         Raises:
-            ConfigError: with every reason why the result is not in the space.
+            ConfigError: the result is not in the space; the error gives every reason.
         """
 
         def choose(_: str, parameter: Parameter) -> Any:

@@ -1,4 +1,4 @@
-"""Spaces in the form of ConfigSpace users: values, not axis positions.
+"""Conversion of spaces to and from ConfigSpace, as values or as axis positions.
 
 Features that ConfigSpace lacks (a probability of zero, 1 - x on a log scale, expression rules) are
 stored as `meta`. `from_configspace` reads them back, so nothing is lost in a round trip.
@@ -44,7 +44,7 @@ META = "hpo"  # key in `meta` for the features that ConfigSpace lacks
 def as_configspace(space: Space, seed: int | None = None) -> CS.ConfigurationSpace:
     """Return the space as a ConfigurationSpace of values, with the same default configuration.
 
-    Lists and null become JSON texts, because ConfigSpace files support neither.
+    Lists and null become JSON strings, because ConfigSpace files support neither.
 
     Raises:
         ConfigError: a hyperparameter has several distributions, or bounds that ConfigSpace
@@ -162,7 +162,7 @@ def write_configspace(space: CS.ConfigurationSpace, path: Path) -> None:
     """Write a space to a file; the ending of its name selects JSON or YAML.
 
     Raises:
-        ConfigError: the ending is different.
+        ConfigError: any other ending.
     """
     _check_ending(path)
     data = json.loads(json.dumps(space.to_serialized_dict(), default=lambda number: number.item()))
@@ -178,7 +178,7 @@ def read_configspace(path: Path) -> CS.ConfigurationSpace:
     """Read a space written by ConfigSpace or `write_configspace`.
 
     Raises:
-        ConfigError: the file or its format does not exist, or ConfigSpace rejects it.
+        ConfigError: the file does not exist, its format is unknown, or ConfigSpace rejects it.
     """
     _check_ending(path)
     try:
@@ -252,7 +252,7 @@ def _middle(fields: Mapping[str, Any]) -> float:
 
 
 def _modernise_fields(fields: Any) -> Any:
-    """Return a hyperparameter without the fields used before ConfigSpace 1."""
+    """Return a hyperparameter with the fields from before ConfigSpace 1 replaced."""
     if not is_dict(fields):
         return fields  # which ConfigSpace refuses
     found, step = dict(fields), fields.get("q")
@@ -384,7 +384,7 @@ def _our_values(parent: Any, theirs: Any) -> tuple[Any, ...]:
 
 
 def _plain_value(theirs: Any) -> Any:
-    """Return a plain Python value for one that may be NumPy's."""
+    """Return a plain Python value for a value that may come from NumPy."""
     if hasattr(theirs, "item"):
         theirs = theirs.item()
     return freeze(theirs)

@@ -45,7 +45,7 @@ from .space import Parameter, Space
 
 @dataclass(frozen=True)
 class OptunaTrial:
-    """A finished trial of a storage."""
+    """A finished trial in a storage."""
 
     params: Mapping[str, Any]
     values: tuple[float, ...]  # one per objective
@@ -55,7 +55,7 @@ class OptunaTrial:
 
 @dataclass(frozen=True)
 class OptunaStudy:
-    """One study of a storage."""
+    """One study in a storage."""
 
     name: str
     directions: tuple[str, ...]  # `minimize` or `maximize`, one per objective
@@ -129,7 +129,7 @@ def _last_distributions(
             was = space.get(parameter, distribution)
             if type(was) is not type(distribution):
                 text = f"{storage}: {parameter!r} was searched over {was} and over {distribution}"
-                raise ConfigError(f"{text}; a study has one kind of distribution for it")
+                raise ConfigError(f"{text}; a study can have only one kind of distribution for it")
             if was != distribution:
                 changed[parameter] = str(was)
             space[parameter] = distribution  # Optuna's samplers also use the last one
@@ -250,7 +250,7 @@ def _export_change(key: str, parameter: Parameter) -> str:
     if isinstance(ours, Categorical):
         values = ours.values
     changes = {
-        f"{ours.kind} is uniform there": not isinstance(ours, _KNOWN),
+        f"{ours.kind} becomes uniform": not isinstance(ours, _KNOWN),
         "its step is lost": isinstance(ours, LogUniform | LogIntUniform) and ours.q,
         "Optuna stores it as an unordered list": isinstance(ours, Pow2 | Ordinal),
         "Optuna stores lists as JSON text": any(
@@ -305,7 +305,7 @@ def _value_distribution(ours: Distribution) -> BaseDistribution:
 
 
 def suggest(trial: BaseTrial, space: Space) -> dict[str, Any]:
-    """Ask a trial for a configuration: active parameters only; rules are not checked."""
+    """Suggest a configuration for a trial: active parameters only; rules are not checked."""
 
     def choose(key: str, parameter: Parameter) -> Any:
         return parameter.distribution.outward(

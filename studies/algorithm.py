@@ -44,7 +44,7 @@ class Algorithm:
 
     @property
     def lanes(self) -> str:
-        """Return what runs together, as a word: lanes or processes."""
+        """Return the word for what runs in parallel: lanes or processes."""
         if self.is_process:
             return "processes"
         return "lanes"
@@ -73,15 +73,15 @@ class Algorithm:
         return self.knobs[name]
 
     def training(self, config: Mapping[str, Any], length: int, given: Any = None) -> Any:
-        """Return the `Training` for a configuration's fixed values, created once for each."""
+        """Return the `Training` for a configuration's static values; equal values share one."""
         if self.made is None:
-            text = f"this needs the code of {self.name}, which a recorded study does not have"
+            text = f"the code of {self.name} is needed, but a recorded study does not contain it"
             raise ConfigError(text)
         static = {name: config[name] for name, knob in self.knobs.items() if not knob.traced}
         return self.made.of(static, length, given)
 
     def as_data(self) -> dict[str, Any]:
-        """Return it in the form in which resolved studies record it."""
+        """Return the algorithm as data, as recorded in resolved studies."""
         data: dict[str, Any] = {"class": self.name, "unit": self.unit}
         if self.takes_env:
             data |= {"environment": True, "acts": self.acts}

@@ -1,4 +1,4 @@
-"""Reads `algorithm` and `command`, and the keys that replace others."""
+"""Reads `algorithm`, `command` and `length`, which replaces `env_steps`."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def _of_file(given: str, source: Path) -> Any:
 
 
 def loaded_algorithm(given: str, source: Path = Path(".")) -> Algorithm:
-    """Return the algorithm declared by `FILE.py:CLASS`, whose file is run, or by `rejax:SAC`."""
+    """Return the algorithm named by `FILE.py:CLASS`, after running the file, or by `rejax:SAC`."""
     if not _is_named(given):
         raise ConfigError(f"{given!r} is not {_KINDS}")
     ask_for_devices_of(Node(None, {}))
@@ -125,7 +125,7 @@ def loaded_algorithm(given: str, source: Path = Path(".")) -> Algorithm:
 
 
 def with_code(study: Study) -> Study:
-    """Add the class of its custom training to a study from another process."""
+    """Return a study from another process with the class of its custom training loaded."""
     if study.algorithm.is_ppo or study.algorithm.is_process:
         return study
     return replace(study, algorithm=_load_training(study.algorithm.name, Path(study.source)))
@@ -186,8 +186,8 @@ def _length(notes: Notes, root: Node, algorithm: Algorithm) -> int:
         units |= {"epoch": epoch, "epochs": epoch}
     if number is not None and unit in ("epoch", "epochs") and unit not in units:
         notes.add(
-            f"length is {given!r}, but {algorithm.label} does not say how long an epoch is; write "
-            f"`epoch = ...` in the class, the number of {algorithm.unit} in one, or give length "
+            f"length is {given!r}, but {algorithm.label} does not define the length of an epoch; "
+            f"set `epoch = ...` in the class, in {algorithm.unit}, or give length "
             f"in {algorithm.unit}",
             root,
             "length",

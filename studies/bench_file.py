@@ -1,4 +1,4 @@
-"""The file of `hpo bench`: methods in the form of studies, and the tables to compare them on."""
+"""The `hpo bench` file: methods, written like studies, and the tables to compare them on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .yaml_io import Node, Notes, node_of, read_file, read_text
 
 METHOD_KEYS = ("imports", "search", "enqueue", "evaluation", "early_terminate", "seeds", "confirm",
                "population", "metric")  # fmt: skip
-"""Keys of a study that a method may have; the table has the others."""
+"""Study keys that a method can set; the table provides the others."""
 _OWN: Mapping[str, Any] = {
     "budget": {"trials": 1_000_000},
     "checkpoint": {"keep_best": 0},
@@ -35,19 +35,19 @@ class BenchSpec:
         (), "names of the tables; omitted: all in the folder", type="words"
     )
     budgets: tuple[int, ...] = key(
-        (8, 16, 24, 48, 96), "budgets of the searches, in full runs of one seed", type="counts"
+        (8, 16, 24, 48, 96), "search budgets, in full runs of one seed", type="counts"
     )
     searches: int = key(60, "searches per method, environment and budget", low=2)
     move: bool = key(
         True,
         "move proposals to the nearest recorded configuration not yet tried; "
-        "off: only use its runs",
+        "off: keep the proposal and use only that configuration's runs",
     )
-    lanes: int = key(12, "lanes of a search", low=1)
-    test_seeds: int = key(2, "recorded seeds used only to judge the choices", low=1)
-    baseline: str | None = key(None, "the method to compare with; omitted: the first")
+    lanes: int = key(12, "lanes per search", low=1)
+    test_seeds: int = key(2, "recorded seeds used only to evaluate the selected trials", low=1)
+    baseline: str | None = key(None, "method to compare the others with; omitted: the first")
     baseline_budget: int | None = key(None, "budget of the baseline; omitted: 48, or the largest")
-    seed: int = key(1, "of the first search")
+    seed: int = key(1, "seed of the first search")
 
 
 @dataclass(frozen=True)
@@ -68,16 +68,18 @@ class BenchFile:
             for path in self.tables.rglob("trials.parquet")
         )
         if not found:
-            raise ConfigError(f"{self.tables} has no tables; bench.tables names their folder")
+            raise ConfigError(
+                f"{self.tables} contains no tables; set bench.tables to their folder"
+            )
         for name in self.spec.environments:
             if name not in found:
                 raise UnknownNameError(f"table of {self.tables}", name, found)
         return list(self.spec.environments or found)
 
     def study(self, method: str, table_text: str) -> Study:
-        """Return a method's study on the environment of a table, given the table's own study.
+        """Return a method's study on a table's environment; `table_text` is the recorded study.
 
-        Raises `StudyError` with every mistake in the method, or `ConfigError` if recorded runs
+        Raises `StudyError` with all mistakes in the method, or `ConfigError` if recorded runs
         cannot be used for it.
         """
         root, own, notes = read_text(table_text, self.shown), self.methods[method], Notes("table")
@@ -101,9 +103,9 @@ class BenchFile:
         for wrong, why in (
             (
                 early is not None and early.evolves,
-                "early_terminate: copied trials leave no recorded run; use a different rule",
+                "early_terminate: copied trials have no recorded runs; use a different rule",
             ),
-            (study.search.driver != "lanes", "search.driver: only hpo itself runs over a table"),
+            (study.search.driver != "lanes", "search.driver: tables work only with driver lanes"),
             (study.search.warm_start is not None, "search.warm_start does not work with tables"),
         ):
             if wrong:
@@ -117,7 +119,7 @@ class BenchFile:
 
 
 def read_bench(path: str | Path, overrides: Sequence[str] = ()) -> BenchFile:
-    """Read a file of `hpo bench`; mistakes within a method are found by `BenchFile.study`."""
+    """Read an `hpo bench` file; mistakes within a method are found by `BenchFile.study`."""
     path = Path(path)
     root, notes = read_file(path, str(path)), Notes(str(path))
     if not root.is_map:
@@ -152,7 +154,7 @@ def _check_method(notes: Notes, methods: Node, name: str, own: Node) -> None:
             notes.add(f"method {name}: {unknown}", own, word)
     metric = own.value.get("metric")
     if metric is not None and (not metric.is_map or [*metric.value] != ["training_weight"]):
-        text = "metric: allowed: {training_weight: W}; the table has its name and goal"
+        text = "metric: allowed: {training_weight: W}; its name and goal come from the table"
         notes.add(f"method {name}: {text}", own, "metric")
 
 

@@ -1,4 +1,4 @@
-"""`hpo check`: examination of a study before anything compiles, as data and as text."""
+"""`hpo check`: checks a study before anything compiles, and reports as data or text."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Config = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class ProgramCost:
-    """The requirements of a bucket's program; None if unknown."""
+    """The resources that a bucket's program needs; None if unknown."""
 
     lanes: int | None = None
     memory_bytes: int | None = None  # estimated for all lanes
@@ -115,7 +115,8 @@ def check(
     """Examine a study; raise if no configuration can run.
 
     `bucket_key` maps a complete configuration to the name of its bucket, and `cost_of` maps that
-    name to the cost of its program. `not_run` are files that may define what is otherwise unknown.
+    name to the cost of its program. `not_run` are imported files that were not run, so some names
+    may be unknown.
     `limit_of` returns the episode limit of a custom environment, and may run its code.
     """
     import numpy as np
@@ -155,7 +156,7 @@ def _unknown_env_arguments(study: Study) -> list[str]:
 
 
 def _draw_errors(study: Study, draws: list[dict[str, Any]]) -> list[str]:
-    """Return the errors of hyperparameters among some draws, each with its share of the draws."""
+    """Return the hyperparameter errors in some draws, each with the share of draws affected."""
     counts: dict[str, int] = {}
     for params in draws:
         try:
@@ -208,10 +209,8 @@ def _of_programs(study: Study, buckets: ProgramShapes) -> Iterator[str]:
     for name in buckets.endless:
         yield f"{name} is static and searched over real numbers: every trial compiles a program"
     if names := _unknown_env_arguments(study):
-        text = (
-            f"{', '.join(names)}: each value may need a program, which is known only once imports "
-        )
-        yield f"{text}run. If the constructor names a real argument, one program serves all values"
+        text = f"{', '.join(names)}: each value may need a separate program, which is known only "
+        yield f"{text}after imports run. A float argument of the constructor needs only one"
     for parameter in study.space.parameters:
         yield from _whole_note(study, parameter)
 
@@ -226,7 +225,7 @@ def _of_chunks(study: Study, buckets: ProgramShapes) -> Iterator[str]:
         yield f"{text}; raise early_terminate.{key}"
     if first.updates_per_chunk == 1 and first.chunks < 8:
         text = f"a run has only {first.chunks} updates of {first.steps_per_update} "
-        yield f"{text}{study.algorithm.unit}; rungs and ends are coarse"
+        yield f"{text}{study.algorithm.unit}, so rungs and run lengths are coarse"
 
 
 def _of_audit(study: Study) -> Iterator[str]:
@@ -256,7 +255,7 @@ def _of_policies(study: Study) -> Iterator[str]:
     checkpoint = study.checkpoint
     if checkpoint.policies_every is not None and checkpoint.keep_best == 0:
         text = "checkpoint.policies_every keeps only policies of the best trials"
-        yield f"{text}, and checkpoint.keep_best is 0: none is kept"
+        yield f"{text}, but checkpoint.keep_best is 0, so none are kept"
 
 
 def _of_seeds(study: Study) -> Iterator[str]:
@@ -316,7 +315,7 @@ def _blind_warning(study: Study, lanes: int) -> Iterator[str]:
         if trials < enough:
             ways.append(f"budget.trials to {enough} or more")
         text = f"{method} acts as random search: {blind} trials start before its model has "
-        yield f"{text}results, and there are {trials}; set {' and '.join(ways)}"
+        yield f"{text}results, and the budget is {trials}; set {' and '.join(ways)}"
 
 
 _NUMBERS_BETWEEN = {
@@ -324,7 +323,7 @@ _NUMBERS_BETWEEN = {
     "log_int_uniform": ("whole numbers", "log_uniform"),
     "pow2": ("powers of two", "log_uniform"),
 }
-"""Kind of whole numbers -> its values in words, and the distribution of all numbers between."""
+"""Integer distribution -> its values in words, and the distribution over real numbers."""
 
 
 def _whole_note(study: Study, parameter: Parameter) -> Iterator[str]:
@@ -333,13 +332,11 @@ def _whole_note(study: Study, parameter: Parameter) -> Iterator[str]:
     stepped = getattr(distribution, "q", None) is not None
     if is_real and not stepped and distribution.kind in _NUMBERS_BETWEEN:
         few, between = _NUMBERS_BETWEEN[distribution.kind]
-        yield (
-            f"{name} takes only {few}; for any number between them type distribution: {between}"
-        )
+        yield (f"{name} takes only {few}; for real numbers, use distribution: {between}")
 
 
 def unlearnt_note(study: Study, draws: list[dict[str, Any]]) -> str:
-    """Return a note if draws end before their first gradient step; otherwise ""."""
+    """Return a note if some draws finish before their first gradient step; otherwise ""."""
     name = getattr(study.algorithm.made, "learns_after", "")
     if not name:
         return ""
@@ -352,8 +349,8 @@ def unlearnt_note(study: Study, draws: list[dict[str, Any]]) -> str:
     way = f"nothing is learnt; lower {name} or raise env_steps"
     if name in study.space.names:
         share = f"{late / len(waits):.1%} of draws"
-        return f"{name} is at least {length:,}, the {unit} of a run, in {share}: there {way}"
-    return f"{name} is {usual:,.10g}, but a run has {length:,} {unit}: {way}"
+        return f"in {share}, {name} is at least {length:,}, the {unit} of a run, so {way}"
+    return f"{name} is {usual:,.10g}, but a run has {length:,} {unit}, so {way}"
 
 
 def spread_note(study: Study) -> str:
@@ -362,7 +359,7 @@ def spread_note(study: Study) -> str:
     if workers == 1 or study.population.lanes is not None:
         return ""
     text = f"population.lanes is auto: {workers} workers have up to {workers} times the lanes of "
-    return f"{text}one process, so the search differs; give population.lanes for the same search"
+    return f"{text}one process, so the search differs; set population.lanes for the same search"
 
 
 def _unmodelled_knobs(study: Study) -> list[str]:
@@ -410,7 +407,7 @@ def _head_lines(study: Study) -> list[str]:
         method = f"Ray Tune ({study.search.searcher})"
         every = f"{study.evaluation.every:,} {study.algorithm.unit}"
         rule = f"its {study.search.scheduler} decides every {every}"
-    seeds = f"{study.seeds.per_config} a trial"
+    seeds = f"{study.seeds.per_config} per trial"
     if study.seeds.racing is not None:
         seeds = f"{study.seeds.first} per trial, up to {study.seeds.per_config} if it may win"
     first, *more = study.objectives or (study.metric,)
@@ -466,7 +463,7 @@ def _program(report: CheckReport, bucket: ProgramShape, cost: ProgramCost) -> st
     if cost.lanes is not None:
         parts.append(_lanes(report, cost.lanes))
     if cost.memory_bytes is not None:
-        parts += [mebibytes(cost.memory_bytes), f"{cost.parameters:,} parameters a lane"]
+        parts += [mebibytes(cost.memory_bytes), f"{cost.parameters:,} parameters per lane"]
     if cost.parts not in (None, 1):
         parts.append(f"gradients in {cost.parts} parts")
     return "; ".join(parts)
@@ -477,7 +474,7 @@ def _rungs(rungs: Sequence[int]) -> str:
 
 
 def _lanes(report: CheckReport, lanes: int) -> str:
-    """Return a program's lanes; if there are several, each has at most as many as replicates."""
+    """Return the lanes of a program as text; an estimate if there are several programs."""
     study = report.study
     several = report.bucket_count > 1 or not report.bucket_count_exact
     text, workers = counted(lanes, "lane"), study.executor.workers
@@ -501,7 +498,7 @@ def _of_processes(report: CheckReport) -> str:
 def _env_steps_line(report: CheckReport) -> str:
     expected = report.expected
     if expected.trials is None or expected.search is None or expected.full is None:
-        search = "search until the budget ends"
+        search = "search until the budget is spent"
     else:
         share = expected.search / expected.full if expected.full else 1.0
         full = f"{share:.0%} of {expected.full:,} for {counted(expected.trials, 'full trial')}"

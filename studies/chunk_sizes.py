@@ -111,7 +111,7 @@ def rungs(study: Study, steps_per_chunk: int) -> tuple[int, ...]:
 
 
 def updates_per_chunk(study: Study, steps_per_update: int) -> int:
-    """Return K for a bucket, by the rule of this module."""
+    """Return K for a bucket; the module docstring gives the rule."""
     end = study.horizon
     asked = sorted({*rung_steps(study, end), *_evaluation_points(study, end)})
     return _updates_per_chunk(end, tuple(asked), steps_per_update)

@@ -63,14 +63,14 @@ class Template:
         try:
             words = shlex.split(self.text)
         except ValueError as error:
-            raise ConfigError(f"command: {error}; close the quotation") from None
+            raise ConfigError(f"command: {error}; close the quote") from None
         start = 0
         while start < len(words) and _SETTING.fullmatch(words[start]):
             start += 1
         return words[:start], words[start:]
 
     def argv(self, values: Mapping[str, Any]) -> list[str]:
-        """Return the process's words; a list in place of a whole word becomes several words."""
+        """Return the process's arguments; a list that fills a whole word becomes several."""
         if self.needs_shell:
             line = _PLACEHOLDER.sub(
                 lambda found: shlex.quote(_argument_text(values[found[1]])), self.text
@@ -86,7 +86,7 @@ class Template:
         return argv
 
     def settings(self, values: Mapping[str, Any]) -> dict[str, str]:
-        """Return the environment variables set on the line."""
+        """Return the environment variables set at the start of the line."""
         if self.needs_shell:
             return {}
         pairs = (_fill_placeholders(word, values).partition("=") for word in self._split_words[0])
@@ -127,7 +127,7 @@ def _argument_text(value: Any) -> str:
 
 
 def resumed(command: str, resume: str) -> Template:
-    """Return the command line that continues a run, where `...` is the original command.
+    """Return the command line that continues a run; `...` in `resume` stands for the command.
 
     >>> resumed("python a.py", "... --load {folder}").text
     'python a.py --load {folder}'
@@ -200,9 +200,9 @@ def command_algorithm(notes: Notes, root: Node, source: Path | None) -> Algorith
 
 
 def _take_default(notes: Notes, root: Node) -> dict[str, Any]:
-    """Remove a mapping under `confirm.default`, the default configuration, and return it.
+    """Remove and return the default configuration given as a mapping under `confirm.default`.
 
-    The key itself then becomes a flag. Without a mapping the default is the middle of the ranges,
+    The key then becomes a flag. Without a mapping, the default is the middle of the ranges,
     and is compared only on request.
     """
     confirm = root.value.get("confirm")
@@ -288,7 +288,9 @@ def _check_names(notes: Notes, root: Node, line: Template, given: Mapping[str, _
     for name, one in given.items():
         section = root.value[one.place]
         if name in GIVEN:
-            notes.add(f"{one.place} has {name!r}, which every run sets; rename it", section, name)
+            notes.add(
+                f"{one.place} has {name!r}, which hpo sets in every run; rename it", section, name
+            )
         elif name not in line.names:
             text = f"{one.place} has {name!r}, but command does not use {{{name}}}; add it there, "
             notes.add(f"{text}such as --{name} {{{name}}}, or remove it", section, name)

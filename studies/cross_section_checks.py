@@ -45,7 +45,7 @@ SEARCHERS = ("random", "optuna")
 _UNFIT = {
     "PB2": (
         "models hyperparameters, which are not passed to Ray Tune; remove search.driver "
-        "and type early_terminate: {type: pb2}"
+        "and use early_terminate: {type: pb2}"
     ),
     "HyperBandForBOHB": "needs the BOHB searcher; use ray.tune.schedulers.HyperBandScheduler",
     "PopulationBasedTrainingReplay": "needs a Ray checkpoint; replay the trial instead",
@@ -103,7 +103,7 @@ def unused_keys(root: Node, study: Study) -> Problems:
     if driver == "lanes":
         others.append(("search", DRIVEN_KEYS, "needs search: {driver: ray_tune}"))
     else:
-        text = f"does not work with driver {driver}, where search.searcher proposes"
+        text = f"does not work with driver {driver}, whose searcher proposes trials"
         others.append(("search", SEARCHER_KEYS, text))
     for section, keys, text in others:
         for key in keys:
@@ -141,7 +141,7 @@ def _seeds_of_aggregates(study: Study) -> Problems:
             least = "seeds.per_config"
             if seeds.racing is not None:
                 least = "seeds.racing.start"
-            text = f"iqm needs {IQM_MIN_SEEDS} values of every trial, but {least} is {seeds.first}"
+            text = f"iqm needs {IQM_MIN_SEEDS} values per trial, but {least} is {seeds.first}"
             if seeds.tolerate:
                 text += f" and {seeds.tolerate} of them may diverge"
             yield f"{section}.aggregate", f"{text}; use mean or median"
@@ -155,7 +155,7 @@ def _racing_problems(study: Study, racing: Racing) -> Problems:
     elif seeds.tolerate >= seeds.first:
         yield "seeds.tolerate", f"is {seeds.tolerate}; allowed: below racing.start ({seeds.first})"
     if len(study.objectives) > 1:
-        yield "seeds.racing", "compares one objective; remove racing, or give one metric"
+        yield "seeds.racing", "supports only one objective; remove racing, or give one metric"
     elif study.metric.aggregate != "mean":
         text = f"compares means, but aggregate is {study.metric.aggregate}; use mean, or remove "
         yield "seeds.racing", f"{text}racing"
@@ -170,9 +170,9 @@ def _training_weight(study: Study) -> Problems:
     if not any(metric.training_weight for metric in metrics):
         return
     if len(metrics) > 1:
-        yield "objectives", "have no training_weight; remove it"
+        yield "objectives", "do not support training_weight; remove it"
     elif study.metric.name != "eval/return_mean":
-        yield path, f"is for metric eval/return_mean, not {study.metric.name}; remove it"
+        yield path, f"applies only to eval/return_mean, not to {study.metric.name}; remove it"
     elif study.more_envs or study.evaluation.env:
         where = "eval_env"
         if study.more_envs:
@@ -190,17 +190,17 @@ def _method_problems(study: Study) -> Problems:
     if method.objectives == "one" and len(study.objectives) > 1:
         *first, last = [row.name for row in METHODS.values() if row.objectives == "several"]
         several = f"{', '.join(first)} or {last}"
-        yield "search.method", f"{method.name} takes one objective; use {several}"
+        yield "search.method", f"{method.name} supports only one objective; use {several}"
     if not method.learns and study.search.warm_start is not None:
         text = (
-            f"applies only to methods that learn, and {method.name} does not; remove it, "
+            f"applies only to methods that learn, which {method.name} does not; remove it, "
             "or use tpe"
         )
         yield "search.warm_start", text
 
 
 def _length_problems(study: Study) -> Problems:
-    """Require rungs and evaluation points inside a run; this process counts as a single worker."""
+    """Require rungs and evaluation points within a run, and one worker for a local executor."""
     early, every, length = study.early_terminate, study.evaluation.every, study.env_steps
     unit = study.algorithm.unit
     if early is not None and not early.evolves:
@@ -218,7 +218,7 @@ def _length_problems(study: Study) -> Problems:
         yield "evaluation.every", f"is {every}: more than {_MOST_EVALUATIONS} evaluations in a run"
     workers = study.executor.workers
     if study.executor.type == "local" and workers != 1:
-        text = f"is {workers}, but executor.type local is one process; type executor: "
+        text = f"is {workers}, but executor.type: local runs in one process; use executor: "
         yield "executor.workers", f"{text}{{type: ray, workers: {workers}}}"
 
 
@@ -230,14 +230,17 @@ def _evolution_problems(study: Study) -> Problems:
         return
     if early.every >= length or early.every * _MOST_RUNGS < length:
         text = f"is {early.every}, but a run has {length} {study.algorithm.unit}; "
-        text += "allowed: below that, and at "
-        yield "early_terminate.every", f"{text}most {_MOST_RUNGS} times in a run"
+        text += "allowed: below that, with at "
+        yield "early_terminate.every", f"{text}most {_MOST_RUNGS} copies per run"
     if len(study.objectives) > 1:
         yield "objectives", f"are not supported by {early.type}; give one metric, or use asha"
     if study.constraints:
         yield "constraints", f"are not supported by {early.type}; remove them, or use asha"
     if study.budget.trials is None or study.budget.trials < 2:
-        yield "budget.trials", f"must be at least 2 with {early.type}: they are its population"
+        yield (
+            "budget.trials",
+            f"must be at least 2 with {early.type}: the trials are its population",
+        )
     yield from _copy_problems(study, early.type, study.executor.workers > 1)
 
 
@@ -246,11 +249,11 @@ def _copy_problems(study: Study, rule: str, moves: bool) -> Problems:
     lanes, trials, seeds = study.population.lanes, study.budget.trials, study.seeds.per_config
     for parameter in study.space.parameters:
         if is_static(study, parameter.name):
-            text = f"is part of the compiled program, and {rule} copies networks between trials of"
-            yield f"space.{parameter.name}|space", f"{text} one program; fix it, or use asha"
+            text = f"is compiled into the program, but {rule} copies networks only within one"
+            yield f"space.{parameter.name}|space", f"{text} program; fix it, or use asha"
     if lanes is not None and trials is not None and lanes < trials * seeds:
         text = f"is {lanes}, but {rule} runs all {trials} trials x {seeds} seeds at the same time"
-        yield "population.lanes", f"{text}; type lanes: {trials * seeds}, or auto"
+        yield "population.lanes", f"{text}; set lanes: {trials * seeds}, or auto"
     hosted = _hosted_environments(study)
     if moves and hosted:
         text = f"{hosted[0]} is stepped by the host, so {rule} cannot copy its state; use a "
@@ -277,7 +280,7 @@ def _pause_problems(study: Study, early: EarlyTerminate) -> Problems:
     elif away and study.resume is None:
         yield (
             path,
-            "keeps CPUs and GPUs of the cluster for paused processes; set resume, or remove pause",
+            "keeps paused processes on the cluster's CPUs and GPUs; set resume, or remove pause",
         )
     if hosted := _hosted_environments(study):
         text = f"does not work with {hosted[0]}, which is stepped by the host and cannot "
@@ -356,14 +359,14 @@ def _ray_tune(study: Study) -> Problems:
         text = f"does not work with driver ray_tune, whose scheduler stops trials; {without}"
         yield "early_terminate", text
     if not isinstance(every, int):
-        text = f"must be a number of {study.algorithm.unit}, after which the scheduler of driver "
-        text += "ray_tune "
-        text += f"decides; type evaluation: {{every: {max(1, study.env_steps // 16)}}}"
+        text = f"must be a number of {study.algorithm.unit}: the interval at which Ray Tune's "
+        text += "scheduler "
+        text += f"decides; use evaluation: {{every: {max(1, study.env_steps // 16)}}}"
         yield "evaluation.every|evaluation|search", text
     if study.budget.trials is None:
-        yield "budget.trials|budget", "is needed by driver ray_tune; type budget: {trials: 64}"
+        yield "budget.trials|budget", "is required by driver ray_tune; set budget: {trials: 64}"
     if len(study.objectives) > 1:
-        text = "are several, but Ray Tune's schedulers compare one; give metric instead"
+        text = "are not supported by Ray Tune's schedulers, which compare one; give one metric"
         yield "objectives", text
     if study.seeds.racing is not None:
         yield "seeds.racing|seeds", f"does not work with driver ray_tune; {without}"
@@ -379,8 +382,8 @@ def _ray_class(study: Study, key: str, given: str, known: Collection[str]) -> Pr
         text = f"{given!r} is unknown;{suggestion(given, known)} Known: {', '.join(known)}"
         yield f"search.{key}", f"{text}, or the dotted name of a Ray Tune class"
     elif module and not f"{module}.".startswith("ray.tune.") and module not in stems:
-        text = f"{given!r} is neither a class of ray.tune nor of a file that `imports` names; "
-        text += "for a custom class type imports: [my_file.py] and my_file.MyClass"
+        text = f"{given!r} is neither in ray.tune nor in a file listed in `imports`; "
+        text += "for a custom class, use imports: [my_file.py] and my_file.MyClass"
         yield f"search.{key}", text
 
 
@@ -395,7 +398,7 @@ def _ray_pbt(study: Study) -> Problems:
 def _several_env_problems(study: Study) -> Problems:
     if not study.more_envs:
         return
-    costs, one = " and ".join(COSTS), "of one environment; remove it"
+    costs, one = " and ".join(COSTS), "only with one environment; remove it"
     if study.metric.goal == "minimize":
         text = "minimize does not apply to scores over several environments, where 1 is the "
         text += "reference and higher is better for every metric; remove goal"
@@ -406,21 +409,21 @@ def _several_env_problems(study: Study) -> Problems:
     if any(one.name not in COSTS for one in study.objectives[1:]):
         yield "objectives", f"may contain only {costs} after the score over several environments"
     if any(one.metric not in COSTS for one in study.constraints):
-        yield "constraints", f"of several environments may use only {costs}"
+        yield "constraints", f"over several environments can use only {costs}"
     unfit: list[tuple[str, object, str]] = [
-        ("eval_env", study.evaluation.env, f"changes keys {one}"),
-        ("init", study.init, f"starts lanes from a policy {one}"),
-        ("baselines", study.baselines, f"are heuristics {one}"),
+        ("eval_env", study.evaluation.env, f"works {one}"),
+        ("init", study.init, f"works {one}"),
+        ("baselines", study.baselines, f"work {one}"),
         (
             "executor.type",
             study.executor.type != "local",
             "must be local: several environments run in one process",
         ),
-        ("search.warm_start", study.search.warm_start, f"takes trials {one}"),
+        ("search.warm_start", study.search.warm_start, f"works {one}"),
         (
             "forbid",
             any(name.startswith("env.") for rule in study.space.forbid for name in rule.names),
-            f"names env.*, which are {one}",
+            f"uses env.*, which works {one}",
         ),
     ]
     unfit += [
@@ -433,7 +436,7 @@ def _several_env_problems(study: Study) -> Problems:
     ]
     for parameter in study.space.parameters:
         asks = any(condition.name.startswith("env.") for condition in parameter.when)
-        text = f"has a condition on env.*, which is {one}"
+        text = f"has a condition on env.*, which works {one}"
         unfit.append((f"space.{parameter.name}", asks, text))
     yield from ((path, text) for path, given, text in unfit if given)
 
@@ -448,18 +451,18 @@ def _worker_problems(study: Study) -> Problems:
             yield f"population.{key}", text
     threaded = [one for one in hosted if is_simulated(one)]
     if threaded and population.workers:
-        text = f"applies only to Python environments, but {threaded[0]} has threads; remove it"
-        yield "population.workers", text
+        text = f"applies only to Python environments, but {threaded[0]} uses its own threads"
+        yield "population.workers", f"{text}; remove it"
 
 
 def _custom_training(study: Study) -> Problems:
-    acts, judged = study.algorithm.acts, "has its evaluate instead"
+    acts, judged = study.algorithm.acts, "has its own evaluate method"
     if acts:
         judged = "is evaluated in its training environment"
     for path, given, why in (
         ("env", study.more_envs, "trains in one environment; give one"),
-        ("init", study.init, "creates states itself; read a file in init"),
-        ("checkpoint.parts", study.checkpoint.parts, "keeps whole states, not parts"),
+        ("init", study.init, "creates states itself; load the file in its init method"),
+        ("checkpoint.parts", study.checkpoint.parts, "saves whole states, not parts"),
         ("eval_env", study.evaluation.env, judged),
         (
             "evaluation.steps",
@@ -494,16 +497,16 @@ def _command_problems(study: Study) -> Problems:
         (
             "evaluation",
             replace(given, env={}, every=usual.every) != usual,
-            "has only `every` with command: the script evaluates",
+            "accepts only `every` with command, because the script evaluates",
         ),
         ("checkpoint.parts", study.checkpoint.parts, f"{of_lanes}; remove it"),
-        ("search.driver", study.search.driver != "lanes", "is lanes with command"),
+        ("search.driver", study.search.driver != "lanes", "must be lanes with command"),
         ("schedule_env_steps", study.schedule_env_steps, f"{of_lanes}; remove it"),
         ("log_every", study.log_every, f"{of_lanes}; remove it"),
         (
             "early_terminate.type",
             early is not None and early.evolves,
-            "copies states between trials, which processes cannot; use asha",
+            "copies states between trials, which does not work with processes; use asha",
         ),
     ):
         if wrong:
@@ -516,21 +519,21 @@ def _cluster(study: Study) -> Problems:
     settings, executor = study.processes or Processes(), study.executor
     text = "does not apply to a study with command;"
     if executor.type == "ray" and executor.workers != 1:
-        yield "executor.workers", f"{text} type processes: {{at_once: {executor.workers}}}"
+        yield "executor.workers", f"{text} use processes: {{at_once: {executor.workers}}}"
     if executor.type == "ray" and executor.cpus is not None:
-        yield "executor.cpus", f"{text} type processes: {{threads: {executor.cpus}}}"
+        yield "executor.cpus", f"{text} use processes: {{threads: {executor.cpus}}}"
     if executor.type != "slurm":
         return
     if settings.at_once is None:
-        text = "is auto, but SLURM has no fixed number of places; give the number of simultaneous "
+        text = "is auto, but SLURM has no fixed number of slots; give the number of simultaneous "
         yield "processes.at_once|executor.type", f"{text}jobs, such as processes: {{at_once: 8}}"
     if settings.gpus and settings.gpus != int(settings.gpus):
-        text = f"is {settings.gpus:g}, but SLURM jobs get whole GPUs; type gpus: 1, or remove"
-        yield "processes.gpus", f"{text} gpus and type executor: {{options: {{gres: 'shard:1'}}}}"
+        text = f"is {settings.gpus:g}, but SLURM jobs get whole GPUs; use gpus: 1, or remove"
+        yield "processes.gpus", f"{text} gpus and use executor: {{options: {{gres: 'shard:1'}}}}"
 
 
 def environment_faults(study: Study) -> Problems:
-    """Yield mistakes in the environments of all buckets; files of optical networks are read."""
+    """Yield mistakes in the environments of all buckets; reads the files of optical networks."""
     for one in each_alone(study):
         if one.env.id in ENVIRONMENTS and ENVIRONMENTS[one.env.id].source == "optical":
             yield from optical_faults(one)
@@ -573,7 +576,7 @@ def knob_contradictions(study: Study) -> Problems:
 
 
 def _corners(study: Study) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
-    """Yield the default, then every pair of extreme values in it: (names, configuration)."""
+    """Yield (names, configuration): the default, then with one or two values made extreme."""
     space = study.space
     yield (), space.default()
     own = [one for one in space.parameters if not one.name.startswith("env.")]

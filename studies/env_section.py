@@ -60,7 +60,7 @@ class EnvList:
         for item, spec, known in zip(self.items, self.specs, self.entries, strict=True):
             fault = metric_fault(metric, known)
             if known and fault and not all(self.entries):  # else noted at the metric
-                notes.add(f"metric: of {spec.id}: {fault}", item)
+                notes.add(f"metric of {spec.id}: {fault}", item)
             found.append(replace(spec, scale=_read_scale(notes, item, spec, known, metric)))
         return tuple(found)
 
@@ -68,7 +68,7 @@ class EnvList:
 def read_env(
     notes: Notes, root: Node, imports: bool, checked: bool = False
 ) -> tuple[EnvList, EnvEntry | None]:
-    """Read `env`, one or a list, and its table entry or the common entry of several."""
+    """Read `env`, one environment or a list, with its table entry (merged for a list)."""
     node = root.value.get("env")
     if node is None:
         return EnvList(), None  # noted with the other top-level keys
@@ -93,7 +93,7 @@ def _read_several(
 ) -> tuple[EnvList, EnvEntry | None]:
     items: list[Node] = node.value
     if not 2 <= len(items) <= _MOST:
-        text = f"env lists {len(items)} environments; allowed: 2 to {_MOST}, or one id alone"
+        text = f"env lists {len(items)} environments; allowed: 2 to {_MOST}, or a single id"
         notes.add(text, next(iter(items), node))
         return EnvList(), None
     found: list[tuple[EnvSpec, EnvEntry | None, Node]] = []
@@ -147,7 +147,7 @@ def read_eval_env(notes: Notes, root: Node, known: EnvEntry | None) -> dict[str,
     if node is None or not node.is_map:
         return {}
     if "id" in node.value:
-        notes.add("eval_env has no id; give only the keys that differ", node, "id")
+        notes.add("eval_env takes no id; give only the keys that differ", node, "id")
     return _read_env_values(notes, known, node)
 
 
@@ -172,7 +172,7 @@ class EnvFile:
 
 
 def read_env_file(path: str | Path, overrides: Sequence[str] = ()) -> EnvFile:
-    """Read a file with an `env:` mapping at the top, or the `eval_env:` of a study."""
+    """Read an environment file, or the `env:` of a study with its `eval_env:` keys."""
     path = Path(path)
     notes = Notes(str(path))
     root = read_file(path, str(path))
@@ -213,12 +213,12 @@ def _read_scale(
         for key, value in spec.values.items()
         if entry is None or value != entry.default_of(key)
     ]
-    found, why = reference_of(spec.id, metric), f"by {metric}"
+    found, why = reference_of(spec.id, metric), f"with metric {metric}"
     if changed:
-        found, why = None, f"with another {changed[0]}"
+        found, why = None, f"with a different {changed[0]}"
     if found is None:
         text = f"{spec.id} {why} has no scores in the table; give them, as in {{id: {spec.id}, "
-        text += "scores: {random: 0.1, reference: 0.9}}: the metric of random actions and of a "
+        text += "scores: {random: 0.1, reference: 0.9}}, the metric for random actions and for a "
         notes.add(f"{text}good policy", item)
         return None
     return Reference(float(found.random), float(found.reference))
@@ -238,7 +238,7 @@ def _given_scale(notes: Notes, node: Node) -> Reference | None:
 def merged_entry(specs: Sequence[EnvSpec], entries: Sequence[EnvEntry | None]) -> EnvEntry | None:
     """Return the common entry of several environments; None if one of them is unknown.
 
-    It has the parameters and keys of every environment (if several share one, that of the first)
+    It has the parameters and keys of all environments (the first one's if several share a name)
     and the metrics that all of them have.
     """
     known = [one for one in entries if one is not None]
@@ -267,7 +267,7 @@ def _common(values: Sequence[_Value], different: _Value) -> _Value:
 
 
 def _shared(each: Sequence[Mapping[str, _Value]]) -> dict[str, _Value]:
-    """Return the values, the first one's, of the names that all have."""
+    """Return the names that all mappings have, with the values of the first mapping."""
     shared = set(each[0]).intersection(*each)
     return {name: value for name, value in each[0].items() if name in shared}
 
@@ -339,17 +339,15 @@ def optical_faults(study: Study) -> Iterator[tuple[str, str]]:
         for key in _SHAPES:
             ours, theirs = getattr(settings, key), getattr(judged, key)
             if ours != theirs:
-                text = (
-                    f"eval_env: {key} is {theirs!r} but {ours!r} in training, but a policy needs"
-                )
+                text = f"eval_env: {key} is {theirs!r}, but {ours!r} in training; a policy needs"
                 yield (
                     _key_places("eval_env", key),
-                    f"{text} the same observations and actions: remove it",
+                    f"{text} the same observations and actions, so remove it",
                 )
         endless = judged.continuous and not judged.end_first_blocking
         if endless and study.evaluation.steps is None:
             text = "evaluation.steps is not given, but in continuous operation no episode ends; "
-            text += "type evaluation: {steps: 5000}, the requests counted after the warm-up"
+            text += "use evaluation: {steps: 5000}, the requests counted after the warm-up"
             yield "evaluation.steps", text
         if study.metric.name.endswith("_share") and not judged.histograms:
             text = f"metric {study.metric.name} is reported only with env: {{histograms: true}}"

@@ -1,4 +1,4 @@
-"""The limit at which evaluations cut episodes that their environment does not end."""
+"""The step limit at which evaluations cut episodes that their environment does not end."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ def endless_note(study: Study, limit_of: LimitOf = unknown_limit) -> str:
         known = "no known episode limit, so"
         if limit is not None:
             known = f"an episode limit of {limit:,} env steps, but"
-        text = f"{env.id} has {known} evaluations cut episodes after {cut:,} env steps; to count "
-        return f"{text}a fixed number of steps instead type evaluation: {{steps: 1000}}"
+        text = f"{env.id} has {known} evaluations cut episodes after {cut:,} env steps; for a "
+        return f"{text}fixed number of steps instead, use evaluation: {{steps: 1000}}"
     return ""
 
 
@@ -110,7 +110,7 @@ def cut_words(study: Study, lengths: Sequence[int]) -> str:
     if not may_cut(study) or not cut:
         return ""
     text = f"{cut} of {len(lengths)} evaluation episodes were cut at {limit:,} env steps"
-    return f"{text}: the environment did not end them."
+    return f"{text} because the environment did not end them."
 
 
 def goal_note(study: Study) -> str:
@@ -121,7 +121,7 @@ def goal_note(study: Study) -> str:
     key = "metric.goal"
     if study.objectives:
         key = f"the goal of {losses[0]} in objectives"
-    return f"{key} is maximize, the default; for a loss write goal: minimize"
+    return f"{key} is maximize, the default; for a loss, use goal: minimize"
 
 
 def _is_loss(name: str) -> bool:
@@ -144,10 +144,11 @@ def own_evaluation_note(study: Study) -> str:
     }
     if not loose:
         return ""
-    verbs = "are searched, and evaluate"
+    verbs = "are searched"
     if len(loose) == 1:
-        verbs = "is searched, and evaluates"
-    what = f"{', '.join(f'env.{key}' for key in loose)} {verbs}, too: trials with an easier "
+        verbs = "is searched"
+    what = f"{', '.join(f'env.{key}' for key in loose)} {verbs} and used in evaluation, too: "
+    what += "trials with an easier "
     if study.more_envs:  # there is no eval_env
         return f"{what}environment win; fix the values in evaluation"
-    return f"{what}environment win; for the same one in all trials type eval_env: {flow(loose)}"
+    return f"{what}environment win; for the same one in all trials, use eval_env: {flow(loose)}"

@@ -113,7 +113,7 @@ def _passing_rungs(
 
 
 def _trial_count(study: Study) -> int | None:
-    """Return the number of trials: that of the budget, or of the space if it has fewer points."""
+    """Return the number of trials in the budget, or of points in a smaller space."""
     limit, points = study.budget.trials, 2**31
     if study.search.method == "grid":
         points = study.search.options.get("points", 5)

@@ -56,7 +56,7 @@ class Field(Range):
             "word": "",
             "words": f"a list of {several}",
             "counts": "different whole numbers from 1, such as [8, 16]",
-            "text": "a text",
+            "text": "a string",
             "count": "a whole number",
             "number": "a number",
             "flag": "true or false",

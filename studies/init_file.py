@@ -22,19 +22,19 @@ _COLUMN = 76
 CONFIRM = {"top_k": 3, "choose": 3, "report": 16, "interim": 8}
 """How the winner is selected and tested in every generated study."""
 SEED_PLAN = (  # lines and their meaning, for every generated study file
-    ("seeds: {per_config: 1}", "of every trial in the search"),
-    (f"confirm: {flow(CONFIRM)}", "the best 3 on 3 new seeds, then the test"),
+    ("seeds: {per_config: 1}", "per trial in the search"),
+    (f"confirm: {flow(CONFIRM)}", "rerun the best 3 on 3 new seeds, then test"),
 )
 PROTECTED = {"top_k": 1, "choose": 0, "report": 4}
 """The end of a short study: the best trial against the default, on four new seeds."""
 PORTFOLIO = 3
 """The number of learnt configurations in a short study, which has twelve runs in all."""
 LONGER = (
-    "# With more time set these two and run the same command; finished runs are kept:",
+    "# With more time, set these two and run the same command; finished runs are kept:",
     f"# confirm: {flow(CONFIRM)}",
     "# budget: {trials: 48}           # also env_steps: 100M, wall: 2h",
-    "# Rungs are for a new study:",
-    "# early_terminate: {type: asha, min: 150k, eta: 4} # three of four trials end here",
+    "# Rungs need a new study:",
+    "# early_terminate: {type: asha, min: 150k, eta: 4} # three of four trials stop here",
     "# population: {lanes: 24}        # fewer than trials, so that tpe learns from the first",
 )
 _SWITCHES = {"wind_power": "enable_wind", "turbulence_power": "enable_wind"}
@@ -69,8 +69,8 @@ def init_text(env_id: str, imports: Sequence[str] = (), custom: EnvEntry | None 
         *import_lines,
         f"env: {used}",
         *_env_lines(env, used),
-        "env_steps: 500k                  # of one full run",
-        "# fixed: the same in every trial; space: searched, the defaults are trial 0",
+        "env_steps: 500k                  # per full run",
+        "# fixed: the same in every trial; space: searched; trial 0 uses the defaults",
         f"fixed: {{num_envs: 8, rollout_length: 128, num_minibatches: 4, {_network(is_image)}}}",
         "space:",
         *(_knob_line(name) for name in searched),
@@ -81,10 +81,10 @@ def init_text(env_id: str, imports: Sequence[str] = (), custom: EnvEntry | None 
         "# enqueue:                       # trials 1, 2, ...",
         "#   - {learning_rate: 3e-3}",
         *_metric_lines(env),
-        f"search: {{method: tpe, portfolio: {PORTFOLIO}}} # first those that were good elsewhere",
-        "seeds: {per_config: 1}           # of every trial in the search",
-        f"confirm: {flow(PROTECTED)} # the best against the default",
-        f"budget: {{trials: {1 + PORTFOLIO}}}              # with the test 12 runs",
+        f"search: {{method: tpe, portfolio: {PORTFOLIO}}} # learnt configurations come first",
+        "seeds: {per_config: 1}           # per trial in the search",
+        f"confirm: {flow(PROTECTED)} # compares the best with the default",
+        f"budget: {{trials: {1 + PORTFOLIO}}}              # 12 runs with the test",
         *LONGER,
         "# checkpoint: {keep_best: 3}",
         "# loggers: [{type: csv}]",
@@ -106,16 +106,16 @@ def own_init_text(algorithm: Algorithm, env_id: str | None = None) -> str:
         given = [f"fixed: {{env: {env_id}}}"]
         algorithm.complete({"env": env_id})  # raises if the class has no environment
     lines = [
-        f"# {algorithm.label} of {algorithm.name.partition(':')[0]}",
+        f"# {algorithm.label} from {algorithm.name.partition(':')[0]}",
         f"name: {algorithm.label.lower()}",
         f"algorithm: {algorithm.name}",
-        f"env_steps: 100k                  # {algorithm.unit} of one full run",
+        f"env_steps: 100k                  # {algorithm.unit} per full run",
         *given,
         "space:",
         *(_line_of(knob) for knob in searched),
-        "metric: {name: eval/return_mean}  # or eval/<any value of evaluate>",
+        "metric: {name: eval/return_mean}  # or eval/<any value that evaluate returns>",
         "evaluation: {episodes: 10}",
-        "early_terminate: {type: asha, min: 30k, eta: 4}   # three of four trials end here",
+        "early_terminate: {type: asha, min: 30k, eta: 4}   # three of four trials stop here",
         *(f"{line.ljust(32)} # {what}" for line, what in SEED_PLAN),
         "population: {lanes: 16}          # fewer than trials, so that tpe learns from the first",
         "budget: {trials: 32}",
@@ -157,7 +157,7 @@ def _observation_lines(seen: Observation | None, imports: Sequence[str]) -> list
     if seen is None or (seen.is_image and not seen.line):
         return []
     if not seen.line:
-        return [f"# Its observation is a {seen.space}, which no wrapper of Gymnasium flattens."]
+        return [f"# Its observation is a {seen.space}, which no Gymnasium wrapper flattens."]
     if seen.is_registered and not seen.is_image:
         return [f"# Its observation is a {seen.space}; {seen.wrapped_id} flattens it."]
     if seen.is_registered:
@@ -183,20 +183,20 @@ def _env_lines(env: EnvEntry, used: str) -> list[str]:
 def _metric_lines(env: EnvEntry) -> list[str]:
     if env.source != "optical":
         return [
-            "# training returns count half in search values, and not in the test",
+            "# training returns count for half of search values, but not in the test",
             "metric: {name: eval/return_mean, goal: maximize, training_weight: 0.5}",
             "evaluation: {every: rungs, episodes: 20}",
         ]
     return [
         "metric: {name: eval/service_blocking_probability, goal: minimize, aggregate: mean}",
-        "evaluation: {every: rungs, episodes: 4, steps: 5000}   # networks, requests of each",
+        "evaluation: {every: rungs, episodes: 4, steps: 5000}   # networks, requests on each",
     ]
 
 
 def _param_lines(env: EnvEntry) -> list[str]:
     if not env.params:
         return []
-    lines = ["  # parameters of the environment can be searched too:"]
+    lines = ["  # environment parameters can be searched, too:"]
     useful = [item for item in env.params.items() if _has_effect(env, item[0])]
     for name, default in useful[:3]:
         low, high = sorted((0.8 * default, 1.2 * default))

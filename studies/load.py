@@ -109,7 +109,7 @@ def of_its_day(root: Node) -> list[str]:
 def recorded(
     text: str, shown: str = "study.resolved.yaml", overrides: Sequence[str] = ()
 ) -> Study:
-    """Load the text of a study that has run, to read it: its files may no longer exist."""
+    """Load the text of a study that has already run; its files may no longer exist."""
     root, notes = read_text(text, shown), Notes(shown)
     apply_overrides(notes, root, [*of_its_day(root), *overrides])
     return _StudyReader(notes, root, Path("."), PurePosixPath(shown).stem, checked=True).read()
@@ -261,10 +261,12 @@ class _StudyReader:
         }
 
     def _check_metric(self, name: str, env: EnvEntry | None) -> None:
-        """Note why the metric of a study without `objectives` is not measured."""
+        """Note the mistake if a study without `objectives` names a metric that is not measured."""
         fault = self._metric_fault(name, env)
         if self.is_process and "metric" not in self.root.value:
-            fault = "the study needs one that the command prints: metric: {name: eval_return}"
+            fault = (
+                "the study needs one that the command prints, such as metric: {name: eval_return}"
+            )
         if fault is not None:
             self.notes.add(f"metric: {fault}", *place_of(self.root, "metric.name"))
 
@@ -306,7 +308,7 @@ class _StudyReader:
         if name is None:
             name, hint = self.stem, "; give `name:`"
         if not _NAME.fullmatch(name):
-            text = "allowed: up to 100 letters, digits, '.', '_', '-', the first a letter or digit"
+            text = "allowed: up to 100 letters, digits, '.', '_', '-', first a letter or digit"
             self.notes.add(f"name is {name[:60]!r}; {text}{hint}", self.root, "name")
         return name
 
@@ -429,11 +431,11 @@ class _StudyReader:
             text = f"init.from: {folder} is not a policy folder, such as .../policies/trial_N"
             self.notes.add(text, node, "from")
         elif restored and init.keep != "all":
-            text = f"init.optimiser is restored, which needs keep: all; here keep is {init.keep}"
+            text = f"init.optimiser is restored, which needs keep: all, but keep is {init.keep}"
             self.notes.add(text, node, "optimiser")
         elif restored and not (self.checked or (folder / "parts/optimiser.npz").is_file()):
-            text = f"init.optimiser is restored, but {folder} holds no state of the optimiser; "
-            text += "make the policy with checkpoint: {parts: [optimiser]}, or start it fresh"
+            text = f"init.optimiser is restored, but {folder} has no optimiser state; "
+            text += "save the policy with checkpoint: {parts: [optimiser]}, or use fresh"
             self.notes.add(text, node, "optimiser")
         return init
 
@@ -505,7 +507,7 @@ def written_study(given: Written) -> StudyText:
     if isinstance(given, Mapping):
         return StudyText(to_yaml(_yaml_value(given)), "study.yaml", Path("."), "study", True)
     if isinstance(given, str) and "\n" in given:
-        raise ConfigError('multi-line text is not a path; type hpo.yaml("""...""")')
+        raise ConfigError('multi-line text is not a path; use hpo.yaml("""...""")')
     try:
         path = Path(given)
     except TypeError:
@@ -530,7 +532,7 @@ def _stem(path: Path) -> str:
 
 
 def _yaml_value(value: Any) -> Any:
-    """Replace NumPy numbers, paths and similar objects by YAML values."""
+    """Replace NumPy numbers, paths and similar objects with YAML values."""
     if is_mapping(value):
         return {str(key): _yaml_value(item) for key, item in value.items()}
     if is_sequence(value) or isinstance(value, range):
@@ -542,4 +544,4 @@ def _yaml_value(value: Any) -> Any:
         return of_numpy()
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    raise ConfigError(f"a study cannot hold a {type(value).__name__}: {value!r}")
+    raise ConfigError(f"a study cannot contain a {type(value).__name__}: {value!r}")

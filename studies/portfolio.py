@@ -1,4 +1,4 @@
-"""The learnt portfolio: PPO configurations with which a search starts, in order.
+"""The learnt portfolio: PPO configurations that a search tries first, in order.
 
 `scripts/portfolio` learns them from recorded runs on many environments; the file that it writes
 documents how they were learnt and from which data. This module moves them into a study's space.
@@ -80,7 +80,7 @@ class Forecast:
 def forecast_of(study: Study) -> Forecast | None:
     """Return the forecast from replays for a study that tries only learnt configurations.
 
-    The result is None for any other study. Among the recorded plans, it uses the one with the most
+    The result is None for any other study. The forecast is that of the recorded plan with the most
     configurations and test seeds that does not exceed this study's.
     """
     confirm, places, trials = study.confirm, study.search.portfolio, study.budget.trials
@@ -160,7 +160,7 @@ def _place_in_space(space: Space, number: int, learnt: Mapping[str, Any]) -> Pla
 
 
 def _nearest(parameter: Parameter, value: Any) -> Any:
-    """Return the legal value of a hyperparameter that is nearest to an illegal one."""
+    """Return the hyperparameter's legal value nearest to an illegal one."""
     distribution = parameter.distribution
     if not is_number(value):
         return parameter.default

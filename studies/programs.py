@@ -26,7 +26,7 @@ _FEWEST = 6  # least trials per program, if no time is known
 
 
 def _minibatch_counts(rows: int, count: int, alone: bool) -> tuple[int, bool]:
-    """Return the numbers of minibatches that rows give, and whether one has a single sample."""
+    """Return how many minibatches the rows make, and whether one has only a single sample."""
     size = math.ceil(rows / count)
     return math.ceil(rows / size), alone and rows > 1 and rows % size == 1 % size
 
@@ -34,7 +34,7 @@ def _minibatch_counts(rows: int, count: int, alone: bool) -> tuple[int, bool]:
 def _minibatch_notes(
     study: Study, points: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]
 ) -> list[str]:
-    """Return notes on minibatches of (parameters, configuration) that differ from the request."""
+    """Return notes on (parameters, configuration) points with other minibatches than requested."""
     cutting = _Cutting.of(study)
     fewer: dict[str, dict[str, None]] = {}  # start of a note -> counts
     single: dict[str, None] = {}
@@ -59,19 +59,19 @@ def _minibatch_notes(
         if is_single:
             single[f"{asked} ({better})"] = None
     if single:
-        head = "a minibatch is one sample, whose advantage is not normalised, with "
+        head = "a minibatch has only one sample, whose advantage is not normalised, with "
         fewer[f"{head}num_minibatches "] = single
     return [f"{head}{_shortened_list(counts)}" for head, counts in fewer.items()]
 
 
 def _better_counts(rows: int, asked: int, alone: bool) -> str:
-    """Return the nearest possible counts below and above, as text to type."""
+    """Return the nearest possible counts below and above, as a suggestion."""
     near = dict[int, None]()
     for counts in (range(asked, 0, -1), range(asked, rows + 1)):
         exact = next((n for n in counts if _minibatch_counts(rows, n, alone) == (n, False)), None)
         if exact is not None:
             near[exact] = None
-    return f"type {' or '.join(map(str, near))}"
+    return f"use {' or '.join(map(str, near))}"
 
 
 @dataclass(frozen=True)
@@ -258,14 +258,14 @@ def programs_note(
     if compile_seconds is None:
         if trials >= _FEWEST * programs:
             return ""
-        share = f"only {trials / programs:.1f} trials share a compile"
-        each = f"{share}, which may take longer than they do"
+        share = f"only {trials / programs:.1f} trials share each program"
+        each = f"{share}, so compiling may take longer than training"
     elif compile_seconds <= _MOST * seconds:
         return ""
     else:
         each = f"{compile_seconds / seconds:.0%} of the time is compiling"
     names = ", ".join(static_searched(study)) or _with_several_values(study)
-    text = f"{programs} programs for {trials} trials: {each}; give more trials, or search fewer"
+    text = f"{programs} programs for {trials} trials: {each}; run more trials, or search fewer"
     return f"{text} values of {names}{_open_advice(study)}"
 
 
@@ -293,4 +293,4 @@ def _open_advice(study: Study) -> str:
     if not names:
         return ""
     argument = f"{names[0]}: float = ..."
-    return f"; or name it in the environment's constructor ({argument}): then all share a program"
+    return f"; or declare it in the environment's constructor ({argument}) to share one program"

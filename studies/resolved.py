@@ -1,4 +1,4 @@
-"""A study with every default filled in and every amount as a number, with its hash and changes.
+"""Resolved studies, with all defaults filled in and amounts as numbers; hashes and changes.
 
 A resolved study loads to a study with the same resolved form, and studies with equal resolved
 forms are equal. Hyperparameters whose defaults have changed are always included.
@@ -162,7 +162,7 @@ def defaults_of_old(data: Mapping[str, Any]) -> list[tuple[str, Any]]:
 def meanings_of_old(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return a record's fixed values whose meaning has changed, in their current form.
 
-    With reward_centering, an average_reward_initial of 0 used to mean that of the first rollout.
+    With reward_centering, average_reward_initial: 0 used to mean the mean of the first rollout.
     """
     fixed: Mapping[str, Any] = data.get("fixed") or {}
     if fixed.get(AVERAGE_REWARD) == 0 and _centres_of_old(data):
@@ -181,7 +181,7 @@ def _searched_of_old(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _centres_of_old(data: Mapping[str, Any]) -> bool:
-    """Return whether a record centres rewards, and is older than the literal meaning of 0."""
+    """Return whether a record centres rewards, and predates the literal meaning of 0."""
     said: dict[str, Any] = {**(data.get("space") or {}), **(data.get("fixed") or {})}
     return bool(lanes_of_old(data)) and bool(said.get("reward_centering"))
 
@@ -274,20 +274,20 @@ def _free_for_processes(changed: _Changed) -> str:
 
 
 def _keeps_value(changed: _Changed) -> str:
-    """Return why a hyperparameter may not change, and what to type if its meaning changed."""
+    """Return why a hyperparameter may not change, and what to set if its meaning changed."""
     section, _, rest = changed.key.partition(".")
     name, old, new = rest.removesuffix(".default"), changed.old, changed.new
     moved = name in DEFAULTS_OF_OLD and (old, new) == (DEFAULTS_OF_OLD[name], KNOBS[name].default)
     if moved:
         value = _short_text(old)
-        return f"the default has changed since; to resume, type {value} for it under {section}"
+        return f"the default has changed since; to resume, set it to {value} under {section}"
     if name.partition(".")[0] == AVERAGE_REWARD and _has_zero(new):
-        told = "0 meant the average of the first rollout when the study started; to resume, type"
-        return f"{told} off for it under {section}"
+        told = "0 meant the average of the first rollout when the study started; to resume, set"
+        return f"{told} it to off under {section}"
     # integer bounds of a real-valued hyperparameter, as they were and are read
     kinds = ("int_uniform", "uniform")
     if section == "space" and rest.endswith(".distribution") and (old, new) == kinds:
-        return "whole bounds of a real number now mean real numbers; to resume, type int_uniform"
+        return "integer bounds of a real number now mean real values; to resume, use int_uniform"
     return _is_fixed(changed)
 
 

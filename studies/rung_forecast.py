@@ -1,7 +1,7 @@
 """The expected number of trials past each rung, simulated with ranks before a study runs.
 
 The values of trials are unknown, but rules only compare their ranks. So trials with random losses
-pass through the rungs as in the search: equally many at a time, and judged together if they arrive
+pass through the rungs as in the search: as many at a time, and compared together if they arrive
 together. Methods that learn propose better trials later, which pass more often.
 """
 
@@ -73,7 +73,7 @@ def _shrink_race(race: Race) -> Race:
 
 @dataclass
 class _RungQueue:
-    """The trials judged at a rung in each bracket, best first."""
+    """The trials compared at a rung in each bracket, best first."""
 
     eta: float
     orders: dict[int, list[Order]] = field(default_factory=dict[int, list[Order]])

@@ -25,7 +25,8 @@ _OFF = {"enum": [None, "off"]}
 _AMERICAN = (("normalise", "normalize"), ("optimiser", "optimizer"))
 _KEYS = {
     "min": "smallest value", "max": "largest value", "q": "step, counted from min", "mu": "mean",
-    "sigma": "deviation", "values": "the values to choose from", "zero": "chance of exactly 0",
+    "sigma": "standard deviation", "values": "the values to choose from",
+    "zero": "probability of exactly 0",
 }  # fmt: skip
 
 
@@ -80,7 +81,7 @@ def _closed() -> dict[str, Any]:
 
 
 def _length(unit: str) -> dict[str, Any]:
-    return {"description": f"of a full run, in {unit}", "type": ["integer", "string"]}
+    return {"description": f"length of a full run, in {unit}", "type": ["integer", "string"]}
 
 
 def _with_length(key: str) -> dict[str, Any]:
@@ -103,7 +104,7 @@ def _any(options: Sequence[Any]) -> dict[str, Any]:
 
 
 def _with_meaning(field: Field, body: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a key at the top, which may also be off."""
+    """Return the schema of a top-level key, which can also be off."""
     options = [body]
     if field.off:
         options.append(_OFF)

@@ -222,14 +222,14 @@ def command_init_text(command: str, folder: Path = Path(".")) -> str:
     """Return the text of a study for a command whose script has flags.
 
     Raises:
-        ConfigError: the script is missing, or has no flag with a number.
+        ConfigError: the script is missing, or has no numeric flag.
     """
     path = _script_of(command, folder)
     flags = _open_flags(path, command)
     tuned = [flag for flag in flags if flag.is_tuned and flag.last not in _LENGTHS][:_MOST]
     if not tuned:
         shown = ", ".join(flag.flag for flag in flags[:20]) or "none"
-        raise ConfigError(f"{path.name} has no flag with a number to search; its flags: {shown}")
+        raise ConfigError(f"{path.name} has no numeric flag to search; its flags: {shown}")
     length = _length_flag(flags)
     line = _filled_in(command, tuned, flags, length)
     amount, unit = _length_of(length)
@@ -239,7 +239,7 @@ def command_init_text(command: str, folder: Path = Path(".")) -> str:
         to_yaml({"name": path.stem, "command": line}).rstrip(),
         f"length: {amount} {unit}",
         to_yaml({"space": {flag.name: flag.distribution() for flag in tuned}}).rstrip(),
-        "metric: {name: eval_return, goal: maximize}   # change: a metric of the script",
+        "metric: {name: eval_return, goal: maximize}   # change to a metric of the script",
         "# metrics: {type: tensorboard}                # or jsonl, csv; default: lines it prints",
         f"early_terminate: {{type: asha, min: {max(1, amount // 8)}, eta: 4}}",
         to_yaml({"confirm": {"default": default, "top_k": 3, "choose": 3, "report": 16}}).rstrip(),

@@ -37,7 +37,7 @@ class Method:
 
 
 MOST_POINTS = 1000  # largest number of values per range in a grid
-_STARTUP = count("n_startup_trials", 10, "trials drawn at random before the model", high=100_000)
+_STARTUP = count("n_startup_trials", 10, "random trials before the model is used", high=100_000)
 _BLIND: dict[str, Any] = {
     "learns_from": "", "ahead": False, "objectives": "any number", "constraints": "no need",
     "conditional": "yes", "choices": "yes",
@@ -130,7 +130,7 @@ METHODS: dict[str, Method] = {
                     "sigma",
                     "number",
                     1 / 6,
-                    "initial deviation, as a share of the ranges",
+                    "initial standard deviation, as a share of the ranges",
                     low=0,
                     low_open=True,
                     high=1,
@@ -154,7 +154,7 @@ METHODS: dict[str, Method] = {
             "nsga2",
             "via_optuna:Nsga2",
             (
-                count("population_size", 50, "trials of a generation", 2, high=10_000),
+                count("population_size", 50, "trials per generation", 2, high=10_000),
                 Field(
                     "crossover_prob",
                     "number",
@@ -181,7 +181,7 @@ METHODS: dict[str, Method] = {
         Method(
             "smac",
             "via_smac:Smac",
-            (_STARTUP, count("n_trees", 10, "trees of the random forest", 1, high=1_000)),
+            (_STARTUP, count("n_trees", 10, "trees in the random forest", 1, high=1_000)),
             learns_from="values and estimates",
             constraints="as losses",
             package="smac",
@@ -208,11 +208,11 @@ def method_row(name: str) -> Method:
 
 
 def check_options(what: str, options: Iterable[object], taken: Iterable[str] = ()) -> None:
-    """Raise for options that no study file could set."""
+    """Raise ConfigError for options that no study file could set."""
     names = set(taken)
     for given in options:
         if not isinstance(given, Field):
-            text = f"{what}: an option is {given!r}, but must be made by "
+            text = f"{what}: an option is {given!r}, but must be created with "
             raise ConfigError(f"{text}option(name, default, meaning)")
         if given.key in names:
             raise ConfigError(f"{what}: an option called {given.key!r} already exists")

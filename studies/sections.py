@@ -1,4 +1,4 @@
-"""Reads a section of the file by its table of fields: checks keys, and adds defaults."""
+"""Reads a section of the file: checks keys against its table of fields, and adds defaults."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def belongs(where: str, key: str, child: Node) -> str:
     scalar = not (child.is_map or child.is_list)
     if key in _POPULATION and section in ("search", "early_terminate", "population") and scalar:
         correction = _correction_text("budget", "trials", child)
-        return f" the population of pbt and pb2 is all trials:{correction}"
+        return f" the population of pbt and pb2 consists of all trials:{correction}"
     homes = [name for name in _homes_of(key) if name != where]
     at_top = bool(where) and _has(TOP, key)
     if len(homes) + at_top != 1:
@@ -60,7 +60,7 @@ def _homes_of(key: str) -> list[str]:
 
 
 def key_of_option(name: str) -> str:
-    """Return the dotted key of a study file that an option's name means; "" if none or several do.
+    """Return the study file's dotted key for an option's name; "" if there are none or several.
 
     >>> [key_of_option(name) for name in ("trials", "seeds", "lr", "env_steps", "type", "fast")]
     ['budget.trials', 'seeds.per_config', 'fixed.learning_rate', 'env_steps', '', '']
@@ -83,11 +83,11 @@ def key_of_option(name: str) -> str:
 
 
 def _correction_text(section: str, key: str, child: Node) -> str:
-    """Return the text to type, as an override if the mistake was in an override."""
+    """Return the correct key and value, as an override if the mistake was in an override."""
     value = flow(plain(child))
     if child.origin.startswith(SET):
-        return f" type {section}.{key}={value}"
-    return f" type `{section}: {{{key}: {value}}}`"
+        return f" use {section}.{key}={value}"
+    return f" use `{section}: {{{key}: {value}}}`"
 
 
 def defaults(fields: Sequence[Field]) -> dict[str, Any]:
@@ -173,8 +173,8 @@ def _knob_place(root: Node, key: str) -> str:
         return f" it is a knob: write it under `{section}`"
     if searched and not several:
         one = flow({"value": plain(child)})
-        return f" it is a knob that is searched: type 'space.{key}={one}'"
-    return f" it is a knob: type {section}.{given}"
+        return f" it is a searched knob: use 'space.{key}={one}'"
+    return f" it is a knob: use {section}.{given}"
 
 
 def _read_value(notes: Notes, where: str, node: Node, field: Field) -> Any:
@@ -205,21 +205,21 @@ def _read_value(notes: Notes, where: str, node: Node, field: Field) -> Any:
 
 
 def _hint_of_word(field: Field, given: str) -> str:
-    """Return what to type instead of an unknown word, preceded by a semicolon."""
+    """Return what to use instead of an unknown word, preceded by a semicolon."""
     if field.key != "method":
         return f";{suggestion(given, field.words)}"
     later = ""
     if given == "bohb":
         later = " (not available in this version)"
     if given in RULES:
-        return f"{later}; type `early_terminate: {{type: {given}}}`;"
+        return f"{later}; use `early_terminate: {{type: {given}}}`;"
     if given == "portfolio":
-        return "; type `search: {method: random, portfolio: 5}`;"
+        return "; use `search: {method: random, portfolio: 5}`;"
     return f"{later};{suggestion(SEARCH_METHODS.get(given.lower(), given), field.words)}"
 
 
 def _example_section(fields: Sequence[Field], given: Node) -> str:
-    """Return a section that may be intended: the value under the first key, if it fits there."""
+    """Return the section that was probably meant: the value under the first key, if it fits."""
     if fields and given.value is not None and read_kind(fields[0], given) is not BAD:
         return flow({fields[0].key: given.value})
     required = [field for field in fields if not field.has_default]
@@ -254,7 +254,7 @@ def run_imports_for_names(
 
 
 def ask_for_devices_of(root: Node) -> None:
-    """Request the host's devices before the study's code runs, because that may start jax.
+    """Request the host's devices before the study's code runs, because that code may start jax.
 
     Nothing is requested if workers share the machine, because only they know how many devices they
     use.

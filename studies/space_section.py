@@ -1,4 +1,4 @@
-"""Reads `space`, `forbid` and `enqueue` into a `Space`; every mistake has its line."""
+"""Reads `space`, `forbid` and `enqueue` into a `Space`; every mistake has a line number."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class SpaceReader:
             text = f"is {nouns.get(kind, 'a list of widths')}; list its `values`"
         elif kind == "int" and distribution.kind not in WHOLE_KINDS:
             kinds = ", ".join(WHOLE_KINDS)
-            text = f"takes integers, not {distribution.kind}; type one of {kinds}"
+            text = f"takes integers, not {distribution.kind}; use one of {kinds}"
         if text:
             return None, [KeyFault("distribution", text)]
         faults: list[KeyFault] = []
@@ -130,7 +130,7 @@ class SpaceReader:
                 text = f"{key} {bound!r} is not legal: {error}"
                 if key == "zero":
                     share = f"{distribution.zero:g} draws 0 in {distribution.zero:.0%} of trials"
-                    text = f"zero: {share}, but {name} may not be 0; remove zero"
+                    text = f"zero: {share}, but {name} cannot be 0; remove zero"
                 faults.append(KeyFault(key, text))
         if faults:
             return None, faults
@@ -260,7 +260,7 @@ def _how_to_write(node: Node) -> str:
         written = flow({"values": plain(node)})
         if not node.value or len(written) > _LONGEST_LIST:
             written = "{values: [...]}"
-        return f"type {written}"
+        return f"use {written}"
     text = "give a distribution such as {min: 0.1, max: 1.0}"
     if node.value is not None:
         text += ", or write the knob under `fixed`"
@@ -339,7 +339,7 @@ def _find_space_file(given: Node, source: Path | None) -> Path:
     shipped = sorted(f"spaces/{path.name}" for path in _PACKAGE.glob("spaces/*.yaml"))
     if not isinstance(name, str) or not is_inside(name):
         text = f"space.file is {given.shown()}; allowed: a path below the study's folder, or one "
-        raise ConfigError(f"{text}that ships, such as {shipped[0]}")
+        raise ConfigError(f"{text}that is shipped, such as {shipped[0]}")
     for base in filter(None, (source, _PACKAGE)):
         if (base / name).is_file():
             return base / name
@@ -374,7 +374,7 @@ def _apply_override(notes: Notes, node: Node, parameters: Node) -> None:
     if override is None:
         return
     if not override.is_map:
-        notes.wrong("space.override", override, "a mapping such as space itself", node, "override")
+        notes.wrong("space.override", override, "a mapping like space itself", node, "override")
         return
     for key, child in override.value.items():
         if child.value is not None:

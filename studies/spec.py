@@ -95,15 +95,15 @@ def _number_text(value: Any) -> str:
 class Metric:
     """The objective: the metric `name` at the last evaluation, aggregated over replicates."""
 
-    name: str = key("eval/return_mean", "a metric of docs/reference/study-file.md")
-    goal: Literal["maximize", "minimize"] = key("maximize", "which way is better")
+    name: str = key("eval/return_mean", "a metric from docs/reference/study-file.md")
+    goal: Literal["maximize", "minimize"] = key("maximize", "whether higher or lower is better")
     aggregate: Aggregate = key("mean", "aggregation over the seeds of a trial")
     training_weight: float = key(
         0.0,
         (
             "weight of the mean return of the last 100 training episodes in search and "
-            "selection values; test values use evaluations alone, as do all values if a "
-            "trial has no training episode"
+            "selection values; test values, and all values if a trial has no training "
+            "episode, use evaluations alone"
         ),
         low=0.0,
         high=1.0,
@@ -128,7 +128,7 @@ class Evaluation:
     every: Literal["rungs"] | int = key(
         "rungs", "env steps between evaluations; rungs: at rungs and at the end", low=1
     )
-    episodes: int = key(20, "episodes of one evaluation", low=1, high=100_000)
+    episodes: int = key(20, "episodes per evaluation", low=1, high=100_000)
     steps: int | None = key(
         None, "env steps per evaluation instead, for environments without episodes", low=1
     )
@@ -140,12 +140,12 @@ class Evaluation:
 class WarmStart:
     """An earlier study whose trials inform the search."""
 
-    study: str = key(REQUIRED, "its folder, or its trials.parquet; relative to this file")
+    study: str = key(REQUIRED, "folder or trials.parquet of that study, relative to this file")
 
 
 @dataclass(frozen=True)
 class SearchSpec:
-    method: str = key("tpe", "proposes trials", type="word", words=tuple(METHODS))
+    method: str = key("tpe", "how trials are proposed", type="word", words=tuple(METHODS))
     portfolio: int = key(
         0,
         "learnt configurations to try right after the default and `enqueue`",
@@ -154,7 +154,7 @@ class SearchSpec:
         late=True,
     )
     random_share: float = key(0.2, "share of proposals drawn at random", low=0, high=1)
-    options: Mapping[str, Any] = key({}, "of the method")
+    options: Mapping[str, Any] = key({}, "options of the method")
     warm_start: WarmStart | None = key(
         None, "an earlier study whose trials inform the search; null: none"
     )
@@ -211,7 +211,7 @@ class Racing:
 
 @dataclass(frozen=True)
 class Seeds:
-    per_config: int = key(1, "replicates of a trial", low=1, high=1000)
+    per_config: int = key(1, "replicates per trial", low=1, high=1000)
     tolerate: int = key(0, "replicates that may diverge before the trial counts as diverged")
     racing: Racing | None = key(None, "stop spending seeds on clear losers; null: no")
 
@@ -239,7 +239,7 @@ class Confirm:
         low=8,
         high=1000,
     )
-    default: bool = key(True, "the default configuration runs on the test seeds, too")
+    default: bool = key(True, "also run the default configuration on the test seeds")
     also: tuple[tuple[int, int], ...] = key(  # (trial, seeds)
         (),
         (
@@ -251,19 +251,19 @@ class Confirm:
     )
 
     def reports(self, objectives: int) -> int:
-        """Return the maximum replicates on test seeds without `also`; 0 for several objectives."""
+        """Return the most replicates on test seeds, without `also`; 0 for several objectives."""
         if objectives > 1 or self.top_k == 0:
             return 0
         return self.report * (1 + bool(self.default))
 
     def runs(self, objectives: int) -> int:
-        """Return the maximum replicates of the whole stage; fewer run if the default wins."""
+        """Return the most replicates of the whole stage; fewer run if the default wins."""
         default = objectives > 1 and self.default and self.top_k > 0  # on `choose` seeds
         return (self.top_k + default) * self.choose + self.reports(objectives)
 
     @property
     def asked(self) -> int:
-        """The maximum replicates of `also`, which may include the winner or the default."""
+        """The maximum number of replicates for `also`, including any of the winner or default."""
         return sum(seeds for _, seeds in self.also)
 
 
@@ -273,7 +273,7 @@ class PopulationSpec:
 
     lanes: int | None = key(
         None,
-        "lanes of a program, or auto; rounded up to whole tiles",
+        "lanes per program, or auto; rounded up to whole tiles",
         low=1,
         high=1_000_000,
         words=("auto",),
@@ -294,8 +294,8 @@ class PopulationSpec:
     step_timeout: float | None = key(
         None,
         (
-            "time after which a call of a gym: environment counts as hung, or auto: 2m for "
-            "a step, 5m to make one; 0: no limit"
+            "time after which a call to a gym: environment counts as hung, or auto: 2m for "
+            "a step, 5m to create one; 0: no limit"
         ),
         type="seconds",
         low=0,
@@ -309,11 +309,11 @@ class PopulationSpec:
 class Budget:
     """Limits of the whole study; None means unlimited."""
 
-    trials: int | None = key(64, "configurations proposed", low=1, high=1e9)
+    trials: int | None = key(64, "number of configurations proposed", low=1, high=1e9)
     env_steps: int | None = key(None, "training env steps of the whole study", low=1)
     wall_seconds: float | None = key(
         None,
-        "running time over all starts",
+        "total running time over all starts",
         key="wall",
         type="seconds",
         low=0,
@@ -326,17 +326,17 @@ class Budget:
 @dataclass(frozen=True)
 class Executor:
     type: Literal["local", "ray", "slurm"] = key(
-        "local", "this process, workers of a Ray cluster, or (command alone) jobs of SLURM"
+        "local", "this process, workers of a Ray cluster, or SLURM jobs (only with command)"
     )
     workers: int = key(1, "ray: processes over which lanes are spread", low=1, high=1024)
     address: str | None = key(
         None, "ray: address of the cluster, auto or host:port; null: this machine alone"
     )
     cpus: int | None = key(
-        None, "ray: CPUs of each worker; null: its share of the cluster's", low=1, high=4096
+        None, "ray: CPUs per worker; null: its share of the cluster's CPUs", low=1, high=4096
     )
     partition: str | None = key(
-        None, "slurm: of the jobs; null: the cluster's default", type="text", late=True
+        None, "slurm: partition of the jobs; null: the cluster's default", type="text", late=True
     )
     time: float | None = key(
         None,
@@ -347,11 +347,11 @@ class Executor:
         late=True,
     )
     options: Mapping[str, Any] = key(
-        {}, "slurm: more options of sbatch, such as {account: lab, mem: 8G}", late=True
+        {}, "slurm: further sbatch options, such as {account: lab, mem: 8G}", late=True
     )
     setup: str | None = key(
         None,
-        "slurm: shell lines of each job before the command, such as module load cuda",
+        "slurm: shell lines that run before the command, such as module load cuda",
         type="text",
         late=True,
     )
@@ -371,20 +371,20 @@ class Processes:
 
     at_once: int | None = key(
         None,
-        "processes side by side, or auto: as GPUs and CPU cores allow",
+        "processes at the same time, or auto: as many as GPUs and CPU cores allow",
         low=1,
         high=4096,
         words=("auto",),
     )
     gpus: float | None = key(
         None,
-        "GPUs of each process; 0.5: two share one; 0: none visible; null: all visible",
+        "GPUs per process; 0.5: two share one; 0: none visible; null: all visible",
         low=0,
         high=64,
     )
     threads: int | None = key(
         None,
-        "threads of each process, as OMP_NUM_THREADS; auto: its share of the cores",
+        "threads per process, as OMP_NUM_THREADS; auto: its share of the cores",
         low=1,
         high=4096,
         words=("auto",),
@@ -396,7 +396,9 @@ class Processes:
         low=0,
         high=1e9,
     )
-    grace: float = key(10.0, "between SIGTERM and SIGKILL", type="seconds", low=0, high=86_400)
+    grace: float = key(
+        10.0, "time between SIGTERM and SIGKILL", type="seconds", low=0, high=86_400
+    )
 
 
 @dataclass(frozen=True)
@@ -406,7 +408,7 @@ class MetricFiles:
     type: Literal["stdout", "jsonl", "csv", "tensorboard", "wandb"] = key(
         "stdout",
         (
-            "JSON lines that it prints, a file of such lines, a CSV, event files, or "
+            "source: printed JSON lines, a file of such lines, a CSV file, event files, or "
             "offline W&B runs"
         ),
     )
@@ -436,7 +438,7 @@ class Checkpoint:
     best_of_each: bool = key(
         False, "also keep each trial's policy at its best evaluation", late=True
     )
-    parts: tuple[str, ...] = key((), "parts written with each policy", type="words", words=PARTS)
+    parts: tuple[str, ...] = key((), "parts saved with each policy", type="words", words=PARTS)
     commit_seconds: float = key(
         10.0,
         "time between commits, shorter after a start; 0: at every boundary",
@@ -450,7 +452,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Init:
-    folder: str = key(REQUIRED, "folder of a saved policy, relative to this file's", key="from")
+    folder: str = key(REQUIRED, "folder of a saved policy, relative to this file", key="from")
     keep: Literal["all", "critic", "policy"] = key(
         "all", "parameters to keep; the rest starts fresh"
     )
@@ -472,7 +474,7 @@ class Study:
     """A complete study; docs/study.md describes the file."""
 
     name: str = key(REQUIRED, "name of the results folder; omitted: the file's name", default=None)
-    seed: int = key(0, "all random numbers of the study are derived from it", high=2**31 - 1)
+    seed: int = key(0, "seed for all random numbers of the study", high=2**31 - 1)
     imports: tuple[str, ...] = key(
         (), "Python files that register environments, networks, samplers"
     )
@@ -496,7 +498,7 @@ class Study:
         type="text",
         late=True,
     )
-    processes: Processes | None = key(None, "command: the processes", late=True)
+    processes: Processes | None = key(None, "command: settings of its processes", late=True)
     metrics: MetricFiles | None = key(None, "command: where metrics are read", late=True)
     env: EnvSpec = key(  # the first of several
         REQUIRED, "an id, or {id: ..., key: value}; or a list of several"
@@ -508,7 +510,7 @@ class Study:
     env_steps: int = key(REQUIRED, "training env steps of one full run", low=1, high=1e13)
     schedule_env_steps: int | None = key(
         None,
-        "env steps that schedules and chunks are laid out over; omitted: env_steps",
+        "run length for schedules and chunks, in env steps; omitted: env_steps",
         low=1,
         high=1e13,
         late=True,
@@ -524,7 +526,7 @@ class Study:
     )
     metric: Metric = key(Metric(), "the objective")  # the first of several objectives
     objectives: tuple[Metric, ...] = key(
-        (), "several metrics instead, each {name, goal, aggregate}"
+        (), "several metrics instead of `metric`, each {name, goal, aggregate}"
     )
     constraints: tuple[Constraint, ...] = key(
         (), "bounds on metrics, each {metric, min, max, aggregate}"
@@ -537,7 +539,7 @@ class Study:
     baselines: tuple[str, ...] = key(
         (),
         (
-            "heuristics to compare, on the same evaluation streams; omitted: ksp_ff, ff_ksp "
+            "heuristics to compare with, on the same evaluation streams; omitted: ksp_ff, ff_ksp "
             "in optical networks"
         ),
     )
@@ -572,7 +574,7 @@ class Study:
 
     @property
     def tested(self) -> int:
-        """The maximum replicates on test seeds, without `confirm.also`; see `confirming`."""
+        """The maximum number of replicates on test seeds, without `confirm.also`."""
         if self.confirm is None:
             return 0
         most = self.confirm.reports(len(self.objectives))
@@ -582,7 +584,7 @@ class Study:
 
     @property
     def confirming(self) -> int:
-        """The maximum replicates of the confirm stage.
+        """The maximum number of replicates in the confirm stage.
 
         Fewer run if the default wins, which is certain if no other configuration is tried.
         """
@@ -700,7 +702,7 @@ def alone(study: Study, index: int) -> Study:
 
 
 def env_words(study: Study) -> str:
-    """Name the environments; of many, only two are named.
+    """Name the environments; if there are more than three, only two of them.
 
     >>> first, *more = map(EnvSpec, "abc")
     >>> env_words(Study(name="s", env=first, env_steps=1, more_envs=tuple(more)))
@@ -734,13 +736,15 @@ def value_words(study: Study, alone: bool = False) -> str:
 
 def only_one_environment(study: Study, what: str) -> None:
     if study.more_envs:
-        text = f"{what} is for one environment, but {study.name} is over {env_words(study)}"
-        raise ConfigError(f"{text}; give a study with env: {study.env.id}")
+        text = f"{what} supports one environment, but {study.name} has {env_words(study)}"
+        raise ConfigError(f"{text}; use a study with env: {study.env.id}")
 
 
 def only_ppo(study: Study, what: str) -> None:
     if not study.algorithm.is_ppo:
-        raise ConfigError(f"{what} is for PPO, but {study.name} trains {study.algorithm.label}")
+        raise ConfigError(
+            f"{what} supports only PPO, but {study.name} trains {study.algorithm.label}"
+        )
 
 
 def own_config(id_: str, config: Mapping[str, Any]) -> dict[str, Any]:

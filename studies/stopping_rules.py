@@ -38,7 +38,7 @@ _STOPPING = (
         "audit",
         "number",
         0.0,
-        "share of the trials to be stopped that run to their end",
+        "share of trials that would be stopped but run to completion instead",
         low=0,
         high=1,
     ),
@@ -115,7 +115,7 @@ RULES: dict[str, StoppingRule] = {
                     0,
                     (
                         "largest number of paused trials, which resume if they rank high enough "
-                        "later; 0: they are stopped"
+                        "later; 0: stop them instead"
                     ),
                     high=100_000,
                 ),
@@ -131,7 +131,7 @@ RULES: dict[str, StoppingRule] = {
             "plateau",
             "stopping:build_plateau",
             (
-                count("patience", 4, "rungs without enough improvement", 1, high=1000),
+                count("patience", 4, "number of rungs without enough improvement", 1, high=1000),
                 Field(
                     "tolerance",
                     "number",

@@ -26,7 +26,7 @@ _FOLLOWING = (
     count("top_k", 10, "number of best trials to follow", 0, high=10_000),
     count("every", 1, "number of curve rows averaged into one point", 1, high=1e6),
 )
-_NAME = Field("name", "text", None, "name of the study's run; null: the study's", off=True)
+_NAME = Field("name", "text", None, "name of the study's run; null: the study's name", off=True)
 _POLICY = flag("policy", True, "log the winner's policy as an artifact")
 LOGGERS: Mapping[str, tuple[Field, ...]] = {
     "console": (),
@@ -41,15 +41,15 @@ LOGGERS: Mapping[str, tuple[Field, ...]] = {
             "offline needs neither network nor account",
             words=("online", "offline"),
         ),
-        Field("project", "text", "hpo", "of the runs"),
+        Field("project", "text", "hpo", "project of the runs"),
         Field("entity", "text", None, "user or team; null: the account's default", off=True),
         _NAME,
-        Field("group", "text", None, "of all runs; null: their name", off=True),
+        Field("group", "text", None, "group of all runs; null: the value of name", off=True),
         _POLICY,
     ),
     "mlflow": (
         *_FOLLOWING,
-        Field("experiment", "text", "hpo", "of the runs"),
+        Field("experiment", "text", "hpo", "experiment of the runs"),
         Field(
             "uri",
             "text",

@@ -200,7 +200,7 @@ def _key_value(key: str, spec: EnvKey, given: Any) -> Any:
 
 
 def amount_of(given: Any) -> Any:
-    """Return the number that a text such as `50k` means; other values unchanged."""
+    """Return the number for a string such as `50k`; other values are unchanged."""
     if not isinstance(given, str):
         return given
     number = number_of(given)

@@ -1,8 +1,8 @@
 """`hpo train`: a study with one trial, and the conditions for extending its run.
 
 Schedules, chunks and evaluations of `hpo train` are planned for a horizon: the length of a run, or
-`schedule_env_steps`. As long as the horizon is unchanged, a run can be extended: the result is
-bitwise that of a run that had the full length from the start.
+`schedule_env_steps`. As long as the horizon is unchanged, a run can be extended; the result is
+bitwise identical to a single run of the full length.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _EVALUATIONS = 10
 
 
 def can_grow(study: Study) -> bool:
-    """Return whether runs can be extended: one configuration, trained to its end."""
+    """Return whether runs can be extended: one configuration, trained to completion."""
     plain = study.early_terminate is None and study.seeds.racing is None
     alone = not study.space.parameters and study.confirm is None
     return plain and alone and study.search.driver == "lanes"
@@ -54,7 +54,7 @@ def with_horizon_of(study: Study, old: Mapping[str, Any]) -> Study:
 def why_not_longer(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """Return why a resolved study cannot resume with a different run length; "" if it can."""
     if new["env_steps"] < old["env_steps"]:
-        return f"a run may only grow; {_OTHERWISE}"
+        return f"a run can only be extended; {_OTHERWISE}"
     began, now = horizon_of(old), horizon_of(new)
     if began == now and new["env_steps"] == old["env_steps"]:
         return ""
@@ -71,7 +71,7 @@ def why_not_longer(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     words = f"schedules over {began} env steps"
     if moving := ", ".join(moving_schedules(new["fixed"])):
         words += f" ({moving})"
-    words += f" would become {now}; type schedule_env_steps: {began} to keep them"
+    words += f" would become {now}; set schedule_env_steps: {began} to keep them"
     return f"{words}, or {_OTHERWISE}"
 
 
@@ -83,7 +83,7 @@ def horizon_of(data: Mapping[str, Any]) -> int:
 
 
 def single(study: Study) -> Study:
-    """Return the study with one trial: the default configuration, run to its end on every seed.
+    """Return the study with one trial: the default configuration, run to completion on every seed.
 
     It has no early stopping and no confirm stage. Evaluations at rungs become ten evaluations that
     are evenly spaced over the horizon, and the policies of all seeds are saved.

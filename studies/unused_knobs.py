@@ -105,7 +105,7 @@ _FLAT_SIZES = ("num_layers", "hidden_size")  # they determine `hidden_sizes`
 
 
 def idle_knobs(study: Study) -> list[str]:
-    """Return each hyperparameter without effect, with the condition that it lacks."""
+    """Return each hyperparameter that has no effect, with its unmet condition."""
     each, found = each_alone(study), list[str]()
     for name in dict.fromkeys([*study.fixed, *study.space.names]):
         if name.startswith("env.") or not all(_reason(one, name) for one in each):
@@ -116,7 +116,7 @@ def idle_knobs(study: Study) -> list[str]:
 
 
 def _reason(study: Study, name: str) -> str | None:
-    """Return the condition that a hyperparameter lacks; None if it has an effect."""
+    """Return a hyperparameter's unmet condition; None if it has an effect."""
     return _lacking_environment(study, name) or _lacking_knob(study, name)
 
 
@@ -128,7 +128,7 @@ def _lacking_environment(study: Study, name: str) -> str | None:
         if name == "transformer_obs_type":
             return f"{study.env.id} has no link tokens"
     if name == "shadow_weight" and not any(_shadows(study)):
-        return "env names no shadow"
+        return "env.shadow is not set"
     if known is not None and known.actions == "discrete" and name in _OF_REAL_ACTIONS:
         return f"the actions of {study.env.id} are discrete"
     return None
@@ -140,7 +140,7 @@ def _lacking_knob(study: Study, name: str) -> str | None:
     if name in _FLAT_SIZES:
         sizes = "hidden_sizes"
     if not any(matters(sizes, network) for network in possible_values(study, "network")):
-        return f"it is a knob of {', '.join(KNOBS[sizes].networks)}"
+        return f"it is used only by {', '.join(KNOBS[sizes].networks)}"
     if name == "link_critic_sees" and _shares_all_layers(study):
         return "it needs transformer_share_layers false"
     needs = NEEDS.get(name, ())

@@ -88,7 +88,7 @@ def import_user_code(paths: Iterable[str], source: str | Path) -> None:
         except ConfigError as error:
             if not changed:
                 raise
-            text = f"{error}; the file changed after it was imported: restart Python"
+            text = f"{error}; the file changed after it was imported, so restart Python"
             raise ConfigError(text) from error.__cause__
         _texts[path] = texts
 
@@ -171,7 +171,7 @@ def _run_file(path: Path, shown: Path) -> ModuleType:
 
 
 def _error_line(error: BaseException, path: Path) -> int:
-    """Return the line of the file that led to an error, the innermost one if there are several."""
+    """Return the line number in a file that led to an error; the innermost one if several did."""
     if isinstance(error, SyntaxError) and error.filename == str(path):
         return error.lineno or 1
     frames = traceback.extract_tb(error.__traceback__)

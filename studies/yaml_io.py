@@ -1,7 +1,7 @@
 """Strict YAML: converts text to nodes with line numbers, and data to text.
 
 It accepts the core schema of YAML 1.2 (so `010` is 10, `off` is a word, `1e-4` a number), in a
-single document without tags and duplicate keys. Size and depth are checked on parser events,
+single document without tags or duplicate keys. Size and depth are checked on parser events,
 before any node is built, and aliases cannot make a small file large.
 """
 
@@ -66,14 +66,14 @@ class Node:
 
     @property
     def elements(self) -> list[Node]:
-        """The nodes of a list; none of another value."""
+        """The nodes of a list; empty for other values."""
         if self.is_list:
             return self.value
         return []
 
     @property
     def mapping(self) -> dict[str, Node]:
-        """The nodes of a mapping by key; none of another value."""
+        """The nodes of a mapping by key; empty for other values."""
         if self.is_map:
             return self.value
         return {}
@@ -83,7 +83,7 @@ class Node:
         return [*self.mapping.values(), *self.elements]
 
     def child(self, key: str) -> Node:
-        """Return the node of a mapping's key; a null without a line if it is not given."""
+        """Return the node of a mapping's key; a null node without a line if it is not given."""
         return self.mapping.get(key, Node(None, None))
 
     def shown(self) -> str:
@@ -162,13 +162,13 @@ def text_of(path: Path, shown: str = "") -> str:
             if len(data) <= MOST_BYTES:
                 return data.decode("utf-8-sig")
             most = f"{MOST_BYTES // 1024} KB"
-            fault = Mistake(1, f"the file is larger than {most}, the most a study may have")
+            fault = Mistake(1, f"the file is larger than {most}, the limit for a study")
     except OSError as error:
         text = f"cannot be read: {error.strerror or type(error).__name__}{_files_there(path)}"
         fault = Mistake(None, text)
     except UnicodeDecodeError as error:
         byte, line = error.object[error.start], error.object[: error.start].count(b"\n") + 1
-        fault = Mistake(line, f"byte 0x{byte:02x} is not UTF-8; save it as UTF-8")
+        fault = Mistake(line, f"byte 0x{byte:02x} is not UTF-8; save the file as UTF-8")
     except ValueError as error:
         fault = Mistake(None, f"not a path: {error}")
     raise StudyError(repr(shown or str(path)).strip("'"), [fault])
@@ -224,7 +224,7 @@ def _error_line_and_text(error: Any, text: str) -> tuple[int, str]:
         words = "there is a tab; indent YAML with spaces"
     if mark and error.problem == "found undefined alias":
         alias = lines.get(mark.line, "")[mark.column :].split()[0].strip(",]}")
-        return mark.line + 1, f"alias {alias[:60]} names nothing defined before it"
+        return mark.line + 1, f"alias {alias[:60]} is used before it is defined"
     line, last = 1, max(1, len(text.splitlines()))
     if mark:
         line = min(mark.line + 1, last)
@@ -263,7 +263,7 @@ class _Builder:
                     words = "merge keys (`<<`) are not allowed; write the keys out"
                 elif key.value in found.value:
                     first = found.key_lines[key.value]
-                    words = f"key {key.value[:60]!r} is given twice, first in line {first}"
+                    words = f"key {key.value[:60]!r} is given twice, first on line {first}"
                 else:
                     found.value[key.value], found.key_lines[key.value] = child, line
                     continue

@@ -39,7 +39,7 @@ def test_normalised_score_is_0_at_random_and_1_at_reference() -> None:
 
 
 def test_reference_with_equal_scores_is_refused() -> None:
-    with pytest.raises(ConfigError, match="both 3; give two scores that differ"):
+    with pytest.raises(ConfigError, match="both 3; give two different scores"):
         Reference(random=3.0, reference=3.0)
     with pytest.raises(ConfigError, match="finite"):
         Reference(random=math.nan, reference=3.0)

@@ -181,7 +181,7 @@ def test_unnamed_kwargs_are_static_keys_with_separate_programs(tmp_path):
     before = check(study)
     assert not before.bucket_count_exact
     (note,) = (text for text in before.warnings if text.startswith("env.inflow: each value may"))
-    assert "If the constructor names a real argument, one program serves all values" in note
+    assert "A float argument of the constructor needs only one" in note
     import_user_code(["open_tank.py"], tmp_path)
     entry = registry.entry("gym:Open-v0")
     assert entry.is_open and entry.makes_program("inflow") and not entry.params
@@ -193,7 +193,8 @@ def test_unnamed_kwargs_are_static_keys_with_separate_programs(tmp_path):
     assert any("env.inflow is static and searched over real" in text for text in after.warnings)
     advice = programs_note(study, 6, 6)
     assert (
-        "search fewer values of env.inflow; or name it in the environment's constructor" in advice
+        "search fewer values of env.inflow; or declare it in the environment's constructor"
+        in advice
     )
     assert "enqueue" not in advice
 
@@ -272,7 +273,7 @@ def test_init_gives_an_image_a_convolutional_network(tmp_path, capsys, side, wra
 def test_init_notes_that_sequence_observations_cannot_be_flattened(tmp_path, capsys):
     space = "spaces.Sequence(spaces.Discrete(3))"
     _, text = _initialised(tmp_path, capsys, "SeenSequence-v0", space)
-    assert "# Its observation is a Sequence, which no wrapper of Gymnasium flattens." in text
+    assert "# Its observation is a Sequence, which no Gymnasium wrapper flattens." in text
 
 
 def test_init_adds_no_wrapper_for_vectors_and_reports_missing_file(tmp_path, capsys):

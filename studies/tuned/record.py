@@ -205,7 +205,7 @@ def read_record(path: Path) -> TunedRecord:
     seeds = len(contenders[0].greedy)
     for name, values in blocking.items():
         if None in values or len(values) != seeds:
-            text = f"heuristics.{name}: it needs {seeds} numbers, one per seed"
+            text = f"heuristics.{name} needs {seeds} numbers, one per seed"
             raise reader.fault(heuristics.value[name], text)
     others = ("config", "defaults", "results", "heuristics", "env", "metric", "study")
     rest = {key: node for key, node in root.value.items() if key not in others}
@@ -224,7 +224,7 @@ def read_record(path: Path) -> TunedRecord:
 
 @dataclass
 class _RecordReader:
-    """Creates dataclasses from a file's mappings, and checks each value by its annotation."""
+    """Creates dataclasses from a file's mappings, and checks each value against its annotation."""
 
     notes: Notes
 
@@ -234,7 +234,7 @@ class _RecordReader:
 
     def child(self, node: Node, key: str, where: str = "") -> Node:
         if not node.is_map or key not in node.value:
-            raise self.fault(node, f"{where}{key}: is missing; make the record again")
+            raise self.fault(node, f"{where}{key} is missing; create the record again")
         return node.value[key]
 
     def filled(self, kind: Any, node: Node, where: str, **given: Any) -> Any:
@@ -266,7 +266,7 @@ class _RecordReader:
             return value
         if origin is Literal:
             if value not in parts:
-                raise self.fault(node, f"{where}: {value!r} ; allowed: {', '.join(parts)}")
+                raise self.fault(node, f"{where} is {value!r}; allowed: {', '.join(parts)}")
             return value
         types = set(parts)
         if float in types:

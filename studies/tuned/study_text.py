@@ -71,7 +71,7 @@ def train_text(record: TunedRecord, seeds: int = 5) -> str:
 def around_text(record: TunedRecord) -> str:
     """Return a study with the configuration as default, for `hpo init ENV`.
 
-    The usual hyperparameters are searched, and numbers within a factor of 4 of the tuned value on
+    The usual hyperparameters are searched, numeric ones within a factor of 4 of the tuned value on
     their axis.
     """
     config = {name: _round_value(name, value) for name, value in least(knobs_of(record)).items()}
@@ -92,19 +92,20 @@ def around_text(record: TunedRecord) -> str:
         _head_comment(record, "the default, trial 0"),
         "# Next: check this file, then run it. Omitted keys have defaults.\n",
         to_yaml({"name": _stem(record).lower(), "env": record.env_given}),
-        _commented_line(f"env_steps: {record.env_steps}", "of one full run"),
+        _commented_line(f"env_steps: {record.env_steps}", "per full run"),
         _commented_line("fixed:", "the same in every trial") if fixed else "",
         *(f"  {flow(name)}: {flow(value)}\n" for name, value in fixed.items()),
         _commented_line("space:", "searched; default: the value in trial 0"),
         *(f"  {flow(name)}: {flow(data)}\n" for name, data in space.items()),
-        _commented_line(f"metric: {flow(metric)}", "to optimise"),
+        _commented_line(f"metric: {flow(metric)}", "the objective"),
         _commented_line(
             f"evaluation: {flow({'every': 'rungs', **_evaluation_settings(record)})}",
-            "at rungs, at the end",
+            "at rungs and at the end",
         ),
-        _commented_line("search: {method: tpe}", "proposes the trials"),
+        _commented_line("search: {method: tpe}", "how trials are proposed"),
         _commented_line(
-            f"early_terminate: {{type: asha, min: {first}, eta: 4}}", "three of four end here"
+            f"early_terminate: {{type: asha, min: {first}, eta: 4}}",
+            "three of four trials stop here",
         ),
         *(_commented_line(line, what) for line, what in SEED_PLAN),
         _commented_line(
@@ -145,7 +146,7 @@ def _evaluation_settings(record: TunedRecord) -> dict[str, Any]:
 
 
 def _range_around(name: str, value: Any) -> dict[str, Any]:
-    """Return the part of a hyperparameter's usual range that is around its default `value`."""
+    """Return the part of a hyperparameter's usual range around its default `value`."""
     usual = dict(KNOBS[name].search or {})
     low, high = usual["min"], usual["max"]
     kind = usual["distribution"]

@@ -149,7 +149,7 @@ def beside_heuristics(record: TunedRecord) -> list[BesideHeuristic]:
     """Compare the tuned configuration with each heuristic in its record.
 
     A diverged seed counts as the tuned configuration's worst value. Verdicts cover only outcomes
-    that these seeds showed; together, they are wrong in at most 5 % of cases.
+    seen on these seeds; jointly, they are wrong in at most 5 % of cases.
     """
     ours, bounds = _fill_missing(record.tuned.greedy, record.goal), ranges_of(record).greedy
     if not ours:
@@ -189,13 +189,13 @@ def _improvement_probability(
 
 
 def _gains(values: Sequence[float | None], goal: str) -> list[float]:
-    """Return the values as numbers of which higher is better; NaN for a missing one."""
+    """Return the values, negated if lower is better; NaN for missing ones."""
     sign = _SIGNS[goal]
     return [math.nan if value is None else sign * value for value in values]
 
 
 def area(env_steps: Sequence[int], values: Sequence[float]) -> float:
-    """Return the mean height of a curve between its first and last point, by trapezoids.
+    """Return the mean height of a curve between its first and last point, by the trapezoidal rule.
 
     >>> area([10, 20, 40], [0.0, 2.0, 2.0])
     1.6666666666666667

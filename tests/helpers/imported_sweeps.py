@@ -42,18 +42,18 @@ SWEEPS: dict[str, tuple[str, object]] = {
     "two_names_that_end_alike": (sweep("""
         actor: {parameters: {lr: {min: 1.0e-5, max: 1.0e-4}}}
         critic: {parameters: {lr: {min: 1.0e-3, max: 1.0e-2}}}"""),
-        "actor.lr and critic.lr would both be learning_rate here.*--without actor.lr"),
+        "actor.lr and critic.lr would both set learning_rate.*--without actor.lr"),
     "a_constant_beside_a_search_that_ends_alike": (sweep("""
         gamma: {values: [0.99, 0.999]}
-        lr_scheduler: {parameters: {gamma: {value: 0.5}}}"""), "would both be gamma here"),
+        lr_scheduler: {parameters: {gamma: {value: 0.5}}}"""), "would both set gamma"),
     "synonyms_that_are_both_searched": (sweep("""
         actor: {parameters: {learning_rate: {min: 1.0e-3, max: 1.0e-1}}}
         critic: {parameters: {lr: {min: 1.0e-4, max: 1.0e-2}}}"""),
-        "actor.learning_rate and critic.lr would both be learning_rate here"),
+        "actor.learning_rate and critic.lr would both set learning_rate"),
     "a_constant_beside_a_synonym": (sweep("""
         learning_rate: {value: 0.001}
         lr: {min: 1.0e-4, max: 1.0e-2}"""),
-        "learning_rate and lr would both be learning_rate here"),
+        "learning_rate and lr would both set learning_rate"),
     "synonyms_that_agree": (sweep("""
         learning_rate: {value: 0.001}
         lr: {value: 0.001}
@@ -107,11 +107,11 @@ SWEEPS: dict[str, tuple[str, object]] = {
     "normal": (sweep("gae_lambda: {distribution: normal, mu: 0.9, sigma: 0.02}"),
         {"space.gae_lambda": {"mu": 0.9, "sigma": 0.02, "distribution": "normal"}}),
     "q_normal": (sweep("gae_lambda: {distribution: q_normal, mu: 0.9, sigma: 0.02, q: 0.01}"),
-        "a study does not have the distribution 'q_normal'"),
+        "the distribution 'q_normal' is not supported"),
     "log_normal": (sweep("learning_rate: {distribution: log_normal, mu: -7, sigma: 1}"),
-        "a study does not have the distribution 'log_normal'"),
+        "the distribution 'log_normal' is not supported"),
     "beta": (sweep("gamma: {distribution: beta, a: 2, b: 5}"),
-        "a study does not have the distribution 'beta'"),
+        "the distribution 'beta' is not supported"),
     "categorical": (sweep("batch_size: {values: [64, 128, 256]}"),
         {"space.minibatch_size": {"values": [64, 128, 256]}}),
     "categorical_with_equal_probabilities": (
@@ -190,7 +190,7 @@ SWEEPS: dict[str, tuple[str, object]] = {
         parameters:
           env_id: {values: [CartPole-v1, Acrobot-v1]}
           gamma: {values: [0.9, 0.99]}
-        """, "import the sweep once for each"),
+        """, "import the sweep once per value"),
     "a_metric_of_no_counterpart": ("""
         method: random
         metric: {name: val_loss, goal: minimize}

@@ -133,7 +133,7 @@ params = train_fn(environment=env, progress_fn=progress)
 
 def test_brax_train_call_is_selected_by_environment(imported):
     data, said = imported("brax", NOTEBOOK)
-    assert data is None and "4 of 32 for the policy and 5 of 256 for the value" in said
+    assert data is None and "4 of 32 for the policy, 5 of 256 for the value" in said
     assert "(-- --hidden_sizes [256,256])" in said
     data, _ = imported("brax", NOTEBOOK, "--hidden_sizes", "[256,256]")
     assert data["env"] == {"id": "brax:ant", "max_steps_in_episode": 1000} and data["seed"] == 1
@@ -155,7 +155,7 @@ def test_several_train_calls_need_env_and_unread_values_are_kept():
     text = "ppo.train(num_envs=2, seed=1, gae_lambda=f(x))\n"
     value = read_brax(text, None).named["gae_lambda"]
     assert isinstance(value, Unread) and value == "f(x)" and value.line == 1
-    with pytest.raises(NotPlain, match=r"2 calls of train \(lines 1, 2\)"):
+    with pytest.raises(NotPlain, match=r"2 calls to train \(lines 1, 2\)"):
         read_brax(text * 2, None)
     with pytest.raises(NotPlain, match="settings for ant, reacher; name one"):
         read_brax(NOTEBOOK, "hopper")

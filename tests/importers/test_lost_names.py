@@ -185,7 +185,7 @@ def test_configspace_switch_becomes_a_none_value(imported, tmp_path):
     values = data["space"]["target_kl"]["values"]
     assert values[0] is None and data["space"]["target_kl"]["default"] is None
     assert values[1:] == sorted(values[1:]) and {0.005, 0.01, 0.05} <= set(values[1:])
-    assert "use_kl: target_kl is off (null) without it, and 9 values" in said
+    assert "use_kl: target_kl is off (null) without it, and its range becomes 9 values" in said
     study = loads(said)
     assert study.space.default()["target_kl"] is None and not check(study).mistakes
 
@@ -281,8 +281,8 @@ def brax_ppo_config(env_name):
 @pytest.mark.parametrize(
     ("kind", "known"),
     [
-        ("rejax", "Rejax has only 4 of its 14 names"),
-        ("sb3", "zoo3 has only 2 of its 14 names"),
+        ("rejax", "Rejax has only 4 of the 14 names"),
+        ("sb3", "zoo3 has only 2 of the 14 names"),
     ],
 )
 def test_file_of_another_system_suggests_its_importer(imported, kind, known):
@@ -304,7 +304,7 @@ def test_sweep_of_unknown_system_asks_for_confirmation(imported):
         )
     )
     data, said = imported("wandb", text, "--env=CartPole-v1", name="sweep.yaml")
-    assert data is None and "hpo has only 1 of its 4 names" in said
+    assert data is None and "hpo has only 1 of the 4 names" in said
     data, said = imported("wandb", text, "--env=CartPole-v1", *flags_of(said), name="sweep.yaml")
     assert "learning_rate" in data["space"] and "#   kl_coeff: no counterpart" in said
 
@@ -331,7 +331,7 @@ def test_imported_search_has_confirm_stage_and_rounds_env_steps(imported):
     )
     data, said = imported("wandb", text, name="sweep.yaml")
     assert data["confirm"]["report"] == 16 and "confirm: the best trials" in said
-    assert "env_steps: 50,000 in the source; a run trains 51,200" in said
+    assert "env_steps: 50,000 in the source; a run has 51,200" in said
     assert not [one for one in check(loads(said)).warnings if "confirm" in one]
 
 

@@ -118,7 +118,7 @@ model.learn(100_000)
     found, says = imported(
         "sb3", text.replace("N_ENVS = 48", "N_ENVS = 8").replace("n_envs=N_ENVS", "n_envs=4")
     )
-    assert found is None and "both be num_envs" in says
+    assert found is None and "both set num_envs" in says
 
 
 NORMALISED = """
@@ -279,7 +279,7 @@ def test_unknown_net_arch_words_are_refused(tmp_path, imported):
         "optuna", path, "--env=Pendulum-v1", "--env_steps=50k", "--without=net_arch", name=""
     )
     assert found, says
-    assert "net_arch: as asked" in says and len(found["enqueue"]) == 3
+    assert "net_arch: as requested" in says and len(found["enqueue"]) == 3
     assert "hidden_sizes" not in found["space"]
 
 
@@ -331,7 +331,7 @@ def test_without_flag_drops_configspace_hyperparameter(imported):
     assert found is None
     found, says = imported("configspace", text, *flags, "--without=net_arch", name="space.json")
     assert found, says
-    assert list(found["space"]) == ["learning_rate"] and "net_arch: as asked" in says
+    assert list(found["space"]) == ["learning_rate"] and "net_arch: as requested" in says
 
 
 def test_refusal_reports_line_of_the_chosen_environment(imported):

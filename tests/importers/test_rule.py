@@ -51,9 +51,9 @@ def imported(tmp_path, capsys):
         ("  policy: {values: [MlpPolicy, MultiInputPolicy]}", "MultiInputPolicy"),
         (
             "  use_attention: {value: true}\n  lr: {values: [0.1, 0.2]}",
-            "seems to choose a network",
+            "seems to select a network",
         ),
-        ("  model.encoder: {values: [resnet, vit]}", "seems to choose a network"),
+        ("  model.encoder: {values: [resnet, vit]}", "seems to select a network"),
         ("  algo: {value: sac}", "algo ('sac') cannot be imported: a study trains only PPO"),
         ("  algo: {values: [ppo, sac]}", "algo (searched) cannot be imported"),
     ],
@@ -174,7 +174,7 @@ def test_xlron_sweep_parameters_become_search_space(imported, parameter, space):
         ("RHO_CLIP: {min: -1.0, max: 2.0}\n  C_CLIP: {value: 1.0}", "start the range above"),
         ("deterministic_requests: {values: [true, false]}", "cannot be imported"),
         ("LR_SCHEDULE: {values: [cosine, step]}", "step"),
-        ("env_type: {values: [rmsa, rsa]}", "import the sweep once for each"),
+        ("env_type: {values: [rmsa, rsa]}", "import the sweep once per value"),
         ("EVAL_HEURISTIC: {value: true}", "only evaluates"),
     ],
 )

@@ -67,14 +67,14 @@ def test_jaxdem_of_october_2025_differs_in_two_defaults(imported):
     assert data["fixed"]["num_minibatches"] == 10
     few = create("num_envs=64")
     data, told = imported("jaxdem", few, "--env=navigators", "--version=2025.10")
-    assert data is None and "minibatch_size is 256 segments; JaxDEM takes 1 to 64" in told
+    assert data is None and "minibatch_size is 256 segments; JaxDEM allows 1 to 64" in told
 
 
 def test_names_only_in_october_select_that_version(imported):
     text = create(f"{DECAY}, stop_at_epoch=900")
     _, told = imported("jaxdem", text, "--env=navigators", "--without", "stop_at_epoch")
     assert "Read as JaxDEM, from 23 October to 4 November 2025" in told
-    assert "only it has learning_rate_decay_exponent, stop_at_epoch" in told
+    assert "only this version has learning_rate_decay_exponent, stop_at_epoch" in told
     _, told = imported("jaxdem", create("stop_at_epoch=900"), "--env=navigators")
     assert "stop_at_epoch" in told and "2025.10" not in told
 
@@ -83,7 +83,10 @@ def test_names_only_in_october_select_that_version(imported):
     ("text", "because"),
     [
         (create(f"num_envs=64, {DECAY}"), "learning_rate_decay_exponent"),
-        (create("num_envs=64", "tr, _ = PPOTrainer.train(tr)\n"), "a train that gives two values"),
+        (
+            create("num_envs=64", "tr, _ = PPOTrainer.train(tr)\n"),
+            "a train that returns two values",
+        ),
         (create("num_envs=64, num_steps_epoch=32, minibatch_size=16"), "minibatch_size is 16"),
     ],
 )
@@ -104,8 +107,8 @@ def test_assumed_version_is_reported_when_names_do_not_decide(imported, tmp_path
     assert "for another version add: -- --version 2025.09" in screen
     data, told = imported("jaxdem", create("num_envs=64, drip_decay=0.0"), "--env=navigators")
     assert (
-        "version: JaxDEM since 6 November 2025, read at June 2026, because only it has drip_"
-        in told
+        "version: JaxDEM since 6 November 2025, read at June 2026, because only this version has "
+        "drip_" in told
     )
 
 
@@ -181,7 +184,7 @@ def test_suggested_minibatch_flags_are_accepted(imported, size, parts):
 def test_unsupported_jaxdem_minibatch_size_suggests_without(imported):
     text = create("num_envs=64, num_steps_epoch=32, num_minibatches=4, minibatch_size=16")
     _, told = imported("jaxdem", text, "--env=navigators", "--version=2025.11")
-    assert "minibatch_size is 16 env steps; JaxDEM takes 32 to 2048" in told
+    assert "minibatch_size is 16 env steps; JaxDEM allows 32 to 2048" in told
     data, _ = imported(
         "jaxdem", text, "--env=navigators", "--version=2025.11", "--without", "minibatch_size"
     )
@@ -240,7 +243,7 @@ def test_jaxdem_models_are_read_with_sizes_of_the_version(
     data, _ = imported("jaxdem", text, *flags)
     assert data["fixed"]["hidden_sizes"] == [16] and not data["fixed"].get("shared_encoder")
     _, told = imported("jaxdem", text.replace(",\n  critic_architecture=[16]", ""), *flags)
-    assert "actor_architecture is [16], and the other tower" in told
+    assert "actor_architecture is [16] and the other tower is" in told
     _, told = imported("jaxdem", 'm = Model.create("MinGRUActorCritic")\n' + create(""), *flags)
     assert "minGRU layers are not available" in told
 

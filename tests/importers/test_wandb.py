@@ -74,7 +74,7 @@ def test_without_flag_drops_one_of_two_conflicting_names(tmp_path):
     draft, written = imported(tmp_path, text, without="critic.lr")
     bounds = loads(written).space.parameters[0].distribution
     assert (bounds.min, bounds.max) == (1e-5, 1e-4)
-    assert "critic.lr: as asked" in draft.left_out
+    assert "critic.lr: as requested" in draft.left_out
 
 
 def test_integer_grid_covers_every_value(tmp_path):

@@ -31,7 +31,7 @@ def test_a_note_says_how_many_env_steps_xlron_trains(tmp_path):
     flags = "--env_type=rmsa --NUM_ENVS=16 --ROLLOUT_LENGTH=100 --TOTAL_TIMESTEPS="
     draft, study = imported(tmp_path, f"{flags}1e6")
     assert study.env_steps == 1_000_000
-    assert "XLRON trains 992,000, whole updates" in " ".join(draft.notes)
+    assert "XLRON trains for 992,000, in whole updates" in " ".join(draft.notes)
     draft, _ = imported(tmp_path, f"{flags}992e3 --STEPS_PER_INCREMENT=99200")
     assert "XLRON trains" not in " ".join(draft.notes)
 
@@ -70,14 +70,14 @@ def test_flags_after_the_dashes_override(tmp_path):
         ("--USE_GNN --mlp_latent=64", "mlp_latent needs mlp_layers"),
         ("--NUM_UNITS=abc", "NUM_UNITS is 'abc'"),
         ("--values_bw=100,x", "numbers separated by commas"),
-        ("--USE_GNN --use_attention_pooling=true", "seems to choose a network"),
+        ("--USE_GNN --use_attention_pooling=true", "seems to select a network"),
         ("--env_type=rmsa --LRR=1e-3", "did you mean LR. XLRON has no such name.* --without LRR"),
         ("--env_type=rmsa --lr=1e-3 --ENT_COEFF=0.1", "did you mean ENT_COEF"),
         ("# nothing", "no flags"),
         ("--env_type=rmsa --k='5", "split into words"),
         ("--env_type=rmsa --topology_name=nowhere", "nowhere"),
         ("--env_type=rmsa --flagfile=other.txt", "other.txt: no such file"),
-        ("--flagfile=flags.txt", "in a circle"),
+        ("--flagfile=flags.txt", "in a cycle"),
     ],
 )
 def test_unsupported_xlron_flags_are_refused_with_reason(tmp_path, text, reason):
@@ -96,9 +96,9 @@ def test_xlron_command_line_is_read_directly(tmp_path):
     draft = read_flags("uv run python -m xlron.train.train --env_type rmsa --k 3 --LR=1e-4", {})
     study = loads(draft.text())
     assert study.env.values["k"] == 3 and study.fixed["learning_rate"] == 1e-4
-    with pytest.raises(ConfigError, match="no such file, and no command line"):
+    with pytest.raises(ConfigError, match="neither a file nor a command line"):
         read_flags("nowhere.txt", {})
-    with pytest.raises(ConfigError, match="no such file"):
+    with pytest.raises(ConfigError, match="neither a file"):
         read_flags("x" * 5000, {})
 
 

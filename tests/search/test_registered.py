@@ -341,7 +341,9 @@ def test_invalid_option_declarations_are_refused(file, register, options, told):
 
 
 def test_option_needs_a_legal_default():
-    with pytest.raises(ConfigError, match=r"an option is 'width', but must be made by option\("):
+    with pytest.raises(
+        ConfigError, match=r"an option is 'width', but must be created with option\("
+    ):
         register_sampler("mine", lambda spec: None, ["width"])
     with pytest.raises(ConfigError, match="default of option x is 2; allowed: a whole"):
         option("x", 2, "words", low=3, high=4)

@@ -187,7 +187,7 @@ def test_kind_is_inferred_as_weights_and_biases_does(fields, kind):
         ({"min": 0.1, "max": 0.5, "zero": 0.1, "distribution": "logit"}, "zero", "no 'zero'"),
         ({"min": 1, "max": 10**20}, "max", "too large"),
         ({"min": 0.5, "max": 0.5, "zero": 0.5}, "zero", "values: [0, 0.5]"),
-        ({"min": 0, "max": 5, "zero": 0.5}, "zero", "0 is one of the values already"),
+        ({"min": 0, "max": 5, "zero": 0.5}, "zero", "0 is already one of the values"),
     ],
 )
 def test_distribution_faults_name_the_key_and_allowed_values(fields, key, words):

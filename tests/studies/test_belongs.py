@@ -20,28 +20,28 @@ def told(text, overrides=()):
     [
         (
             "search: {population: 6}",
-            "the population of pbt and pb2 is all trials: type `budget: {trials: 6}`",
+            "the population of pbt and pb2 consists of all trials: use `budget: {trials: 6}`",
         ),
         (
             "search: {method: random, options: {population_size: 6}}",
-            "the population of pbt and pb2 is all trials: type `budget: {trials: 6}`",
+            "the population of pbt and pb2 consists of all trials: use `budget: {trials: 6}`",
         ),
         (
             "early_terminate: {type: pbt, population: 6}",
-            "the population of pbt and pb2 is all trials: type `budget: {trials: 6}`",
+            "the population of pbt and pb2 consists of all trials: use `budget: {trials: 6}`",
         ),
         (
             "population: {members: 6}",
-            "the population of pbt and pb2 is all trials: type `budget: {trials: 6}`",
+            "the population of pbt and pb2 consists of all trials: use `budget: {trials: 6}`",
         ),
         (
             "search: {population: {lanes: 8}}",
             "it belongs at the top of the file, not under `search`",
         ),
-        ("search: {trials: 20}", "it belongs under `budget`: type `budget: {trials: 20}`"),
-        ("trials: 20", "it belongs under `budget`: type `budget: {trials: 20}`"),
-        ("lanes: 8", "it belongs under `population`: type `population: {lanes: 8}`"),
-        ("seeds: {report: 8}", "it belongs under `confirm`: type `confirm: {report: 8}`"),
+        ("search: {trials: 20}", "it belongs under `budget`: use `budget: {trials: 20}`"),
+        ("trials: 20", "it belongs under `budget`: use `budget: {trials: 20}`"),
+        ("lanes: 8", "it belongs under `population`: use `population: {lanes: 8}`"),
+        ("seeds: {report: 8}", "it belongs under `confirm`: use `confirm: {report: 8}`"),
         ("evaluation: {seeds: 3}", "it belongs at the top of the file, not under `evaluation`"),
         ("budget: {wal: 3h}", "did you mean 'wall'?"),
         ("confirm: {type: x}", "Known: top_k"),  # of several sections: nobody knows which
@@ -56,7 +56,7 @@ def test_misplaced_key_reports_its_section(text, words):
 
 def test_misplaced_override_suggests_correct_override():
     found = told("", ["search.population=6"])
-    assert found.endswith("is all trials: type budget.trials=6")
+    assert found.endswith("consists of all trials: use budget.trials=6")
 
 
 @pytest.mark.parametrize(

@@ -114,15 +114,15 @@ def test_forbid_rules_that_always_or_never_apply_give_warning():
     [
         (
             "int_uniform",
-            "only whole numbers; for any number between them type distribution: uni",
+            "only whole numbers; for real numbers, use distribution: uni",
         ),
         (
             "log_int_uniform",
-            "only whole numbers; for any number between them type distribution: l",
+            "only whole numbers; for real numbers, use distribution: l",
         ),
         (
             "pow2",
-            "only powers of two; for any number between them type distribution: log_uniform",
+            "only powers of two; for real numbers, use distribution: log_uniform",
         ),
     ],
 )
@@ -182,7 +182,7 @@ class Filled(hpo.Training):
 @pytest.mark.parametrize(
     ("lines", "told"),
     [
-        ("env_steps: 2000", "fill is 2,000, but a run has 2,000 env steps: nothing is learnt"),
+        ("env_steps: 2000", "fill is 2,000, but a run has 2,000 env steps, so nothing is learnt"),
         ("env_steps: 500\nfixed: {fill: 600}", "fill is 600, but a run has 500 env steps"),
         ("env_steps: 2010", ""),
         ("env_steps: 500\nfixed: {fill: 499}", ""),
@@ -215,9 +215,9 @@ def test_keep_best_zero_with_snapshots_gives_warning():
         "space: {gamma: {min: 0.9, max: 0.99}}\nseeds: {per_config: 2}\nbudget: {trials: 7}\n"
         "checkpoint: {keep_best: 3, policies_every: 50k, best_of_each: true}\n"
     )
-    assert not any("is kept" in text for text in check(loads(text)).warnings)
+    assert not any("are kept" in text for text in check(loads(text)).warnings)
     none = check(loads(text.replace("keep_best: 3", "keep_best: 0")))
-    assert any("checkpoint.keep_best is 0: none is kept" in text for text in none.warnings)
+    assert any("checkpoint.keep_best is 0, so none are kept" in text for text in none.warnings)
 
 
 def test_check_text_lists_programs_rungs_and_expected_steps():
@@ -241,15 +241,15 @@ def _of_minibatches(fixed="", space="", env="CartPole-v1", rows="num_envs: 4, ro
         (
             ", num_minibatches: 6",
             "8 samples (num_envs x rollout_length) make fewer minibatches "
-            "than num_minibatches: 6 (makes 4; type 4)",
+            "than num_minibatches: 6 (makes 4; use 4)",
         ),
-        (", num_minibatches: 6, normalise_advantages: false", "6 (makes 4; type 4 or 8)"),
+        (", num_minibatches: 6, normalise_advantages: false", "6 (makes 4; use 4 or 8)"),
         (
             ", num_minibatches: 8",
-            "a minibatch is one sample, whose advantage is not normalised, "
-            "with num_minibatches 8 (type 4)",
+            "a minibatch has only one sample, whose advantage is not normalised, "
+            "with num_minibatches 8 (use 4)",
         ),
-        (", minibatch_size: 1", "with num_minibatches 8 (type 4)"),
+        (", minibatch_size: 1", "with num_minibatches 8 (use 4)"),
         (", num_minibatches: 8, normalise_advantages: false", None),
         (", num_minibatches: 8, network: gru", None),
     ],
@@ -264,8 +264,8 @@ def test_wrong_number_of_minibatches_gives_warning(fixed, words):
 def test_last_minibatch_of_one_sample_gives_warning():
     rows = "num_envs: 5, rollout_length: 5"
     (found,) = _of_minibatches(", num_minibatches: 7", rows=rows)  # six of 4, and one of 1
-    assert "a minibatch is one sample" in found
-    assert found.endswith("with num_minibatches 7 (type 5)")
+    assert "a minibatch has only one sample" in found
+    assert found.endswith("with num_minibatches 7 (use 5)")
     assert _of_minibatches(", num_minibatches: 5", rows=rows) == []
     off = ", num_minibatches: 7, normalise_advantages: false"
     assert _of_minibatches(off, rows=rows) == []
@@ -284,15 +284,15 @@ def test_minibatches_of_whole_segments_are_counted_in_segments(how):
     rows = "num_envs: 8, rollout_length: 32"
     (found,) = _of_minibatches(f", num_minibatches: 6, {how}", rows=rows)
     assert "8 whole segments, one per environment, make" in found
-    assert "6 (makes 4; type 4 or 8)" in found
+    assert "6 (makes 4; use 4 or 8)" in found
     assert _of_minibatches(f", num_minibatches: 8, {how}", rows=rows) == []
     assert _of_minibatches(", num_minibatches: 6", rows=rows) == []
 
 
 def test_minibatch_warning_lists_only_wrong_values():
     found = _of_minibatches(space=", num_minibatches: {values: [2, 4, 6, 8]}")
-    assert len(found) == 2 and ": 6 (makes 4; type 4)" in found[0]
-    assert found[1].endswith("with num_minibatches 8 (type 4)")
+    assert len(found) == 2 and ": 6 (makes 4; use 4)" in found[0]
+    assert found[1].endswith("with num_minibatches 8 (use 4)")
     found = _of_minibatches(
         space=", num_minibatches: {values: [4, 6]}, rollout_length: {values: [2, 3]}",
         rows="num_envs: 4",
@@ -309,7 +309,7 @@ def test_long_lists_of_minibatches_are_cut_short():
     space = ", num_minibatches: {min: 1, max: 64, distribution: int_uniform}"
     fewer, rest = _of_minibatches(space=space, rows="num_envs: 8, rollout_length: 128")
     assert fewer.count("makes") == 4 and fewer.endswith("more")
-    assert rest.endswith("with num_minibatches 34 (type 32 or 35)")  # 33 of 31 samples, and one
+    assert rest.endswith("with num_minibatches 34 (use 32 or 35)")  # 33 of 31 samples, and one
 
 
 SPACE = "space: {learning_rate: {min: 1e-4, max: 1e-2}}\n"
@@ -349,7 +349,7 @@ def test_too_few_trials_for_tpe_give_warning(lanes, text, blind):
     found = [text for text in warnings if text.startswith("tpe acts as random search: ")]
     trials = 3 * ((2 if "startup" in text else 10) + min(8, lanes) // 2)
     fewer = "population.lanes to 8 and " if lanes > 8 else ""
-    words = f"there are 12; set {fewer}budget.trials to {trials} or more"
+    words = f"the budget is 12; set {fewer}budget.trials to {trials} or more"
     assert len(found) == blind and all(warning.endswith(words) for warning in found)
 
 
@@ -359,7 +359,7 @@ def test_warning_suggests_more_trials_only_if_needed():
         loads(BASE + SPACE + text), cost_of=lambda bucket: ProgramCost(64, 1, 1, 1)
     ).warnings
     (found,) = [one for one in warnings if one.startswith("tpe acts as random search: 34 trials")]
-    assert found.endswith("there are 30; set population.lanes to 8")
+    assert found.endswith("the budget is 30; set population.lanes to 8")
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_old_record_is_read_with_old_defaults():
 def test_old_study_does_not_resume_with_new_defaults(tmp_path):
     meta = study_meta(loads(BASE + SPACE), "cpu", 1)
     meta = type(meta)(**{**vars(meta), "study_text": of_old(BASE + SPACE)})
-    with pytest.raises(StoreError, match="type False for it under fixed") as caught:
+    with pytest.raises(StoreError, match="set it to False under fixed") as caught:
         check_continues(meta, loads(BASE + SPACE))
     assert "fixed.learning_rate: 0.0003 -> 0.001 (the default has changed" in str(caught.value)
     mended = BASE + SPACE + "fixed: {learning_rate: 3e-4, normalise_rewards: false}\n"
@@ -102,7 +102,7 @@ def test_zero_average_reward_initial_keeps_its_old_meaning(section, text):
     check_continues(meta, zero)  # a record of today means 0 by it
     old = replace(meta, study_text=without_tiles(meta.study_text))
     narrow = replace(zero, population=replace(zero.population, tiles="narrow"))
-    with pytest.raises(StoreError, match=f"type off for it under {section}"):
+    with pytest.raises(StoreError, match=f"set it to off under {section}"):
         check_continues(old, narrow)
     check_continues(old, replace(off, population=narrow.population))
 

@@ -75,21 +75,21 @@ def test_cluster_address_may_change_but_not_workers():
 @pytest.mark.parametrize(
     ("text", "line", "words"),
     [
-        (PLAIN + "executor: {workers: 2}\n", 5, "type executor: {type: ray, workers: 2}"),
+        (PLAIN + "executor: {workers: 2}\n", 5, "use executor: {type: ray, workers: 2}"),
         (PLAIN + "executor: {address: auto}\n", 5, "executor.address needs executor: {type: ray}"),
         (PLAIN + "executor: {type: slrum}\n", 5, "unknown type 'slrum'"),
         (PLAIN + "search: {scheduler: asha}\n", 5, "needs search: {driver: ray_tune}"),
-        (TUNE.replace("ray_tune", "ray_tune, method: tpe"), 6, "where search.searcher proposes"),
+        (TUNE.replace("ray_tune", "ray_tune, method: tpe"), 6, "whose searcher proposes trials"),
         (TUNE.replace("ray_tune", "ray_tune, scheduler: ashaa"), 6, "did you mean 'asha'?"),
         (
             TUNE.replace("ray_tune", "ray_tune, scheduler: subprocess.Popen"),
             6,
-            "type imports: [my_file.py] and my_file.MyClass",
+            "use imports: [my_file.py] and my_file.MyClass",
         ),
         (
             TUNE.replace("ray_tune", "ray_tune, searcher: ray.tuner.Popen"),
             6,
-            "neither a class of ray.tune nor",
+            "neither in ray.tune nor in",
         ),
         (
             TUNE.replace("ray_tune", "ray_tune, searcher: tpe"),
@@ -97,13 +97,13 @@ def test_cluster_address_may_change_but_not_workers():
             "search.searcher 'tpe' is unknown",
         ),
         (TUNE + "early_terminate: {type: asha, min: 5k}\n", 8, "remove it"),
-        (TUNE.replace("every: 5k", "episodes: 5"), 5, "type evaluation: {every: 1250}"),
-        (TUNE.replace("trials: 8", "trials: null, env_steps: 1M"), 7, "budget.trials is needed"),
+        (TUNE.replace("every: 5k", "episodes: 5"), 5, "use evaluation: {every: 1250}"),
+        (TUNE.replace("trials: 8", "trials: null, env_steps: 1M"), 7, "budget.trials is required"),
         (TUNE + "seeds: {per_config: 4, racing: {start: 2}}\n", 8, "racing does not work"),
         (
             TUNE + "objectives: [{name: eval/return_mean}, {name: eval/length_mean}]\n",
             8,
-            "schedulers compare one",
+            "schedulers, which compare one",
         ),
         (
             TUNE.replace("ray_tune", "ray_tune, scheduler: pbt, searcher: optuna"),
@@ -115,12 +115,12 @@ def test_cluster_address_may_change_but_not_workers():
                 "space:\n", "space:\n  hidden_sizes: {values: [[16], [32]]}\n"
             ),
             4,
-            "hidden_sizes is part of the compiled program",
+            "hidden_sizes is compiled into the program",
         ),
         (
             TUNE.replace("ray_tune", "ray_tune, scheduler: pbt") + "population: {lanes: 4}\n",
             8,
-            "runs all 8 trials x 1 seeds at the same time; type lanes: 8",
+            "runs all 8 trials x 1 seeds at the same time; set lanes: 8",
         ),
         (
             TUNE.replace("ray_tune", "ray_tune, scheduler: ray.tune.schedulers.PB2"),
@@ -133,7 +133,7 @@ def test_cluster_address_may_change_but_not_workers():
             )
             + "population: {lanes: 4}\n",
             8,
-            "type lanes: 8",
+            "set lanes: 8",
         ),
     ],
 )

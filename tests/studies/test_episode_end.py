@@ -48,8 +48,8 @@ def test_episodes_without_known_limit_are_cut_with_a_note(steps, limit):
     )
     assert endless_note(found) in check(found).warnings
     assert cut_words(found, [limit, 30, limit]) == (
-        f"2 of 3 evaluation episodes were cut at {limit:,} env steps: the environment did "
-        "not end them."
+        f"2 of 3 evaluation episodes were cut at {limit:,} env steps because the environment "
+        "did not end them."
     )
     assert cut_words(found, [limit - 1]) == ""
 

@@ -51,7 +51,7 @@ def test_rungs_are_the_multiples_of_every():
         ("early_terminate: {type: pbt, eta: 3}", 6, "early_terminate.eta is not a key of pbt"),
         ("early_terminate: {type: asha, every: 3k}", 6, "every is not a key of asha"),
         ("early_terminate: {type: pbt, every: 160k}", 6, "allowed: below that"),
-        ("early_terminate: {type: pbt, every: 3}", 6, "at most 1000 times in a run"),
+        ("early_terminate: {type: pbt, every: 3}", 6, "at most 1000 copies per run"),
         ("early_terminate: {type: pbt, quantile: 0.6}", 6, "above 0 and at most 0.5"),
         ("early_terminate: {type: pbt, quantile: 0}", 6, "above 0"),
         ("early_terminate: {type: pbt, perturb: []}", 6, "a list of numbers"),
@@ -61,7 +61,7 @@ def test_rungs_are_the_multiples_of_every():
         (
             "early_terminate: {type: pbt}\npopulation: {lanes: 12}\nseeds: {per_config: 2}",
             7,
-            "type lanes: 16, or auto",
+            "set lanes: 16, or auto",
         ),
     ],
 )
@@ -76,13 +76,13 @@ def test_pbt_with_static_hyperparameters_is_refused():
     with pytest.raises(StudyError) as caught:
         loads(text + "early_terminate: {type: pbt}\n")
     (mistake,) = caught.value.mistakes
-    assert mistake.line == 4 and "part of the compiled program" in mistake.text
+    assert mistake.line == 4 and "compiled into the program" in mistake.text
 
 
 def test_pbt_with_static_environment_keys_is_refused():
     text = "env: {id: rmsa, topology: ring4}\nenv_steps: 100k\nbudget: {trials: 8}\n"
     text += "early_terminate: {type: pbt}\nspace:\n  env.k: {values: [2, 3]}\n"
-    with pytest.raises(StudyError, match=r"env\.k is part of the compiled program"):
+    with pytest.raises(StudyError, match=r"env\.k is compiled into the program"):
         loads(text)
 
 

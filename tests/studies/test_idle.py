@@ -45,17 +45,17 @@ def study(text, env="CartPole-v1"):
         (
             "fixed: {shadow_weight: 0.5}\nevaluation: {steps: 50}",
             "{id: rmsa, topology: ring4}",
-            "shadow_weight has no effect here: env names no shadow",
+            "shadow_weight has no effect here: env.shadow is not set",
         ),
         (
             "fixed: {network: cnn, hidden_sizes: [64]}",
             "Breakout-MinAtar",
-            "hidden_sizes has no effect here: it is a knob of mlp, path_mlp, lstm, gru",
+            "hidden_sizes has no effect here: it is used only by mlp, path_mlp, lstm, gru",
         ),
         (
             "fixed: {network: cnn, num_layers: 1, hidden_size: 9}",
             "Breakout-MinAtar",
-            "hidden_size has no effect here: it is a knob of mlp, path_mlp, lstm, gru",
+            "hidden_size has no effect here: it is used only by mlp, path_mlp, lstm, gru",
         ),
         (
             "space: {valid_mass_coef: {min: 1e-4, max: 1e-1}}",
@@ -86,7 +86,7 @@ def study(text, env="CartPole-v1"):
         (
             "fixed: {link_critic_sees: shares}",
             "{id: rmsa, continuous: false}",
-            "link_critic_sees has no effect here: it is a knob of gnn, transformer",
+            "link_critic_sees has no effect here: it is used only by gnn, transformer",
         ),
         (
             "space: {sgd_momentum: {min: 0.1, max: 0.9}, optimiser: {values: [adam, muon]}}",

@@ -172,10 +172,10 @@ def test_mistake_in_block_reports_line_of_the_key():
         ("clip_eps", "{min: 0.1, max: 0.4, when: {gamma: 0.2}}", "not between"),
         ("clip_eps", "{min: 0.1, max: 0.4, when: {activation: relu}}", "never active"),
         ("value_clip_eps", "{values: [off, null]}", "twice among the values"),
-        ("clip_eps", "[0.1, 0.2]", "clip_eps is a list; type {values: [0.1, 0.2]}"),
-        ("hidden_sizes", "[[64, 64], [32]]", "type {values: [[64, 64], [32]]}"),
-        ("activation", "[relu, tanh]", "type {values: [relu, tanh]}"),
-        ("clip_eps", "[]", "type {values: [...]}"),
+        ("clip_eps", "[0.1, 0.2]", "clip_eps is a list; use {values: [0.1, 0.2]}"),
+        ("hidden_sizes", "[[64, 64], [32]]", "use {values: [[64, 64], [32]]}"),
+        ("activation", "[relu, tanh]", "use {values: [relu, tanh]}"),
+        ("clip_eps", "[]", "use {values: [...]}"),
         (
             "clip_eps",
             "{min: 1e2, max: 3e-1}",
@@ -263,7 +263,7 @@ def test_hyperparameter_may_have_one_distribution_per_condition():
 @pytest.mark.parametrize(
     ("extra", "words"),
     [
-        ("metric: {aggregate: iqm}\n", "iqm needs 8 values of every trial, but seeds.per_config"),
+        ("metric: {aggregate: iqm}\n", "iqm needs 8 values per trial, but seeds.per_config"),
         (
             "metric: {aggregate: iqm}\nseeds: {per_config: 8, tolerate: 1}\n",
             "seeds.per_config is 8 and 1 of them may diverge",
@@ -275,7 +275,7 @@ def test_hyperparameter_may_have_one_distribution_per_condition():
         ),
         (
             "search: {method: sobol, warm_start: {study: x}}\n",
-            "search.warm_start applies only to methods that learn, and sobol does not",
+            "search.warm_start applies only to methods that learn, which sobol does not",
         ),
         ("seeds: {per_config: 2, tolerate: 2}\n", "below per_config"),
         ("early_terminate: {type: asha, min: 200k}\n", "env steps; allowed: below that"),
@@ -350,10 +350,10 @@ def test_overrides_reach_into_lists():
         ("budget.trials=few", "budget.trials is 'few'"),
         ("space.gama.max=1", "did you mean 'gamma'"),
         ("enqueue.1.gamma=0.9", "'1' is not an index of that list; allowed: 0 to 0"),
-        ("update_epochs=1", "it is a knob: type fixed.update_epochs=1"),
-        ("hidden_sizes=[32, 32]", "it is a knob: type fixed.hidden_sizes=[32, 32]"),
-        ("clip_eps.min=0.1", "it is a knob: type space.clip_eps.min=0.1"),
-        ("gamma=0.9", "it is a knob that is searched: type 'space.gamma={value: 0.9}'"),
+        ("update_epochs=1", "it is a knob: use fixed.update_epochs=1"),
+        ("hidden_sizes=[32, 32]", "it is a knob: use fixed.hidden_sizes=[32, 32]"),
+        ("clip_eps.min=0.1", "it is a knob: use space.clip_eps.min=0.1"),
+        ("gamma=0.9", "it is a searched knob: use 'space.gamma={value: 0.9}'"),
     ],
 )
 def test_invalid_overrides_are_reported(override, words):
@@ -499,7 +499,7 @@ def test_recorded_study_is_read_without_referenced_files():
 @pytest.mark.parametrize("rule", ["pbt", "asha"])
 def test_stopping_rule_as_search_method_suggests_early_terminate(rule):
     (_, said), *_ = mistakes(BASE + f"search: {{method: {rule}}}\n")
-    assert f"type `early_terminate: {{type: {rule}}}`" in said
+    assert f"use `early_terminate: {{type: {rule}}}`" in said
 
 
 GYMNASIUM = """

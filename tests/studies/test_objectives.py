@@ -57,8 +57,8 @@ def test_one_objective_is_the_metric():
         ("constraints: [{metric: eval/length_mean}]\n", "has no bound; give min or max"),
         ("constraints: [{max: 3}]\n", "constraints needs `metric`"),
         ("constraints: [{metric: eval/length_mean, min: 3, max: 2}]\n", "min 3 is above max 2"),
-        (SEVERAL + "search: {method: cmaes}\n", "cmaes takes one objective"),
-        (SEVERAL + "seeds: {per_config: 5, racing: {}}\n", "racing compares one objective"),
+        (SEVERAL + "search: {method: cmaes}\n", "cmaes supports only one objective"),
+        (SEVERAL + "seeds: {per_config: 5, racing: {}}\n", "racing supports only one objective"),
         (
             SEVERAL + "early_terminate: {type: pbt}\n",
             "objectives are not supported by pbt; give one",

@@ -26,8 +26,8 @@ def study(more="", text=STUDY):
 def test_note_on_searched_eval_environment_suggests_eval_env():
     told = own_evaluation_note(study())
     assert told == (
-        "env.g is searched, and evaluates, too: trials with an easier environment win; for the "
-        "same one in all trials type eval_env: {g: 10.0}"
+        "env.g is searched and used in evaluation, too: trials with an easier environment win; "
+        "for the same one in all trials, use eval_env: {g: 10.0}"
     )
 
 
@@ -36,7 +36,7 @@ def test_suggested_eval_env_is_equal_for_all_trials(line):
     given = study(line)
     told = own_evaluation_note(given)
     assert ("env.m" in told) == bool(line)
-    typed = told.partition("type ")[2] + "\n"
+    typed = told.partition("use ")[2] + "\n"
     fixed = study(line + typed)
     assert own_evaluation_note(fixed) == ""
     a, b = {"env.g": 6.0, "env.m": 1.5}, {"env.g": 14.0, "env.m": 2.5}

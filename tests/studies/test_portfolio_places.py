@@ -138,7 +138,7 @@ def test_study_without_portfolio_resolves_without_the_key():
 @pytest.mark.parametrize(
     ("search", "words"),
     [
-        ("{method: portfolio}", r"type `search: \{method: random, portfolio: 5\}`"),
+        ("{method: portfolio}", r"use `search: \{method: random, portfolio: 5\}`"),
         ("{portfolio: 9}", "search.portfolio is 9.*8"),
         ("{driver: ray_tune, portfolio: 2}", "portfolio"),
     ],

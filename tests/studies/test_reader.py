@@ -60,7 +60,7 @@ def test_an_alias_is_a_copy():
 
 
 def test_undefined_alias_is_reported():
-    with pytest.raises(StudyError, match=r"^s.yaml:2: alias \*there names nothing defined before"):
+    with pytest.raises(StudyError, match=r"^s.yaml:2: alias \*there is used before it is defined"):
         read_text("a: &here 1\nb: [*there, 2]\n", "s.yaml")
 
 
@@ -69,7 +69,7 @@ def test_all_duplicate_keys_and_tags_are_reported_at_once():
         read_text("a: 1\na: 2\nb: !x 3\nc: {d: 1, d: 2}\n", "s.yaml")
     assert [mistake.line for mistake in caught.value.mistakes] == [2, 3, 4]
     assert str(caught.value).splitlines()[0] == (
-        "s.yaml:2: key 'a' is given twice, first in line 1"
+        "s.yaml:2: key 'a' is given twice, first on line 1"
     )
 
 

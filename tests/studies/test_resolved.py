@@ -133,7 +133,7 @@ def test_old_study_with_integer_bounds_suggests_int_uniform():
     text = "env: CartPole-v1\nenv_steps: 8k\nspace: {ent_coef: {min: 0, max: 1}}\n"
     whole = text.replace("max: 1", "max: 1, distribution: int_uniform")
     (change,) = diff(resolved(loads(whole)), resolved(loads(text)))
-    assert not change.allowed and "to resume, type int_uniform" in str(change)
+    assert not change.allowed and "to resume, use int_uniform" in str(change)
     assert diff(resolved(loads(whole)), resolved(loads(whole))) == []
 
 

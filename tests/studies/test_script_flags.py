@@ -122,13 +122,13 @@ def test_the_line_of_the_metric_asks_for_a_change(tmp_path):
     (tmp_path / "train.py").write_text(TYRO)
     lines = command_init_text("python train.py", tmp_path).splitlines()
     (metric,) = [line for line in lines if line.startswith("metric:")]
-    assert metric.endswith("# change: a metric of the script")
+    assert metric.endswith("# change to a metric of the script")
 
 
 @pytest.mark.parametrize(
     ("text", "command", "words"),
     [
-        ("print(1)\n", "python train.py", "train.py has no flag with a number to search"),
+        ("print(1)\n", "python train.py", "train.py has no numeric flag to search"),
         ("", "python trane.py", r"^trane\.py does not exist; did you mean train\.py\?$"),
         ("", "python a/train.py", "'python a/train.py' names no Python file here"),
         ("", "python zzz.py", "'python zzz.py' names no Python file here"),

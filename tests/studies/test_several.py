@@ -109,8 +109,11 @@ def test_env_steps_include_all_environments():
         ("env: [CartPole-v1, CartPole-v1]", "env lists CartPole-v1 twice"),
         ("env: [CartPole-v1, Cartpol]", "did you mean 'CartPole-v1'"),
         ("env: [CartPole-v1, [Acrobot-v1]]", "allowed: {id: CartPole-v1}, or an id alone"),
-        ("env: [CartPole-v1, Seaquest-MinAtar]", "Seaquest-MinAtar by eval/return_mean has no"),
-        ("env: [CartPole-v1, {id: Acrobot-v1, dt: 0.1}]", "Acrobot-v1 with another dt has no"),
+        (
+            "env: [CartPole-v1, Seaquest-MinAtar]",
+            "Seaquest-MinAtar with metric eval/return_mean has no",
+        ),
+        ("env: [CartPole-v1, {id: Acrobot-v1, dt: 0.1}]", "Acrobot-v1 with a different dt has no"),
         ("env: [CartPole-v1, {id: rmsa, scores: {random: 1}}]", "allowed: {random: 0.1"),
         ("env: [CartPole-v1, {id: rmsa, scores: {random: 1, reference: 1}}]", "both 1; give two"),
         (
@@ -122,9 +125,9 @@ def test_env_steps_include_all_environments():
         ("objectives: [{name: eval/return_mean}, {name: eval/length_mean}]", "only env_steps and"),
         (
             "constraints: [{metric: eval/length_mean, max: 3}]",
-            "constraints of several environments may use only env_steps and seconds",
+            "constraints over several environments can use only env_steps and seconds",
         ),
-        ("eval_env: {gravity: 9}", "eval_env changes keys of one environment; remove it"),
+        ("eval_env: {gravity: 9}", "eval_env works only with one environment; remove it"),
         ("baselines: [ksp_ff]", "baselines need an optical network"),
         ("executor: {type: ray, workers: 2}", "several environments run in one process"),
         ("loggers: [tensorboard]", "loggers has tensorboard, which supports only one"),
@@ -158,10 +161,10 @@ def test_metric_must_exist_in_every_known_environment(tmp_path):
         "env: [CartPole-v1, {id: mine, scores: {random: 0.9, reference: 0.1}}]\n"
         "env_steps: 10k\nimports: [mine.py]\nmetric: {name: eval/slip_share}\n"
     )
-    with pytest.raises(StudyError, match="metric: of CartPole-v1: unknown metric 'eval/slip_"):
+    with pytest.raises(StudyError, match="metric of CartPole-v1: unknown metric 'eval/slip_"):
         load(tmp_path / "s.yaml")
 
 
 def test_single_environment_commands_refuse_several():
-    with pytest.raises(ConfigError, match="a replay is for one environment, but study is over"):
+    with pytest.raises(ConfigError, match="a replay supports one environment, but study has"):
         only_one_environment(loads(SEVERAL), "a replay")

@@ -92,11 +92,11 @@ def test_init_section_round_trip(policy):
         ("init: {from: policy, keep: actor}", "init: unknown keep 'actor'; "),
         (
             "init: {from: policy, keep: critic, optimiser: restored}",
-            "restored, which needs keep: all; here keep is critic",
+            "restored, which needs keep: all, but keep is critic",
         ),
         (
             "init: {from: policy, optimiser: restored}",
-            "holds no state of the optimiser; make the policy with checkpoint",
+            "has no optimiser state; save the policy with checkpoint",
         ),
         ("checkpoint: {parts: [weights]}", "allowed: a list of some of parameters, optimiser"),
         ("checkpoint: {parts: [optimiser, optimiser]}", "allowed: a list of some of"),

@@ -118,7 +118,7 @@ def test_python_api_errors_name_source_and_key():
         hpo.train("smal.yaml")
     with pytest.raises(ConfigError, match="given as int"):
         hpo.run(3)
-    with pytest.raises(ConfigError, match="cannot hold a object"):
+    with pytest.raises(ConfigError, match="cannot contain a object"):
         hpo.run({**MAPPING, "seed": object()})
 
 

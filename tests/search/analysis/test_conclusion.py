@@ -442,7 +442,7 @@ def test_truncated_episodes_of_winner_are_reported(tmp_path, monkeypatch, capsys
         "hpo.studies.evaluation._environments_without_limit", lambda study: ["own"]
     )
     (told,) = cut(go(tmp_path / "s", factory, env=CARTPOLE))
-    assert told.endswith("were cut at 20,000 env steps: the environment did not end them.")
+    assert told.endswith("were cut at 20,000 env steps because the environment did not end them.")
     with Journal(tmp_path / "s") as journal:
         rows = [row for row in episodes_in(journal) if row.stream is Stream.REPORT]
     per_trial = len(rows) // len({row.trial for row in rows})

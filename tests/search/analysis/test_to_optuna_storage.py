@@ -103,8 +103,8 @@ def test_every_sampled_configuration_can_be_exported():
         optuna.trial.create_trial(params=values, distributions=spread, value=0.0)  # checks them
     changes = "\n".join(told_changes(SPACE))
     for words in (
-        "gamma: one_minus_log is uniform there",
-        "vf_coef: normal is uniform there",
+        "gamma: one_minus_log becomes uniform",
+        "vf_coef: normal becomes uniform",
         "ent_coef: Optuna's trials omit it if it is 0",
         "num_minibatches: Optuna stores it as an unordered list",
         "hidden_sizes: Optuna stores lists as JSON text",

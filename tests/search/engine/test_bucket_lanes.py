@@ -420,7 +420,7 @@ def test_programs_note_quotes_its_numbers():
     assert programs_note(PLAIN, 1, 24) == programs_note(PLAIN, 6, None) == ""
     assert programs_note(PLAIN, 4, 24) == ""
     text = programs_note(PLAIN, 6, 24)
-    assert "6 programs for 24 trials: only 4.0 trials share a compile" in text
+    assert "6 programs for 24 trials: only 4.0 trials share each program" in text
     assert text.endswith("search fewer values of hidden_sizes")
     assert programs_note(PLAIN, 6, 24, 50.0, 100.0) == ""
     assert "75% of the time is compiling" in programs_note(PLAIN, 6, 24, 75.0, 100.0)

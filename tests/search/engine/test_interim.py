@@ -450,7 +450,7 @@ BASE = "{env: CartPole-v1, env_steps: 100k, budget: {trials: 8}, %s}"
             "confirm: {choose: 0}, constraints: [{metric: eval/length_mean, max: 9}]",
             "need selection seeds",
         ),
-        ("metric: {name: eval/length_mean, training_weight: 0.5}", "is for metric eval/return"),
+        ("metric: {name: eval/length_mean, training_weight: 0.5}", "applies only to eval/return"),
         ("metric: {training_weight: 1.5}", "metric.training_weight"),
         (
             "metric: {training_weight: 0.5}, evaluation: {steps: 5000}",
@@ -459,7 +459,7 @@ BASE = "{env: CartPole-v1, env_steps: 100k, budget: {trials: 8}, %s}"
         (
             "objectives: [{name: eval/return_mean, training_weight: 0.5}, {name: env_steps, "
             "goal: minimize}]",
-            "objectives have no training_weight",
+            "objectives do not support training_weight",
         ),
     ],
 )

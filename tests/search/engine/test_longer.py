@@ -221,7 +221,7 @@ def test_extending_env_steps_of_search_is_refused_with_suggestion():
     found = reasons(old, replace(old, env_steps=32_000))
     assert "only a study of one configuration" in found["env_steps"]
     assert "init: {from:" in found["env_steps"] and "start another study" in found["env_steps"]
-    assert "may only grow" in reasons(one(16_000), one(8_000))["env_steps"]
+    assert "can only be extended" in reasons(one(16_000), one(8_000))["env_steps"]
 
 
 def test_schedules_keep_their_horizon_in_extended_run():
@@ -229,7 +229,7 @@ def test_schedules_keep_their_horizon_in_extended_run():
     linear = replace(plain, fixed={"lr_schedule": "linear"})
     found = reasons(linear, replace(linear, env_steps=16_000))
     assert "schedules over 8000 env steps (lr_schedule: linear)" in found["env_steps"]
-    assert "type schedule_env_steps: 8000" in found["env_steps"]
+    assert "set schedule_env_steps: 8000" in found["env_steps"]
     stated = replace(linear, env_steps=16_000, schedule_env_steps=8_000)
     assert reasons(linear, stated) == {}
     assert reasons(stated, replace(stated, env_steps=24_000)) == {}

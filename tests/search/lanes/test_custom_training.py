@@ -315,7 +315,7 @@ def test_check_reports_problems_without_compiling(tmp_path):
         ("fixed: {width: 0}", "width is 0; allowed: an integer of at least 1"),
         ("fixed: {gamma: 0.9}", "Walk has no hyperparameter 'gamma'"),
         ("init: {from: x}", "init"),
-        ("checkpoint: {parts: [losses]}", "keeps whole states, not parts"),
+        ("checkpoint: {parts: [losses]}", "saves whole states, not parts"),
     ],
 )
 def test_custom_training_mistakes_report_their_line(tmp_path, given, words):
@@ -335,8 +335,8 @@ def test_length_in_epochs_needs_declared_epoch_length(tmp_path):
     with pytest.raises(HpoError, match=r"study\.yaml:\d+: ") as told:
         written(tmp_path, "asha", text)
     assert (
-        "length is '4 epochs', but Walk does not say how long an epoch is; write `epoch = ...` in "
-        "the class, the number of steps in one, or give length in steps"
+        "length is '4 epochs', but Walk does not define the length of an epoch; set `epoch = ...` "
+        "in the class, in steps, or give length in steps"
     ) in str(told.value)
 
 
@@ -482,7 +482,9 @@ def test_schema_command_prints_schema_of_the_class(tmp_path, capsys, monkeypatch
 
 
 def test_ppo_only_features_refuse_custom_training(tmp_path):
-    with pytest.raises(HpoError, match="a tuned configuration is for PPO, but study trains Walk"):
+    with pytest.raises(
+        HpoError, match="a tuned configuration supports only PPO, but study trains Walk"
+    ):
         only_ppo(written(tmp_path, "asha"), "a tuned configuration")
 
 

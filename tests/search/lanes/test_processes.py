@@ -402,7 +402,7 @@ def test_time_of_a_command_counts_each_start_of_a_process(folder, more):
 @pytest.mark.parametrize(
     ("metric", "words"),
     [
-        ("{name: loss}", "metric.goal is maximize, the default; for a loss write goal: minimize"),
+        ("{name: loss}", "metric.goal is maximize, the default; for a loss, use goal: minimize"),
         ("{name: loss, goal: minimize}", ""),
         ("{name: loss, goal: maximize}", ""),
         ("{name: score}", ""),
@@ -454,11 +454,11 @@ MISTAKES = {
     "early_terminate: {type: pbt}": "copies states between trials",
     "algorithm: a.py:A": "command and algorithm are both given",
     "resume: python a.py {w}": "resume has {w}",
-    "evaluation: {episodes: 3}": "evaluation has only `every`",
+    "evaluation: {episodes: 3}": "evaluation accepts only `every`",
     "executor: {type: slurm}": "processes.at_once is auto, but SLURM has no fixed number of "
-    "places; give the number of simultaneous jobs, such as processes: {at_once: 8}",
-    "executor: {type: ray, workers: 3}": "type processes: {at_once: 3}",
-    "executor: {type: ray, cpus: 2}": "type processes: {threads: 2}",
+    "slots; give the number of simultaneous jobs, such as processes: {at_once: 8}",
+    "executor: {type: ray, workers: 3}": "use processes: {at_once: 3}",
+    "executor: {type: ray, cpus: 2}": "use processes: {threads: 2}",
     "executor: {type: ray, partition: x}": "executor.partition needs executor: {type: slurm}",
     "executor: {type: slurm, address: x}": "executor.address needs executor: {type: ray}; remove",
     "executor: {type: slurm, options: {time: 3}}": "give executor.time, such as 4h",
@@ -494,7 +494,7 @@ def test_paused_processes_keep_no_places_of_a_cluster(kind):
         f"executor: {{type: {kind}}}\n{PLACES}"
     )
     with pytest.raises(
-        StudyError, match="keeps CPUs and GPUs of the cluster for paused processes; set resume"
+        StudyError, match="keeps paused processes on the cluster's CPUs and GPUs; set resume"
     ):
         loads(text)
     assert loads(f"{text}resume: ... --load\n").executor.type == kind

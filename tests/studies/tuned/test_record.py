@@ -51,7 +51,7 @@ def test_record_round_trip(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("threshold: 90.0\n", "", "threshold: is missing"),
+        ("threshold: 90.0\n", "", "threshold is missing"),
         ("goal: maximize", "goal: upward", "allowed: maximize, minimize"),
         ("  commit: ", "  comit: ", "made.comit: unknown; known: on, commit"),
         ("env_steps: 102400\nconfig", "env_steps: many\nconfig", "has the wrong type"),
@@ -299,7 +299,7 @@ def test_heuristics_are_written_read_and_queried(tmp_path):
     text = record_text(record)
     start = text.index("heuristics:\n  ksp_ff:\n    [")
     (path / "CartPole-v1.yaml").write_text(text[:start] + text[start:].replace("[", "[1, ", 1))
-    with pytest.raises(StudyError, match=r":\d+: .*ksp_ff: it needs 32 numbers"):
+    with pytest.raises(StudyError, match=r":\d+: .*ksp_ff needs 32 numbers"):
         read_record(path / "CartPole-v1.yaml")
 
 
