@@ -225,8 +225,8 @@ def test_documented_scores_of_twelve_runs_match_the_data():
     short, random = "short study of 12", "random 6, protected"
     old = [mean_score("portfolio.json", plan) for plan in (short, random)]
     new = [mean_score("portfolio_new.json", plan) for plan in (short, random)]
-    assert f"score {old[0]:.2f} [" in readme and f"twelve {old[1]:.2f} (" in readme
-    assert f"on three later ones {new[0]:.2f} and {new[1]:.2f}" in readme
+    assert f"hpo scores {old[0]:.2f} [" in readme and f"random search {old[1]:.2f} (" in readme
+    assert f"On three later ones they score {new[0]:.2f} and {new[1]:.2f}" in readme
     assert f"| the study that `hpo init` writes | 12 | {new[0]:.2f} |" in page
 
 
