@@ -488,7 +488,7 @@ def _on_the_front(entries: Sequence[Entry], default: Entry, seeds: str) -> str:
     beside = [entry for entry in entries if entry.confirmed == default.confirmed]
     ranked = [entry for entry in beside if entry.front is not None]
     if len(ranked) == 1 and any(entry.feasible is False for entry in beside):
-        return f"No other trial keeps the constraints {seeds}: the default is on the front."
+        return f"No other trial satisfies the constraints {seeds}: the default is on the front."
     others = sum(entry.front == 1 for entry in ranked) - 1
     more = f", with {others} more" if others else " alone"
     return f"The default is on the front{more} ({seeds})."
