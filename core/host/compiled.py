@@ -103,9 +103,9 @@ class ActingCalls:
         self.mesh, self.moves = functions.mesh, moves
         self.act = functions.act.compile(given, options)
         self.cut = functions.cut.compile(given, options)
-        shardings = (call.input_shardings[0][0] for call in (self.act, self.cut))
-        pairs = zip(*shardings, strict=True)
-        self.read = [any(sharding is not None for sharding in pair) for pair in pairs]
+        by_act, by_cut = (call.input_shardings[0][0] for call in (self.act, self.cut))
+        pairs = zip(by_act, by_cut, strict=True)  # None: an input that the call does not read
+        self.read = [act is not None or cut is not None for act, cut in pairs]
 
     def start(self, lanes: Lanes, rollout: HostRollout) -> ActingRollout:
         return ActingRollout(self, lanes, rollout)
