@@ -361,9 +361,11 @@ def _make_view(args: Namespace, command: str, folder: Path) -> RunView:
 
 
 def write_report_of(results: RunResults) -> None:
-    from ..report.report import write_report
+    from ..report.report import is_current, write_report
 
+    folder = StudyFolder(results.folder)
     try:
-        write_report(StudyFolder(results.folder))
+        if results.finished_at is None or not is_current(folder):
+            write_report(folder)
     except (HpoError, OSError) as error:
         to_stderr(f"no {REPORT_NAME} was written: {error}")

@@ -13,7 +13,8 @@ from typing import Any
 from ...errors import clause, counted
 from ...files.atomic_files import output, write_text
 from ...store.aggregate_environments import Beside, Estimate, OnEach, beside, on_each, profiles
-from ...store.rows import Stream
+from ...store.journal import Journal
+from ...store.rows import CommitHead, Stream
 from ...store.study_folder import StudyFolder
 from ...store.unobserved import bounded_interval
 from ...store.value_bounds import value_bounds
@@ -56,6 +57,7 @@ from .page import TableCell, facts, figure, page, table
 
 _MOST_COMPARED = 4
 _TITLE = "Performance profile"
+_NEXT = '<h2 class="next">'  # before commands that name the folder
 _SHARES = Scale(0.0, 1.0, tuple((at / 4, f"{at / 4:.0%}") for at in range(5)), "share of runs")
 _ROWS, _LONGEST_CELL = 200, 60
 
@@ -197,6 +199,17 @@ def write_report(folder: StudyFolder, path: Path | None = None) -> Path:
     return path
 
 
+def is_current(folder: StudyFolder) -> bool:
+    """Return whether this version wrote the report from the last commit, for the same folder."""
+    if not folder.report.is_file():
+        return False
+    text = folder.report.read_text(encoding="utf-8", errors="replace")
+    with Journal(folder.path) as journal:
+        foot = _footer_text(journal.head())
+    named = escape(study_word(folder.path)) in text or _NEXT not in text
+    return f"<footer>{foot}</footer>" in text and named
+
+
 def leaderboard_table(snapshot: Snapshot) -> str:
     shown = Board.of_study(snapshot.meta, snapshot.entries[:_ROWS])
     if not shown.trials:
@@ -333,7 +346,7 @@ def report_html(snapshot: Snapshot, portable: bool = False) -> str:
     bodies = {name: build(snapshot) for name, build in parts.items()}
     sections = [(name, PARTS[name][0], body) for name, body in bodies.items() if body]
     title = f"{snapshot.meta.name} - hpo report"
-    return page(title, head_html(snapshot, portable), sections, _footer_text(snapshot))
+    return page(title, head_html(snapshot, portable), sections, _footer_text(snapshot.head))
 
 
 def head_html(snapshot: Snapshot, portable: bool = False) -> str:
@@ -382,7 +395,7 @@ def _next_commands(snapshot: Snapshot) -> str:
         f"<li><code>{escape(command)}</code> {escape(meaning)}</li>"
         for command, meaning in commands
     )
-    return clause('<h2 class="next">Next</h2><ul class="next">{}</ul>', items)
+    return clause(f'{_NEXT}Next</h2><ul class="next">{{}}</ul>', items)
 
 
 def _key_facts(snapshot: Snapshot) -> list[tuple[str, str, str]]:
@@ -437,8 +450,7 @@ def _costs(snapshot: Snapshot) -> str:
     return facts(found)
 
 
-def _footer_text(snapshot: Snapshot) -> str:
-    head = snapshot.head
+def _footer_text(head: CommitHead) -> str:
     when = "-"
     if head.at:
         when = datetime.fromtimestamp(head.at, UTC).strftime("%Y-%m-%d %H:%M UTC")

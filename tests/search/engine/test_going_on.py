@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import shutil
 
 import pytest
 from rich.console import Console
@@ -154,6 +155,25 @@ def test_finished_study_prints_nothing_to_do(tmp_path, monkeypatch, capsys):
     assert told["finished_at"] == head.at and told["state"] == "finished"
     with Journal(tmp_path / "results" / "small") as journal:
         assert journal.head() == head, "nothing was committed"
+
+
+def test_finished_study_keeps_its_report_until_it_differs(tmp_path, monkeypatch, capsys):
+    studied(tmp_path, monkeypatch, Factory)
+    assert main(["run", "small.yaml"]) == 0
+    folder = StudyFolder(tmp_path / "results" / "small")
+    whole, written = folder.report.read_text(), folder.report.stat().st_mtime_ns
+    assert main(["run", "small.yaml"]) == 0
+    assert folder.report.stat().st_mtime_ns == written, "nothing changed since it was written"
+    for old in (whole.replace("Written by hpo", "Written by hpo 0.0.1 and"), "", None):
+        folder.report.unlink()
+        if old is not None:
+            folder.report.write_text(old)
+        assert main(["run", "small.yaml"]) == 0
+        assert folder.report.read_text() == whole
+    moved = StudyFolder(tmp_path / "elsewhere" / "small")
+    shutil.copytree(folder.path, moved.path)
+    assert main(["run", "small.yaml", "--out", "elsewhere"]) == 0
+    assert "elsewhere/small" in moved.report.read_text(), "its commands name the folder"
 
 
 def test_extended_study_does_not_print_nothing_to_do(tmp_path, monkeypatch, capsys):
