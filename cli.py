@@ -446,7 +446,7 @@ def _add_other_verbs(verb: Callable[..., Any]) -> None:
     _option(bench, "file", "FILE", "a file with methods, as in a study, and the tables to search")
     _add_set(bench, "override a key of FILE, such as bench.searches=5; repeatable")
     _option(bench, "--jobs", "N", "run N processes (default: 1)", type=types.positive, default=1)
-    _option(bench, "--to", "FILE.json", "write the table, and every search into FILE.parquet")
+    _option(bench, "--to", "FILE.json", "write the table here, and all searches to FILE.parquet")
     _flag(bench, "--quiet", "print only the results")
     _add_json(bench)
     described = verb("schema", "catalogue", "print the JSON Schema of the study file, for editors")

@@ -408,7 +408,7 @@ def user_streams() -> Generator[None]:
 
 
 def check_platform() -> None:
-    """Raise `ConfigError` on Windows, or if Python lacks these modules."""
+    """Raise `ConfigError` on Windows, or if Python lacks `fcntl` or `termios`."""
     for module, purpose in (("fcntl", "lock studies"), ("termios", "show them while they run")):
         try:
             import_module(module)

@@ -225,7 +225,7 @@ def values_wait(plan: Plan) -> bool:
 def with_values(
     plan: Plan, hypers: Hypers, state: LaneState, seen: Trajectory, final: Any
 ) -> Trajectory:
-    """Return a trajectory [T, L, ...] with values and bootstraps of the state that acted."""
+    """Return a trajectory [T, L, ...] with values and bootstraps of the state used to act."""
     value, after = _in_parts(plan, hypers, state, (seen.observation, final))
     if after is None:
         return seen.replace(value=value)

@@ -1,7 +1,7 @@
 """Errors in a training's methods, reported with the user's file and line, and the fix.
 
-Each kind of tracing mistake has a separate sentence. A traced value has no number while a program
-is traced, and the fix depends on the code that needed one.
+Each kind of tracing mistake has a separate sentence. A traced value has no concrete value during
+tracing, and the fix depends on the code that needed one.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ _MISTAKES = (
     _Mistake(
         "TypeError",
         "to DynamicJaxprTracer.__format__",
-        "a traced value has no digits to format yet; return it as a metric",
+        "a traced value cannot be formatted, because it is not known yet; return it as a metric",
     ),
 )
 

@@ -290,7 +290,7 @@ def make_folder(path: Path, kept: str = _SAFE) -> None:
 
 
 def new_folder(path: Path) -> Path:
-    """Create a folder that must not exist, and its missing parents; return it."""
+    """Create a folder, which must not exist yet, and its missing parents; return it."""
     make_folder(path.parent)
     with telling(path):
         path.mkdir()

@@ -386,7 +386,8 @@ def _translate_evaluation(draft: ConvertedStudy, source: ImportSource) -> None:
         section["every"] = apart
     elif evaluates:
         draft.note(
-            f"EVAL_FREQUENCY: {apart:,} env steps exceed a run, so only its end is evaluated"
+            f"EVAL_FREQUENCY: {apart:,} env steps are longer than a run, so policies are "
+            "evaluated only at its end"
         )
     if saves:
         draft.section("checkpoint")["best_evaluation"] = True

@@ -83,7 +83,7 @@ class Space:
     def keyed(self) -> tuple[tuple[str, Parameter], ...]:
         """(key, parameter), parents before children; the key is the name, or name#i if repeated.
 
-        Keys name parameters in other libraries, where one name has one distribution.
+        Other libraries use the keys as parameter names, and there a name has one distribution.
         """
         seen: dict[str, list[Parameter]] = {}
         for parameter in self.parameters:

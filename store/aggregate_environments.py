@@ -141,7 +141,8 @@ def difference(
     """
     a, b = _score_tables(ours, theirs)
     if paired and a.shape != b.shape:
-        raise ConfigError(f"paired scores of {a.shape[1]} and {b.shape[1]} seeds")
+        seeds = f"{a.shape[1]} and {b.shape[1]}"
+        raise ConfigError(f"paired scores need the same seeds on both sides, not {seeds}")
     statistic = _statistic(over)
     value = float(statistic(a[None])[0] - statistic(b[None])[0])
     varying = (a, b)

@@ -43,7 +43,7 @@ def _basis_sentence(found: FrontConclusion) -> str:
 
 def _sentence(apart: Apart) -> str:
     if not math.isfinite(apart.difference):
-        return f"In {apart.objective} a seed has no finite value."
+        return f"On at least one seed, {apart.objective} is not finite."
     own, theirs = map(_number_text, apart.means)
     around, by = _interval_text(apart), _number_text(apart.difference)
     if apart.difference > 0:

@@ -208,7 +208,8 @@ def binomial_interval(hits: float, count: float) -> tuple[float, float]:
     [0.0602, 0.6097]
     """
     if not 0 <= hits <= count or count < 1:
-        raise ConfigError(f"no interval of a proportion from {hits} hits in {count} draws")
+        given = f"{hits} hits in {count} draws"
+        raise ConfigError(f"cannot compute an interval for a proportion from {given}")
     tail, missed = (1 - LEVEL) / 2, count - hits
     low = float(special.betaincinv(hits, missed + 1, tail)) if hits > 0 else 0.0
     high = float(special.betaincinv(hits + 1, missed, 1 - tail)) if missed > 0 else 1.0

@@ -1,4 +1,4 @@
-"""Outcomes that few seeds may have missed, and their possible effect on a mean.
+"""Outcomes that a small number of seeds may have missed, and their possible effect on a mean.
 
 For a configuration that fails on one seed in ten, eight seeds show no failure in 43 % of cases,
 and no test of observed values can detect it. One rule covers every side, constant or noisy:
@@ -259,7 +259,7 @@ def _even_shares() -> np.ndarray:
 def bounded_interval(
     values: Sequence[float], bounds: Bounds = UNBOUNDED, kind: str = "mean"
 ) -> Interval:
-    """Return the 95 % interval of one mean of values between `bounds`; see `statistics.interval`.
+    """Return the 95 % interval for the mean of values between `bounds`; see `statistics.interval`.
 
     If a seed reached a bound, the opposite end allows for unseen outcomes at the other bound; the
     less the values vary, the more it does. Equal values have no interval unless both bounds are

@@ -175,7 +175,7 @@ def text_of(path: Path, shown: str = "") -> str:
 
 
 def _files_there(path: Path) -> str:
-    """Return the YAML files near a path that does not exist, or in a folder, as words."""
+    """Return a phrase that lists the YAML files in a folder, or next to a missing path."""
     folder = path
     if not path.is_dir():
         folder = path.parent

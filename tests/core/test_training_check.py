@@ -389,7 +389,7 @@ def converting(function):
         (lambda x, h: jnp.arange(x).sum(), "cannot be a traced value"),
         (lambda x, h: jnp.ones(3)[: x.astype(int)].sum(), "use jax.lax.dynamic_slice"),
         (lambda x, h: {1.0: 2.0}[x], "is a key of a dict"),
-        (lambda x, h: f"{x:.2f}", "has no digits to format yet"),
+        (lambda x, h: f"{x:.2f}", "cannot be formatted, because it is not known yet"),
     ],
 )
 def test_traced_value_misuse_has_a_specific_error(function, words):

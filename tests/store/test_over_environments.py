@@ -293,7 +293,7 @@ def test_unknown_aggregates_and_unequal_scores_are_refused() -> None:
         overall([])
     with pytest.raises(ConfigError, match="no environment"):
         together([], "mean")
-    with pytest.raises(ConfigError, match="paired scores of 8 and 6 seeds"):
+    with pytest.raises(ConfigError, match="not 8 and 6"):
         difference(scores(1), scores(1, seeds=6), paired=True)
     with pytest.raises(ConfigError, match="on 3 environments and on 2"):
         difference(scores(1), scores(1, 2))

@@ -1,4 +1,4 @@
-"""The studies in a results folder, for pages: by name, cached between commits."""
+"""The studies in a results folder by name, for the live pages; cached between commits."""
 
 from __future__ import annotations
 
