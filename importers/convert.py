@@ -173,8 +173,8 @@ def _read_schedules(draft: ConvertedStudy, source: ImportSource) -> None:
         source.constants[name] = schedule.learning_rate
         if any(draft.target(other) == "lr_schedule" for other in source.names()):
             draft.note(
-                f"{name}: {schedule.learning_rate:g} from {value}, because a different "
-                "name sets the schedule"
+                f"{name}: {schedule.learning_rate:g} is taken from {value}, because "
+                "another name sets the schedule"
             )
             continue
         draft.schedule = schedule

@@ -571,7 +571,7 @@ class WhatIf:
 
 @dataclass(frozen=True)
 class Reference:
-    """The record and a replay with its rule, with which other rules are compared."""
+    """The baseline of other rules: the record, and a replay of it with its own rule."""
 
     record: RecordedSearch
     matched: int  # number of judgements reproduced by a replay with the record's own rule

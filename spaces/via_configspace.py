@@ -159,7 +159,7 @@ _ENDINGS = (".json", ".yaml", ".yml")
 
 
 def write_configspace(space: CS.ConfigurationSpace, path: Path) -> None:
-    """Write a space to a file; the ending of its name selects JSON or YAML.
+    """Write a space to a file; the file extension selects JSON or YAML.
 
     Raises:
         ConfigError: any other ending.

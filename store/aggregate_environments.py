@@ -172,7 +172,7 @@ def difference(
 def _swapped_p(
     a: np.ndarray, b: np.ndarray, statistic: Callable[[np.ndarray], np.ndarray], paired: bool
 ) -> float:
-    """Return the exact two-sided p-value for equal distributions, by difference of aggregates."""
+    """Return the exact two-sided p-value for equal distributions, from the aggregates."""
     generator = np.random.Generator(np.random.PCG64(2))
     if paired:
         swap = generator.random((_RESAMPLES - 1, *a.shape)) < 0.5

@@ -29,7 +29,7 @@ _NAMED = ("env", "algorithm")
 
 
 class Kind(Protocol):
-    """A kind of values."""
+    """A kind of value."""
 
     def read(self, field: Field, child: Node) -> Any:
         """Return the value, or BAD."""

@@ -268,7 +268,7 @@ def test_a_journal_that_may_not_be_read_is_not_called_damaged(
 
     monkeypatch.setattr(os, "open", refuses)
     with pytest.raises(
-        UnreadableError, match=r"^Permission denied: .*journal\.sqlite is not readable"
+        UnreadableError, match=r"^Permission denied: you cannot read .*journal\.sqlite; "
     ):
         Journal(folder)
     assert main(["top"]) == 2

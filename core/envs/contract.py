@@ -92,8 +92,8 @@ class Environment(Protocol):
 
     An environment may also have `agents`, the number of agents controlled by one policy, each with
     a separate observation. With several agents, `observation_struct`, `action_space` and the
-    mask's A describe one agent. Observations, rewards and actions have a leading [agents], the
-    mask is [agents, A], and an episode ends for all agents at once.
+    mask's A describe one agent. Observations, rewards and actions have a leading axis [agents],
+    the mask is [agents, A], and an episode ends for all agents at once.
     """
 
     id: str

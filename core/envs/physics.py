@@ -22,7 +22,7 @@ from .foreign import EpisodicEnvironment, TimedState, relaxed
 
 
 class PhysicsEnvironment(EpisodicEnvironment):
-    """An environment with traced physics; if it becomes non-finite, the episode terminates."""
+    """An environment with traced physics; episodes end if the state becomes non-finite."""
 
     def __init__(self, entry: EnvEntry, keys: Mapping[str, Any]):
         self.id = entry.id

@@ -138,7 +138,7 @@ class Steady:
     def step(self, restart: bool) -> np.ndarray:
         """Take the actions in the arrays, in all active slots that were not given up.
 
-        Returns, bool [N], the slots that lost an episode because it is not reproducible. With
+        Returns a bool [N]: the slots that lost an episode because it is not reproducible. With
         `restart`, such an episode counts as cut: this step has reward 0, its observation is also
         the final one, and the next observation belongs to a new episode. Otherwise the episode
         starts again from its first observation.
@@ -247,7 +247,7 @@ class Steady:
         return not (self._lost[slots] | self.out[slots]).any()
 
     def _handle_outcome(self, outcome: CallOutcome, call: _Call) -> None:
-        """Record lost slots; give up replicates that raised or ended processes twice."""
+        """Record lost slots; give up on replicates that raised, or that ended a process twice."""
         for slot, why in outcome.failed.items():
             self._give_up(slot // self._each, why)
         self._lost[list(outcome.lost)] = True

@@ -363,7 +363,7 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
         return dataclasses.replace(whole, lanes=lanes)
 
     def _auto_lanes(self, parts: Parts, tile: int, shares: int = 1, neighbours: int = 1) -> int:
-        """Return the lanes per share by the rule; ConfigError if the `needed` ones do not fit."""
+        """Return the default lanes per share; ConfigError if the needed ones do not fit."""
         count, memory = self.device_count, self._memory
         plan = for_platform(parts.plan, self.backend)
         block = count * tile

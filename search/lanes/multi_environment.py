@@ -35,7 +35,7 @@ _Own = TypeVar("_Own", bound=PopulationFactory)
 
 
 def factories_of(study: Study, make: Callable[[Study, int], _Own]) -> _Own | SeveralFactory:
-    """Return a study's factory, which `make(study, environments)` creates for each environment."""
+    """Return a study's factory; `make(study, environments)` creates that of one environment."""
     if not study.more_envs:
         return make(study, 1)
     return SeveralFactory(study, [make(one, study.spread) for one in each_alone(study)])

@@ -278,7 +278,7 @@ def test_given_lr_schedule_overrides_optax_schedule(imported):
     text = LERAX % "optax.linear_schedule(1e-3, 0.0, 100)"
     data, told = imported("lerax", text, "--env=CartPole-v1", "--lr_schedule", "cosine")
     assert data["fixed"]["lr_schedule"] == "cosine" and data["fixed"]["learning_rate"] == 1e-3
-    assert "because a different name sets the schedule" in told
+    assert "because another name sets the schedule" in told
 
 
 def test_space_flag_keeps_schedule_of_the_default(tmp_path, capsys):

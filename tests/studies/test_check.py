@@ -206,7 +206,9 @@ def test_runs_that_end_before_their_first_gradient_step_give_warning(tmp_path, l
 
 
 def test_learns_after_must_name_a_hyperparameter():
-    with pytest.raises(ConfigError, match="learns_after is 'fil', which is not a hyperparameter"):
+    with pytest.raises(
+        ConfigError, match="learns_after is 'fil', which is not one of its hyperparameters"
+    ):
         type("Filled", (hpo.Training,), {"learns_after": "fil"})
 
 

@@ -110,7 +110,7 @@ def test_schema_accepts_optical_study():
             "metric:",
             "baselines: [ksp_bf@x]\nmetric:",
             10,
-            "whole number from 1 to 1000; type ksp_",
+            "whole number from 1 to 1000; for example: ksp_",
         ),
         ("metric:", "baselines: [ksp_bf@0]\nmetric:", 10, "whole number from 1 to 1000"),
         ("metric:", "baselines: ['ksp_bf@5:hop']\nmetric:", 10, "did you mean 'hops'?"),

@@ -112,7 +112,7 @@ def test_python_api_errors_name_source_and_key():
         hpo.check(hpo.yaml(TEXT.replace("trials: 12", "trails: 12")))
     with pytest.raises(StudyError, match=r"^hpo\.yaml\(\.\.\.\):1: is not valid YAML"):
         hpo.check(hpo.yaml("env: [CartPole"))
-    with pytest.raises(ConfigError, match=r"type hpo\.yaml\("):
+    with pytest.raises(ConfigError, match=r"use hpo\.yaml\("):
         hpo.run(TEXT)
     with pytest.raises(StudyError, match=r"smal\.yaml: cannot be read"):
         hpo.train("smal.yaml")

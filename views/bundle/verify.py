@@ -241,7 +241,7 @@ class Bundle:
         if not wrong:
             apart = difference(self.folder / NUMPY / FILE)
         if self._no_numpy and not apart:
-            wrong.append(f"{LOCK}: says that NumPy cannot run it: {self._no_numpy}")
+            wrong.append(f"{LOCK}: states that NumPy cannot run the policy ({self._no_numpy})")
         elif apart and not self._no_numpy:
             wrong.append(f"{NUMPY}/{FILE}: {apart}")
         if self._no_numpy:

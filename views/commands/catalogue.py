@@ -52,7 +52,7 @@ def knobs_listing(knobs: Iterable[Knob] = tuple(KNOBS.values())) -> Listing:
 
 
 def knob_text(knob: Knob) -> str:
-    search, varies = "not part of a study by default", "each value compiles a program"
+    search, varies = "not part of a study by default", "each value needs a separate program"
     if knob.search is not None:
         search = ", ".join(f"{key}: {param(value)}" for key, value in knob.search.items())
     if knob.traced:

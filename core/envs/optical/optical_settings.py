@@ -208,7 +208,7 @@ def _check_slots(settings: OpticalSettings) -> None:
         _refuse("aggregate_slots", settings.aggregate_slots, allowed)
     if settings.id == "deeprmsa" and (settings.aggregate_slots > 1 or settings.no_op):
         raise ConfigError(
-            "deeprmsa chooses a path and uses its first slot that fits, so aggregate_slots and "
+            "deeprmsa chooses a path and uses its first free block, so aggregate_slots and "
             "no_op do not apply; set id: rmsa to use them"
         )
     if settings.id in ("rwa", "rwa_lightpath_reuse") and settings.guardband:

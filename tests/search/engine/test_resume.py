@@ -233,7 +233,7 @@ def test_resume_with_changed_program_is_refused(tmp_path):
         def resolve(self, config):
             return dataclasses.replace(super().resolve(config), bucket="other")
 
-    with pytest.raises(StoreError, match="would be other now"):
+    with pytest.raises(StoreError, match="would now be compiled as other"):
         run(study, tmp_path / "s", Other(), (), samples.quick())
 
 

@@ -295,7 +295,7 @@ def test_check_reports_problems_without_compiling(tmp_path):
     report, note = preview(written(tmp_path / "s", "buckets"))
     assert report.bucket_count == 2 and note == ""
     report, _ = preview(written(tmp_path / "short", "length: 20"))
-    assert any(text.startswith("a run has only 4 updates of 5 steps;") for text in report.warnings)
+    assert any(text.startswith("a run has only 4 updates of 5 steps,") for text in report.warnings)
     broken = TRAINING.replace('"size": jnp', '"size": undefined.x, "other": jnp')
     with pytest.raises(HpoError, match=r"Walk\.evaluate: .*walk\.py:\d+: NameError"):
         preview(written(tmp_path / "broken", "asha", broken))
