@@ -642,8 +642,8 @@ def test_closed_or_full_stdout_gives_no_traceback(home, words):
     assert full.stderr == b"No space left on device while reading or writing stdout\n"
 
 
-LONG = ["run", "tiny.yaml", "--name", "long", "--set", "env_steps=100M", "--set",
-        "evaluation.every=50k"]  # fmt: skip
+LONG = ["run", "tiny.yaml", "--name", "long", "--set", "env_steps=40M", "--set",
+        "evaluation.every=10k"]  # fmt: skip
 
 
 class Running:
