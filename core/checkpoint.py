@@ -1,4 +1,4 @@
-"""Exact states on disk, through Orbax: a restored state continues with the same bits.
+"""Exact states on disk, through Orbax: training resumes bitwise from a restored state.
 
 Orbax does not detect changed bytes in its data files, so checksums of all files are kept in the
 format of `sha256sum --check`.

@@ -104,7 +104,7 @@ class RefillQueue:
 
 
 class Refiller:
-    """Decides before every chunk what it runs."""
+    """Decides, before every chunk, what the chunk runs."""
 
     def __init__(self, engine: Engine, refill_queue: RefillQueue):
         self._engine, self._search_state = engine, engine.search_state
@@ -187,7 +187,7 @@ class Refiller:
         """Return whether another bucket uses the device better than more trials for this one.
 
         Until it returns true, trials are requested: waiting costs nothing, but empty lanes cost a
-        tenth of the time of a study.
+        tenth of a study's time.
         """
         if 2 * busy >= bucket.lanes:
             return False

@@ -78,7 +78,7 @@ def auto_lanes(
 
 
 def lanes_of_share(lanes: int | None, shares: int) -> int | None:
-    """Return the lanes of the largest of equal shares; None if the total is unknown."""
+    """Return the number of lanes in the largest share; None if the total is unknown."""
     if lanes is None:
         return None
     return -(-lanes // shares)

@@ -86,7 +86,8 @@ class ProgramLanes:
     def compile_ahead(self) -> Callable[[], None] | None:
         """Trace the programs, and return a function that compiles them in a thread.
 
-        On a GPU nothing is compiled ahead, because compiling times kernels on the busy device.
+        On a GPU nothing is compiled ahead, because compilation measures kernel times on the
+        device, which is busy.
         """
         if self._program.devices[0].platform != "cpu":
             return None

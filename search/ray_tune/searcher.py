@@ -1,7 +1,7 @@
 """A Ray Tune searcher as the source of a study's trials, within the study's rules.
 
 The default and the enqueued configurations come first, then the searcher's suggestions. A
-suggestion that a rule forbids is reported to the searcher as an error, and it is asked again.
+suggestion that a rule forbids is reported to the searcher as an error, and a new one is requested.
 """
 
 from __future__ import annotations
