@@ -103,7 +103,7 @@ class _Stops:
 
     @cached_property
     def weights(self) -> dict[int, float]:
-        """How many trials stopped at its rung each audited trial represents."""
+        """The number of trials stopped at its rung that each audited trial represents."""
         stopped = Counter(row.rung for row in self.rows.values())
         audited = Counter(self.rows[n].rung for n in self.known)
         return {n: stopped[self.rows[n].rung] / audited[self.rows[n].rung] for n in self.known}

@@ -35,7 +35,7 @@ from .tables import Publisher, RankedTrials
 
 
 class CommitClock:
-    """A clock in seconds since the epoch that never goes backwards or before `earliest`."""
+    """A clock in seconds since the epoch that never runs backwards or starts before `earliest`."""
 
     def __init__(self, earliest: float):
         self._began, self._at = time.monotonic(), max(earliest, time.time())

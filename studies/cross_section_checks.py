@@ -576,7 +576,7 @@ def knob_contradictions(study: Study) -> Problems:
 
 
 def _corners(study: Study) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
-    """Yield (names, configuration): the default, then with one or two values made extreme."""
+    """Yield (names, configuration): the default, then variants with one or two extreme values."""
     space = study.space
     yield (), space.default()
     own = [one for one in space.parameters if not one.name.startswith("env.")]

@@ -152,7 +152,7 @@ def as_recorded(text: str, shown: str = "study.resolved.yaml") -> dict[str, Any]
 
 
 def defaults_of_old(data: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Return (hyperparameter, former default) for those that a recorded study omits."""
+    """Return (hyperparameter, former default) for each one that a recorded study omits."""
     if data.get("algorithm"):
         return []
     said = {*(data.get("fixed") or ()), *(data.get("space") or ())}

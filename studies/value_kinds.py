@@ -1,4 +1,4 @@
-"""The kinds of values in a study file: how each is read, named and described.
+"""The kinds of value in a study file: how each is read, named and described.
 
 A new kind needs one class here, and its name in `field.FieldType`.
 """

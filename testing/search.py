@@ -1,4 +1,4 @@
-"""Tests for every sampler and every rule: subclass one and define the object to test.
+"""Tests for every sampler and every rule: subclass a contract and define the object to test.
 
 Running them needs pytest; importing them does not:
 

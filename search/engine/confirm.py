@@ -461,7 +461,7 @@ class ConfirmStage:
         return sum(run.is_live for run in runs) * each
 
     def _take_report(self, number: int) -> None:
-        """Store the test values; if a seed was cut there are none, and the row says why."""
+        """Store the test values; there are none if a seed was cut, and the row says why."""
         trial = self._search_state.trials[number]
         runs = trial.runs_of(Stream.REPORT)
         trial.lack(self._missing_note(runs, _OF_REPORT))

@@ -353,7 +353,7 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
         return HostProgram(**parts, workers=self._workers, warn=self.warn)
 
     def expected_program(self, resolved: Resolved, buckets: int) -> program.Program:
-        """Return the program with its likely lanes, for a study with this number of buckets."""
+        """Return the program with its likely number of lanes in a study with `buckets` buckets."""
         whole = self.program_of(resolved)
         if buckets < 2 or self.study.population.lanes is not None:
             return whole

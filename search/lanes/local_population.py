@@ -115,7 +115,7 @@ class ProgramLanes:
         started: float,
         failed: Mapping[int, str] = {},
     ) -> ChunkResult:
-        """Return a chunk from its row and those of its parts, in the loop's order of lanes."""
+        """Return a chunk's result from the rows of the chunk and its parts, in lane order."""
         whole, *parts = map(self._in_lane_order, rows)
         ends = (end * self._each for end in self._row_ends)
         lanes = {int(at): lane for lane, at in enumerate(self._place)}
@@ -354,7 +354,7 @@ def put_row(rows: Any, row: Any, at: int) -> None:
 
 
 def _of_its_day(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a saved policy's configuration; old policies have 0 where values are now `off`."""
+    """Return a saved policy's configuration; old policies have 0 for what is now `off`."""
     if saved.get(AVERAGE_REWARD) == 0 and asked.get(AVERAGE_REWARD) is None:
         return {**saved, AVERAGE_REWARD: None}
     return saved

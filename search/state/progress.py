@@ -1,4 +1,4 @@
-"""The loop's events for observers, who cannot affect the search, and the study's progress."""
+"""The loop's events for observers, which cannot affect the search, and the study's progress."""
 
 from __future__ import annotations
 

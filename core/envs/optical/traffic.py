@@ -92,7 +92,7 @@ class Traffic:
         return self.num_pairs
 
     def pair_shares(self, words: UInt32[Array, " n"]) -> Float[Array, " R"] | None:
-        """Return the pairs' cumulative shares for the state, or None if the weights are fixed."""
+        """Return the pairs' cumulative shares, kept in the state; None if weights are fixed."""
         if self.weights is not None:
             return None
         entries = uniform(words).reshape(-1, self.num_pairs).sum(0)
