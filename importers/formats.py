@@ -286,7 +286,7 @@ def _translate_bounds(
 def fitted(
     note: Note, name: str, target: str, fields: dict[str, Any], entry: EnvEntry | None
 ) -> dict[str, Any]:
-    """Return a distribution that its target accepts: whole numbers, lists, an open end."""
+    """Return a distribution adapted to its target: whole numbers, lists, an open end."""
     if target.startswith("env."):
         return _fitted_key(note, name, target, fields, entry)
     if "values" in fields:

@@ -98,7 +98,7 @@ class ProcessExecutor(Protocol):
         ...
 
     def begin(self, folder: Path) -> None:
-        """Set the folder of all processes; end those from an earlier start, or find them again."""
+        """Set the folder of all processes; end or find the processes of an earlier start."""
         ...
 
     def find(self, folder: Path) -> Process | None:

@@ -98,7 +98,7 @@ def check_before_code(
     accept_changed_files: bool = False,
     retry_failed: bool = False,
 ) -> None:
-    """Raise if a study would resume with changed files, and do so before loading runs any of them.
+    """Raise if a study would resume with changed files; called before they can run.
 
     Args:
         folder: the study's results folder.

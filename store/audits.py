@@ -170,7 +170,7 @@ def _correlation(
 def weighted_kendall(
     first: Sequence[float], second: Sequence[float], weights: Sequence[float]
 ) -> float | None:
-    """Return Kendall's tau-b (1945) with weighted pairs; a pair's weight is the product of both.
+    """Return Kendall's tau-b (1945); a pair's weight is the product of its items' weights.
 
     The result is None if one of the orders has only ties.
 

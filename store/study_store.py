@@ -174,7 +174,7 @@ class StudyStore:
         return number
 
     def publish(self, *, force: bool = False, ranked: RankedTrials | None = None) -> bool:
-        """Publish the tables if it is time (or forced), then the sinks; return whether it did."""
+        """Publish tables and then sinks, if due or forced; return whether they were published."""
         done = self._publisher.publish(force=force, ranked=ranked)
         if done:
             self._sinks.published(self.folder.path)

@@ -110,7 +110,7 @@ def _worst_unseen(
 
 
 def _relative_noise(values: Sequence[float], distance: float) -> float:
-    """Return the deviation divided by the distance to the worst outcome, or to 0 if that is less.
+    """Return deviation / distance to the worst outcome, or to 0 if that is nearer.
 
     Returns around 22 with a deviation of 5 vary a lot, even if 500 is possible.
     """

@@ -1,4 +1,4 @@
-"""`hpo check`: checks a study before anything compiles, and reports as data or text."""
+"""`hpo check`: checks a study before compilation, and reports the results as data or text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Resolved studies, with all defaults filled in and amounts as numbers; hashes and changes.
+"""Resolved studies: all defaults filled in, amounts as numbers; their hashes and changes.
 
 A resolved study loads to a study with the same resolved form, and studies with equal resolved
 forms are equal. Hyperparameters whose defaults have changed are always included.

@@ -266,7 +266,7 @@ class _Options:
         return self.row(self.name).options
 
     def behaviour(self, options: Mapping[str, Any]) -> object:
-        """Return what the sampler or rule does with these options, as a value to compare."""
+        """Return the behaviour of the sampler or rule with these options, for comparison."""
         raise NotImplementedError
 
     def test_options_left_out_have_their_defaults(self):

@@ -143,7 +143,7 @@ class ActingRollout:
         self._rollout = self._calls.cut(*given)
 
     def finish(self) -> tuple[Any, HostRollout]:
-        """Return the memory and the rollout, for devices that learn."""
+        """Return the memory and the rollout, for the learning devices."""
         memory, rollout = self._memory, self._rollout
         if self._calls.moves:
             memory, rollout = jax.device_get((memory, rollout))
@@ -278,7 +278,7 @@ class Functions:
 def _acting_inputs(
     lanes: Lanes, memory: Any, rollout: HostRollout, step: Array, observation: Array
 ) -> _Actor:
-    """Return only the inputs of acting; all others would be copied tile by tile."""
+    """Return only the inputs for acting; all others would be copied tile by tile."""
     noise, words = (
         jax.lax.dynamic_index_in_dim(rows, step, keepdims=False)
         for rows in (rollout.noise, rollout.words)

@@ -124,7 +124,7 @@ class BenchTable:
         return np.sqrt(np.mean(away * away, axis=1))
 
     def share_beaten(self, row: int, seeds: Sequence[int]) -> float:
-        """Return the share of drawn configurations worse on these seeds; ties count half."""
+        """Return the share of drawn configurations worse on these seeds; a tie counts as half."""
         means = self.sign * self.finals[:, list(seeds)].mean(axis=1)
         drawn, own = means[1:], means[row]
         return float(np.mean((drawn < own) + 0.5 * (drawn == own)))

@@ -83,7 +83,7 @@ class Suggestions:
         self._numbers = deque(numbers)
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
-        """Return the next trial, a word if there are no more, or None if there is none yet."""
+        """Return the next trial, `FINISHED` if there are no more, or None if there is none yet."""
         if self._points:
             return self._points.pop(0)
         found: Sequence[Proposal] = ()
