@@ -118,7 +118,7 @@ def _known_arguments(parser: _Main, argv: Sequence[str], word: str | None) -> ar
 def make_parser(asked: Sequence[str] | None = None) -> tuple[_Main, list[str]]:
     """Return the parser of the command line, and the names of all commands.
 
-    It parses the `asked` commands, by default all.
+    It parses only the `asked` commands; by default, all of them.
     """
     usual: Any = {"allow_abbrev": False, "formatter_class": _Help}
     text = "Train hundreds of PPO configurations as lanes of one compiled program."

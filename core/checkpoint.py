@@ -30,7 +30,7 @@ _SUMS = "SHA256SUMS"
 def save_tree(directory: Path, tree: Any) -> None:
     """Write a pytree of arrays into a new directory; returns once it is on disk.
 
-    Arrays must not be empty, and typed keys are not allowed (store their words).
+    Arrays must not be empty, and typed keys are not allowed (store their key data).
 
     Raises:
         StoreError: the files cannot be written.

@@ -1,4 +1,4 @@
-"""Wrapper lines for Gymnasium observations that networks cannot read directly."""
+"""Lines of code that wrap Gymnasium observations which networks cannot read directly."""
 
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ def translated(note: Note, name: str, row: NameRow, fields: Mapping[str, Any]) -
 def _with_listed_steps(
     note: Note, name: str, row: NameRow, fields: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """List the values of a stepped range if its steps would be unequal here."""
+    """List the values of a stepped range if its steps would be unequal in a study."""
     low, high, step = (fields.get(key) for key in ("min", "max", "q"))
     if not row.values.steps_differ or not step or low is None or high is None:
         return fields

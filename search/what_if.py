@@ -707,7 +707,7 @@ def what_if(
 def _why_inexact(
     record: RecordedSearch, done: Replayed, rule: ReplayedRule, same_asks: bool
 ) -> str:
-    """Return why a study with this rule may have differed; "" if it would be the same."""
+    """Return why a study with this rule might have differed; "" if it would be the same."""
     study = rule.study
     lost = any(
         row.state in _LOST and row.env_steps and record.is_staggered(row) for row in record.trials

@@ -163,7 +163,7 @@ def resampled(
     """Return two shares [b] per resample, from weighted normal equations.
 
     These are the share by which a hyperparameter reduces the squared errors left by `before` [n,
-    q], and their share of the total variance. `weights` [b, n] is how often each trial is in a
+    q], and their share of the total variance. `weights` [b, n] is the count of each trial in each
     resample.
     """
     rows, places = _active_places(column)

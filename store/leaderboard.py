@@ -86,7 +86,7 @@ class Entry:
 
     @property
     def measured_value(self) -> float | None:
-        """The value of full runs for comparisons, even for a default stopped in the search."""
+        """The value of full runs for comparisons, even if the search stopped a default."""
         if self.value is None:
             return self.report_value
         return self.value

@@ -82,7 +82,7 @@ class SamplerContract:
         return found
 
     def history(self, sampler: Sampler) -> list[PriorTrial]:
-        """Return a history of the sampler's proposals, half of them ended in all possible ways."""
+        """Return a history of the sampler's proposals; half have ended, in all possible ways."""
         seen: list[PriorTrial] = []
         for batch in range(self.batches):
             seen += self.propose(sampler, batch, self.size, seen)

@@ -178,9 +178,9 @@ class Functions:
     def act(self) -> _MappedCall:
         """`act(lanes, memory, rollout, step, observation, ended) -> (memory, rollout, action)`.
 
-        `lanes` are those of `to_act`. The action has the environment's form. `memory`
-        belongs to recurrent networks; `ended` [L, E] marks episodes that ended in the previous
-        step. The rollout is donated.
+        `lanes` are from `to_act`. The action has the environment's form. `memory` belongs to
+        recurrent networks; `ended` [L, E] marks episodes that ended in the previous step. The
+        rollout is donated.
         """
         plan = self.plan
 

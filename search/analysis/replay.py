@@ -187,7 +187,7 @@ def _compare_with_record(
 
 
 def _missing_evaluations(record: _Record, again: _Again) -> set[tuple[int, int]]:
-    """Return the (replicate, env_steps) of recorded evaluations that were not made again."""
+    """Return the (replicate, env_steps) of recorded evaluations that were not repeated."""
     recorded = {key for key in record.episodes if key[0] in record.replicates}
     return recorded - {(point.replicate, point.env_steps) for point in again.points}
 
@@ -267,7 +267,7 @@ class _Record:
         return tuple(sorted(rep for rep, at in self.episodes if at == self.env_steps))
 
     def not_trained_again(self, first: int) -> tuple[int, ...]:
-        """Return other search seeds, at least the first `first`; none if seeds were requested."""
+        """Return the other search seeds, `first` or more; none if seeds were requested."""
         if self.seeds.replicates:
             return ()
         started = {*range(first), *(rep for rep, _ in self.episodes)}

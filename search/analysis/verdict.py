@@ -340,7 +340,7 @@ class StudyRows:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """Data on the compared trials that are only in the journal."""
+    """Data on the compared trials that only the journal has."""
 
     fresh: FrontValues = field(default_factory=dict)  # of the front, on selection seeds
     alone: WithoutCopying | None = None

@@ -184,7 +184,7 @@ class Refiller:
         return int(min(math.ceil(free / self._seeds_per_trial), room))
 
     def _is_next_ready(self, bucket: Bucket, busy: int) -> bool:
-        """Return whether another bucket uses the device better than more trials for this one.
+        """Return whether another bucket would use the device better than more trials here.
 
         Until it returns true, trials are requested: waiting costs nothing, but empty lanes cost a
         tenth of a study's time.

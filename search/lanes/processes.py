@@ -427,7 +427,7 @@ class ProcessRun:
         return following is not None and self.has_reached(following)
 
     def has_reached(self, chunks: int) -> bool:
-        """Return whether this many chunks can be counted; the last one needs an ended process."""
+        """Return whether this many chunks can be counted; for all, the process must have ended."""
         chunk_sizes = self.factory.chunk_sizes
         if self.is_over:
             return True
