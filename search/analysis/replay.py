@@ -244,7 +244,7 @@ class _Record:
 
     @property
     def trained_in(self) -> tuple[int, ...]:
-        """Return the trials with rows of these seeds; on new seeds, one trial trains it all."""
+        """Return the trials with rows of these seeds; on new seeds, one trains the lineage."""
         if self.seeds.stream is not Stream.SEARCH:
             return (self.row.trial,)
         return tuple(dict.fromkeys(part.trial for part in self.lineage))

@@ -111,7 +111,7 @@ class BenchTable:
         """Return the distance of every row: the root mean square over hyperparameters.
 
         The distance of two numbers is a share of the scaled range, so it is 1 from end to end. Two
-        different choices are 1 apart, as is a hyperparameter that only one of the two
+        different choices have distance 1, as does a hyperparameter that only one of the two
         configurations has.
         """
         own, (places, choices) = _axis_positions(self.space, params), self._axis_positions

@@ -220,7 +220,7 @@ class PopulationFactory(Protocol):
     def baseline(
         self, name: str, resolved: Resolved, seeds: Sequence[tuple[Stream, int]]
     ) -> list[EvaluationResult]:
-        """Evaluate a heuristic from `Study.baselines` on these seeds, like replicates."""
+        """Evaluate a heuristic from `Study.baselines` on these seeds, as for replicates."""
         ...
 
 

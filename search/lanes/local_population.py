@@ -354,7 +354,7 @@ def put_row(rows: Any, row: Any, at: int) -> None:
 
 
 def _of_its_day(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a saved policy's configuration; old policies have 0 for what is now `off`."""
+    """Return a saved policy's configuration; old policies use 0 in place of `off`."""
     if saved.get(AVERAGE_REWARD) == 0 and asked.get(AVERAGE_REWARD) is None:
         return {**saved, AVERAGE_REWARD: None}
     return saved
