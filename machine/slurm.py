@@ -293,7 +293,7 @@ class SlurmJobs:
 
 
 def _rewrite(path: Path, text: str) -> None:
-    """Rewrite a file in place, so that any reader on a network disk sees it when opening it."""
+    """Rewrite a file in place, so that readers on a network disk see the change on opening it."""
     with path.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()

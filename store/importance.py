@@ -117,8 +117,8 @@ def explained_when_dealt(
 ) -> np.ndarray:
     """Return `explained` for each shape and for `ranks[deals]`, [n], [b, n] -> [k, b].
 
-    Ranks are permuted separately for each shape, but those of all trials only once, because they
-    are the largest array.
+    Ranks are permuted separately for each shape, but the ranks of all trials only once, because
+    that array is the largest.
     """
     found = np.zeros((len(forms), len(deals)))
     whole: tuple[np.ndarray, np.ndarray] | None = None

@@ -231,9 +231,9 @@ class ConfirmStage:
     def _end_choose(self) -> None:
         """Store the selection values, and start the winner on the test seeds.
 
-        A candidate without a value on some seed is not confirmed, because the others may have had
-        harder seeds. If an error was the cause, the others continue; if it was the budget, no
-        winner is selected. Earlier results are kept.
+        A candidate without a value on some seed is not confirmed, because the other candidates may
+        have had harder seeds. If an error was the cause, the others continue; if it was the
+        budget, no winner is selected. Earlier results are kept.
         """
         search_state, state, confirm = self._search_state, self._state, self._confirm
         candidates = [search_state.trials[number] for number in state.candidates]

@@ -459,7 +459,7 @@ class ProcessRun:
         )
 
     def measured(self) -> dict[str, float]:
-        """Return the metrics at the counted chunk: those first reported there or later."""
+        """Return the metrics at the counted chunk: the first ones reported there or later."""
         mark = self.chunks * self.factory.chunk_sizes.steps_per_chunk
         is_last = self.chunks >= self.factory.chunk_sizes.chunks
         found: dict[str, float] = {}
