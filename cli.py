@@ -118,7 +118,7 @@ def _known_arguments(parser: _Main, argv: Sequence[str], word: str | None) -> ar
 def make_parser(asked: Sequence[str] | None = None) -> tuple[_Main, list[str]]:
     """Return the parser of the command line, and the names of all commands.
 
-    It parses the `asked` commands, by default all.
+    It parses only the `asked` commands; by default, all of them.
     """
     usual: Any = {"allow_abbrev": False, "formatter_class": _Help}
     text = "Train hundreds of PPO configurations as lanes of one compiled program."
@@ -169,7 +169,7 @@ class _Help(argparse.HelpFormatter):
 
 
 def _columns() -> int:
-    """Return the width of the terminal as `shutil` does, which would load bz2 and lzma."""
+    """Return the terminal width like `shutil`, without importing bz2 and lzma."""
     with suppress(ValueError):
         if (given := int(os.environ.get("COLUMNS", ""))) > 0:
             return given
@@ -517,6 +517,6 @@ def _disk_words(error: OSError, reason: str) -> str:
 
 
 def _discard_stdout() -> None:
-    """Discard buffered text, because the reader of stdout has left or its disk is full."""
+    """Discard buffered output, because the reader of stdout has left or its disk is full."""
     with suppress(OSError, ValueError):  # stdout is not a file
         discard(sys.stdout.fileno())

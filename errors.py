@@ -57,7 +57,7 @@ class ConfigError(HpoError):
 
 
 class StoreError(HpoError):
-    """Results on disk are missing, locked, damaged or belong to another study."""
+    """Results on disk are missing, locked or damaged, or belong to another study."""
 
 
 class UnreadableError(StoreError):
@@ -154,7 +154,7 @@ def install_command(extra: str) -> str:
 
 
 def _requirement(folder: Path | None, extra: str) -> str:
-    """Return what pip installs, quoted for a shell; without a folder the index's package."""
+    """Return what pip installs, quoted for a shell; without a folder, the package in the index."""
     import shlex
     from pathlib import Path
 
@@ -197,7 +197,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def clause(form: str, text: object) -> str:
-    """Return a form filled with a text; "" without a text.
+    """Return a template filled with a string; "" if the string is empty.
 
     >>> clause(" ({})", "trial 9"), clause(" ({})", "")
     (' (trial 9)', '')

@@ -1,4 +1,4 @@
-"""Exact states on disk, through Orbax: a restored state continues with the same bits.
+"""Exact states on disk, through Orbax: training resumes bitwise from a restored state.
 
 Orbax does not detect changed bytes in its data files, so checksums of all files are kept in the
 format of `sha256sum --check`.
@@ -30,7 +30,7 @@ _SUMS = "SHA256SUMS"
 def save_tree(directory: Path, tree: Any) -> None:
     """Write a pytree of arrays into a new directory; returns once it is on disk.
 
-    Arrays must not be empty, and typed keys are not allowed (store their words).
+    Arrays must not be empty, and typed keys are not allowed (store their key data).
 
     Raises:
         StoreError: the files cannot be written.

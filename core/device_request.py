@@ -20,8 +20,8 @@ def ask_for_devices(
     """Set how many host devices jax creates and which kernels it uses.
 
     Called before user code runs, because an array created at import starts jax. Has no effect once
-    jax has started. Takes the arguments of `machine.devices.prepare_devices`, but jax is not bound
-    to the platform.
+    jax has started. Takes the same arguments as `machine.devices.prepare_devices`, but does not
+    bind jax to the platform.
     """
     if has_started():
         return

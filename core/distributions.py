@@ -37,7 +37,7 @@ class ActionDistribution(Protocol):
     """
 
     def sample(self, noise: Array) -> Array:
-        """Return an action from the noise of `Family.noise`."""
+        """Return an action for noise drawn by `Family.noise`."""
         ...
 
     def log_prob(self, action: Any) -> Array:
@@ -45,7 +45,7 @@ class ActionDistribution(Protocol):
         ...
 
     def entropy(self, noise: Any = None) -> Array:
-        """Return the entropy in nats; estimates need the noise of `Family.entropy_noise`."""
+        """Return the entropy in nats; estimates need noise from `Family.entropy_noise`."""
         ...
 
     def mode(self) -> Array:
@@ -234,8 +234,8 @@ class Beta(Pytree):
     def log_prob(self, action: Float[Array, "... D"]) -> Float[Array, "..."]:
         """Return sum((alpha - 1) log x + (beta - 1) log(1 - x) - log B(alpha, beta)) - log_volume.
 
-        Written around the mean m = alpha / (alpha + beta), so that large terms do not need to
-        cancel. With t = logit(x) - logit(m), log(x / m) = c and log((1 - x) / (1 - m)) = c - t,
+        Expressed in terms of the mean m = alpha / (alpha + beta), so that large terms do not need
+        to cancel. With t = logit(x) - logit(m), log(x / m) = c and log((1 - x) / (1 - m)) = c - t,
         where c = -log(1 + (1 - m) (exp(-t) - 1)). If t < 0, x and 1 - x are exchanged.
         """
         both = self.alpha + self.beta
@@ -259,7 +259,7 @@ class Beta(Pytree):
         return jnp.log(self.alpha) - jnp.log(self.beta)
 
     def _log_normaliser(self) -> Float[Array, "... D"]:
-        """Return alpha log m + beta log(1 - m) - log B, by Stirling's formula in small terms."""
+        """Return alpha log m + beta log(1 - m) - log B, from small terms (Stirling's formula)."""
         both = self.alpha + self.beta
         width = 0.5 * jnp.log(self.alpha * (self.beta / both)) - _HALF_LOG_2PI
         return width - _remainder(self.alpha) - _remainder(self.beta) + _remainder(both)

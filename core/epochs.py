@@ -60,7 +60,7 @@ class Learning(Pytree):
 
 @pytree
 class _Lane(Pytree):
-    """The inputs of one lane's gradient step; its rows are separate."""
+    """The inputs of one lane's gradient step; its rows are passed separately."""
 
     hypers: Hypers
     values: Scheduled
@@ -219,7 +219,7 @@ def _minibatch(plan: Plan, count: int, lane: _Lane, part: _Minibatch) -> Learnin
     """Train on one of `count` minibatches, unless the lane is done or target_kl stopped it.
 
     Without `closes`, every call is a gradient step. Otherwise gradients are held, and their mean
-    makes a step where `closes` is true; a stopped lane drops its held gradients.
+    is used for one step where `closes` is true; a stopped lane drops its held gradients.
     """
     hypers, values, learning, live = lane.hypers, lane.values, lane.learning, part.live
     if "schedule_on_gradient_steps" in plan.features:
@@ -261,7 +261,7 @@ def _minibatch(plan: Plan, count: int, lane: _Lane, part: _Minibatch) -> Learnin
 
 
 def _optimiser_step(plan: Plan, lane: _Lane, gradients: Any, takes: Bool[Array, ""]) -> Learning:
-    """Take one optimiser step where `takes`; elsewhere only the counters change."""
+    """Take one optimiser step where `takes` is true; elsewhere only the counters change."""
     learning = lane.learning
     squares = distance = None
     if plan.backend.sums_first:

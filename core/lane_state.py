@@ -1,6 +1,6 @@
 """The state that a lane carries from update to update, and the keys of its random numbers.
 
-Letters of array shapes, used everywhere: L lanes, E environments, T rollout steps, N training rows
+Letters used in array shapes throughout: L lanes, E environments, T rollout steps, N training rows
 (T E single steps, or E whole segments), B minibatch rows, A actions or action components, K
 updates per chunk. If an environment has several agents (see `envs.contract`), a learner's E counts
 segments: environments times agents.

@@ -371,7 +371,7 @@ def _outputs(plan: Plan, params: dict[str, Any], rows: Samples) -> Outputs:
 def _normalise(
     advantage: Float[Array, " B"], hypers: Hypers, weight: Float[Array, " B"] | None
 ) -> Float[Array, " B"]:
-    """Return advantages with mean 0 and deviation 1 over counted rows; a single row is kept."""
+    """Return advantages with mean 0 and std 1 over counted rows; a single row is kept."""
     if weight is None and advantage.size == 1:
         return advantage
     mean = _weighted_mean(weight)

@@ -88,7 +88,7 @@ def _on_gpus(plan: Plan, shapes: LaneState, lane: int, lanes: int, block: int) -
 
 
 def _row_numbers_on_gpus(plan: Plan, params: Any) -> int:
-    """Return the number of values that learning keeps per sample at a time.
+    """Return the number of values per sample that learning keeps at the same time.
 
     For an MLP these are the layers of both towers, the two widest arrays of the backward pass, and
     three and a half times the outputs. For other networks it is a share of all values of one
@@ -106,8 +106,7 @@ def gpu_tile(plan: Plan, example: Hypers, lanes: int, memory_bytes: int) -> int:
 
     Tiles run one after the other, and a kernel takes as long for few lanes as for many. So all
     lanes run at once if memory allows; otherwise the tile is the widest rung of a ladder that
-    fits. If no wide rung fits all lanes, the program has only as many lanes as its widest tile
-    that fits.
+    fits. If no wide rung fits all lanes, the number of lanes is that of the widest tile that fits.
     """
     whole = min(_RUNGS[0], math.ceil(lanes / _LEAST_STEP) * _LEAST_STEP)
     ladder = (whole, *(rung for rung in _RUNGS if rung < whole))

@@ -18,7 +18,7 @@ from .pytree import Pytree, pytree
 
 
 def permutation(key: Array, size: int) -> Int[Array, " N"]:
-    """Return a random permutation of 0 .. size-1 by one sort of random words.
+    """Return a random permutation of 0 .. size-1 by sorting random words once.
 
     The low bits of each word hold the index, the high bits are random; sorting single words is
     several times faster than `jax.random.permutation`, which sorts keys with values, twice.

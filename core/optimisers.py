@@ -315,8 +315,8 @@ def progress_of(
     This is the number of updates done divided by the updates of the full run. With
     `schedule_on_gradient_steps`, gradient steps count instead; progress may then end below 1,
     because target_kl skips steps. `state` is from before this update. Each of an epoch's
-    `minibatches` makes one step, or each group of `accumulate_minibatches` does. `taken` counts
-    this update's gradient steps so far.
+    `minibatches` is one step; with `accumulate_minibatches`, each group of that many is one.
+    `taken` counts this update's gradient steps so far.
     """
     done = jnp.maximum(state.updates, 0).astype(jnp.float32)
     updates = jnp.maximum(state.total_updates, 1).astype(jnp.float32)

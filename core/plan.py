@@ -108,8 +108,8 @@ class EnvPlan:
 class Plan:
     """The static part of a configuration; equal plans share a compiled program.
 
-    Its fields are the static hyperparameters of `knobs.KNOBS`; those of other networks have their
-    defaults. `history` and `transformer_obs_type` are part of the environments.
+    Its fields are the static hyperparameters of `knobs.KNOBS`; hyperparameters of other networks
+    have their defaults. `history` and `transformer_obs_type` are part of the environments.
     """
 
     env: EnvPlan

@@ -274,7 +274,7 @@ def keyed(plan: Plan, observation: Any, words: UInt32[Array, "... 2"]) -> Any:
 
 
 def shown_like(seen: Any, observation: Any) -> Any:
-    """Return one more observation as a rollout's [1, ...], with the rollout's last dropout."""
+    """Return one more observation in a rollout's form [1, ...], with its last dropout words."""
     one = jax.tree.map(lambda x: x[None], observation)
     if not isinstance(seen, Keyed):
         return one

@@ -65,7 +65,8 @@ def kept(
 
     Shared layers count as the policy's. `normalised` is whether the saved policy normalised its
     observations; a study that searches `normalise_observations` gathers these statistics in all
-    lanes. `rewards` are kept with the critic, because its values are in their units.
+    lanes. `rewards` are kept with the critic, because the critic's values are in the units of
+    these rewards.
 
     Raises:
         ConfigError: names or shapes differ from this plan's.
@@ -305,8 +306,8 @@ def advance_function(plan: Plan, mesh: Mesh, tile: int, updates: int) -> Any:
     `initial` replaces the fresh parameters of refilled lanes; it may be None. Lanes are spread
     over the mesh without collectives. On each device, lanes run in tiles of a fixed number of
     lanes, and each tile runs all K updates before the next one starts. So temporaries stay in
-    cache, idle tiles cost nothing, and a lane's bits do not depend on the number of lanes. `tile`
-    must divide the number of lanes on a device.
+    cache, idle tiles cost nothing, and a lane's results do not depend on the number of lanes, bit
+    for bit. `tile` must divide the number of lanes on a device.
     """
 
     def tile_chunk(args: tuple[Lanes, Bool[Array, " tile"]]) -> tuple[LaneState, Metrics]:

@@ -225,7 +225,7 @@ def values_wait(plan: Plan) -> bool:
 def with_values(
     plan: Plan, hypers: Hypers, state: LaneState, seen: Trajectory, final: Any
 ) -> Trajectory:
-    """Return a trajectory [T, L, ...] with values and bootstraps of the state used to act."""
+    """Return a trajectory [T, L, ...] with values and bootstraps of the acting lane state."""
     value, after = _in_parts(plan, hypers, state, (seen.observation, final))
     if after is None:
         return seen.replace(value=value)
@@ -387,7 +387,7 @@ def _where_any(plan: Plan, flags: Array, made: Callable[[], Any], otherwise: Any
 def _reset(
     plan: Plan, env: Environment, hypers: Hypers, words: Array, after: Step
 ) -> tuple[Any, Any]:
-    """Replace ended episodes with new ones; their keys are the step's with one word changed."""
+    """Replace ended episodes with new ones; keys are the step's keys with one word changed."""
     ended = after.terminated | after.truncated
     going = (after.state, after.observation)
     if env.never_ends:

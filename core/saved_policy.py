@@ -118,7 +118,7 @@ class SavedPolicy:
     ) -> tuple[Array, Any]:
         """Return the action for the environment's arrays, and the memory after it.
 
-        For callers inside compiled programs; all others use `predict`. `mask` may be None, and
+        For callers inside compiled programs; other callers use `predict`. `mask` may be None, and
         `memory` is from `begin` or the last call. Without a `key` the action is the most likely
         one.
         """

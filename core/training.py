@@ -266,14 +266,14 @@ class Training:
     def play(
         self, state: Any, h: Any, key: UInt32[Array, "2"], episodes: int
     ) -> dict[str, Float[Array, " episodes"]]:
-        """Return values of `act`'s episodes, with the names used for PPO policies."""
+        """Return values of the episodes played by `act`, under the names used for PPO policies."""
         assert self.given is not None
         found = play(self.player(state, h, key), episodes, self.given.steps, self.given.cut_after)
         values = {"return": found.returns, "length": found.lengths, **found.metrics}
         return {name: value[0] for name, value in values.items()}
 
     def player(self, state: Any, h: Any, key: UInt32[Array, "2"]) -> Players:
-        """Return one player that acts by `act`."""
+        """Return a player whose actions come from `act`."""
         assert self.given is not None
         env: Environment = environments.make(self.given.plan)
 
@@ -310,7 +310,7 @@ class Training:
         """Return the training for one combination of fixed values, created once.
 
         Raises:
-            ConfigError: `setup` raised, or `steps_per_update` is not a whole number above 0.
+            ConfigError: `setup` failed, or `steps_per_update` is not a whole number above 0.
         """
         kept: dict[str, Training] = cls.__dict__.get("_made_before") or {}
         cls._made_before = kept

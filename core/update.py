@@ -265,7 +265,7 @@ def _where_tree(condition: Bool[Array, ""], new: Any, old: Any) -> Any:
 def _shape_rewards(
     plan: Plan, hypers: Hypers, state: LaneState, seen: Trajectory, learns: Bool[Array, ""]
 ) -> tuple[Float[Array, "T E"], LaneState]:
-    """Return the learner's rewards: scaled, divided by the deviation of the return, clipped.
+    """Return the learner's rewards: scaled, divided by the std of the return, clipped.
 
     The deviation is that of R_t = gamma R_{t-1} (1 - done_{t-1}) + r_t over all steps so far,
     including this rollout (Engstrom et al. 2020, section 3); with `raw_reward_deviation` it is
@@ -312,7 +312,7 @@ def _centre_rewards(
 
     o <- o + a (1 - o) and rbar <- rbar + (a / o) mean(delta), where delta is the temporal
     difference of the centred rewards. Without an initial average o starts at 0, so the first step
-    is 1 and later ones decrease to a. With a given average (0 included) o starts at 1, and every
+    is 1 and later ones decrease to a. With a given average (including 0) o starts at 1, and every
     step is a.
     """
     on = hypers.reward_centering > 0.0

@@ -1,4 +1,4 @@
-"""Wrapper lines for Gymnasium observations that networks cannot read directly."""
+"""Lines of code that wrap Gymnasium observations which networks cannot read directly."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Observation:
 def observation_of(id_: str) -> Observation | None:
     """Make a hosted environment and describe an observation that needs a wrapper or a `cnn`.
 
-    Environments from libraries that step many per call accept no wrapper; their keys have the
-    same settings.
+    Environments of libraries that step many of them per call accept no wrappers; their keys offer
+    the same settings.
 
     Returns:
         None for a vector or a number, which any network reads.

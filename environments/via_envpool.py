@@ -61,7 +61,7 @@ class _EnvpoolSpaces:
 class EnvPoolSimulator:
     """One pool; its automatic reset, which replaces the next step, is requested immediately.
 
-    `reset` instead would start a new game even if only a lost life ended the episode.
+    Calling `reset` instead would start a new game even if only a lost life ended the episode.
     """
 
     def __init__(self, id_: str, values: Mapping[str, Any], rows: int):

@@ -152,7 +152,7 @@ def _is_full(folder: Path) -> bool:
 
 
 def check_readable(path: Path) -> None:
-    """Raise `UnreadableError` if the file exists but this user may not read it."""
+    """Raise `UnreadableError` if the file exists but this user cannot read it."""
     try:
         os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
     except PermissionError as error:

@@ -77,7 +77,7 @@ class Range:
 
 
 def shortened(text: str) -> str:
-    """Shorten text to 60 characters, the last three of which are then dots."""
+    """Shorten text to 60 characters, ending in three dots."""
     if len(text) <= 60:
         return text
     return f"{text[:57]}..."

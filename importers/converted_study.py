@@ -615,7 +615,7 @@ _COUNTED = (
 
 
 def _gradient_steps(study: Study) -> int:
-    """Return the optimiser steps of a run with the default configuration, in whole chunks."""
+    """Return the number of optimiser steps in a default-configuration run, in whole chunks."""
     config = study.default()
     chunk_sizes = chunk_sizes_of(study, study.steps_per_update(config))
     updates = chunk_sizes.schedule_chunks * chunk_sizes.updates_per_chunk

@@ -202,7 +202,7 @@ def translated(note: Note, name: str, row: NameRow, fields: Mapping[str, Any]) -
 def _with_listed_steps(
     note: Note, name: str, row: NameRow, fields: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """List the values of a stepped range if its steps would be unequal here."""
+    """List the values of a stepped range if its steps would be unequal in a study."""
     low, high, step = (fields.get(key) for key in ("min", "max", "q"))
     if not row.values.steps_differ or not step or low is None or high is None:
         return fields
@@ -286,7 +286,7 @@ def _translate_bounds(
 def fitted(
     note: Note, name: str, target: str, fields: dict[str, Any], entry: EnvEntry | None
 ) -> dict[str, Any]:
-    """Return a distribution that its target accepts: whole numbers, lists, an open end."""
+    """Return a distribution adapted to its target: whole numbers, lists, an open end."""
     if target.startswith("env."):
         return _fitted_key(note, name, target, fields, entry)
     if "values" in fields:

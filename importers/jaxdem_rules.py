@@ -1,7 +1,7 @@
 """JaxDEM's interdependent arguments, as `PPOTrainer.Create` reads them.
 
 Until 4 November 2025 `minibatch_size` counted segments (one rollout of one environment each), and
-a minibatch was a part of the environments. Since then it counts env steps, rounded down to whole
+a minibatch was a subset of the environments. Since then it counts env steps, rounded down to whole
 segments. `clip_actions` clips the environment's actions to `clip_range`.
 """
 

@@ -43,7 +43,7 @@ def nothing_searched(draft: ConvertedStudy, names: Sequence[str]) -> Exception:
 def ask_about_the_system(
     draft: ConvertedStudy, source: ImportSource, given: Mapping[str, Any]
 ) -> None:
-    """Ask whether the system is right if its table has fewer than half of a source's names.
+    """If a system's table has fewer than half of a source's names, ask whether it is right.
 
     Raises:
         ConfigError: it has fewer than half, and the user did not name the system.

@@ -234,7 +234,7 @@ class _NameVisitor:
         return whole
 
     def _keep_value(self, name: str, node: ast.AST, firm: bool) -> bool:
-        """Keep a value, unless it is not plain and its name may belong to no table."""
+        """Keep a value if it is plain, or if its name certainly belongs to the table."""
         value = self.names.value(node)
         if not isinstance(value, Unread):
             self._add(name, value, node)

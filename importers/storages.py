@@ -325,7 +325,7 @@ def _set_metric(
 
 @dataclass
 class _Enqueued:
-    """The best trials of a study whose values are in its space here."""
+    """The best trials of a study whose values are in the converted space."""
 
     kept: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     outside: int = 0  # number of trials with values outside the space

@@ -1,7 +1,7 @@
 """Processes of a command, and executors that start them: here, or on a cluster.
 
-A process of this machine has a session, files for its output, and a mark in its environment that
-also identifies children outside the group. A guard kills all such processes if this one dies.
+Each process on this machine has a session, output files, and a mark in its environment that also
+identifies children outside the group. A guard kills all such processes if this one dies.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class ProcessExecutor(Protocol):
         ...
 
     def begin(self, folder: Path) -> None:
-        """Set the folder of all processes; end those from an earlier start, or find them again."""
+        """Set the folder of all processes; end or find the processes of an earlier start."""
         ...
 
     def find(self, folder: Path) -> Process | None:
@@ -260,7 +260,7 @@ class Running:
         return self.exit_code
 
     def _has_ended(self) -> bool:
-        """Return whether it has ended; its process id stays reserved, except on older systems."""
+        """Return whether the process has ended; its id stays reserved, except on older systems."""
         if not hasattr(os, "waitid"):  # macOS before Python 3.13
             return self._process.poll() is not None
         flags = os.WEXITED | os.WNOHANG | os.WNOWAIT

@@ -130,7 +130,7 @@ def _flat_numbers(given: Mapping[str, Any], before: str = "") -> Iterator[tuple[
 
 
 class JsonLines(Reader):
-    """Lines that are JSON objects; other lines are ignored text."""
+    """Lines that are JSON objects; other lines are ignored."""
 
     def _read_rows(self, path: Path, tail: Tail, ended: bool) -> Iterator[Row]:
         for line in tail.lines(whole=ended):

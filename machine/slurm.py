@@ -156,7 +156,7 @@ class SlurmJobs:
             )
 
     def begin(self, folder: Path) -> None:
-        """Find the jobs from an earlier start; those that no run needs end with the study."""
+        """Find the jobs from an earlier start; jobs that no run needs end with the study."""
         self._prefix = f"hpo-{hashlib.sha256(str(folder).encode()).hexdigest()[:8]}-"
         if not self._ask():
             raise SearchError("squeue does not answer; try again once SLURM is available")
@@ -293,7 +293,7 @@ class SlurmJobs:
 
 
 def _rewrite(path: Path, text: str) -> None:
-    """Rewrite a file in place, so that any reader on a network disk sees it when opening it."""
+    """Rewrite a file in place, so that readers on a network disk see the change on opening it."""
     with path.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()

@@ -95,7 +95,7 @@ def versions_of_study(study: Study) -> dict[str, str]:
 
 
 def code_version(folder: Path) -> dict[str, str]:
-    """Return Python's version and, in a git repository, the commit and uncommitted changes.
+    """Return the Python version and, in a git repository, the commit and uncommitted changes.
 
     `git_diff` is a hash of the changes in tracked files.
     """

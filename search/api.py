@@ -226,7 +226,7 @@ def ask(
     """Return a study that runs some of its trials on test seeds; write nothing.
 
     Trial -1 is the default configuration. `seeds` is the minimum number of test seeds; by default
-    it is the winner's number, or 16. `source` is the folder of the study file and its other files;
+    as many as the winner has, or 16. `source` is the folder of the study file and its other files;
     by default it is their last known folder, or the current one. These files run only after they
     are found unchanged, unless changes are accepted.
     """

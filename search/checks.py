@@ -98,7 +98,7 @@ def check_before_code(
     accept_changed_files: bool = False,
     retry_failed: bool = False,
 ) -> None:
-    """Raise if a study would resume with changed files, before loading it runs some of them.
+    """Raise if a study would resume with changed files; called before they can run.
 
     Args:
         folder: the study's results folder.
@@ -268,7 +268,8 @@ def _is_declared(change: ChangedKey) -> bool:
 def _as_if_given(refused: Sequence[ChangedKey], now: Given) -> Given | None:
     """Return the command that sets an unchanged file's old values; None if no option is missing.
 
-    The study ran from Python, without a command, with values that are not in its file.
+    This applies to a study that ran from Python, without a command, with values that are not in
+    its file.
     """
     if now.overrides:
         return None

@@ -11,7 +11,7 @@ import numpy as np
 
 
 def generator(seed: int, purpose: str, *numbers: int) -> np.random.Generator:
-    """Return the generator for one purpose, equal on every machine.
+    """Return the generator for one purpose, the same on every machine.
 
     >>> a, b = generator(0, "random", 7), generator(0, "random", 7)
     >>> float(a.random()) == float(b.random())

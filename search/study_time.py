@@ -364,7 +364,7 @@ def time_program(program: ExpectedProgram, baseline: bool = False) -> Costs:
 
 
 def _block_seconds(program: ExpectedProgram, population: Any) -> float:
-    """Return the mean seconds of a chunk of one block, over as many chunks as are quick."""
+    """Return the mean seconds of a chunk of one block, over as many chunks as run quickly."""
     drawn = itertools.cycle(program.drawn)
 
     def run(blocks: int, starts: bool = False) -> float:

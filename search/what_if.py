@@ -333,7 +333,7 @@ class Replayed:
 
 
 def replay(record: RecordedSearch, study: Study) -> Replayed:
-    """Run a study's search over a record, without anything that is expensive or measures time."""
+    """Run a study's search over a record, without expensive steps or time measurements."""
     study = replace(
         study,
         search=replace(study.search, driver="lanes"),
@@ -707,7 +707,7 @@ def what_if(
 def _why_inexact(
     record: RecordedSearch, done: Replayed, rule: ReplayedRule, same_asks: bool
 ) -> str:
-    """Return why a study with this rule may have differed; "" if it would be the same."""
+    """Return why a study with this rule might have differed; "" if it would be the same."""
     study = rule.study
     lost = any(
         row.state in _LOST and row.env_steps and record.is_staggered(row) for row in record.trials
@@ -734,7 +734,7 @@ def _decides_on_records(record: RecordedSearch, done: Replayed) -> bool:
 
 
 def _unstopped_env_steps(record: RecordedSearch, done: Replayed) -> int:
-    """Return the env steps of the started trials if all had finished on all seeds."""
+    """Return the env steps of the started trials, had all of them finished on all seeds."""
     total = 0
     for number, trial in done.search_state.trials.items():
         row = record.trials[number]

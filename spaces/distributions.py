@@ -64,7 +64,7 @@ class Axis:
         return int(inside)
 
     def grid(self, points: int) -> Iterator[float | int]:
-        """Return up to `points` evenly spread positions, including both ends; all choices.
+        """Return up to `points` evenly spread positions, with both ends; for choices, all of them.
 
         Neighbouring positions on a logarithmic integer axis may be equal.
         """

@@ -78,7 +78,7 @@ class ValueRule:
 
 
 def _one_or_list(values: tuple[Any, ...]) -> Any:
-    """Return a single value alone, unless it is a list, which would look like several."""
+    """Unwrap a single value, unless it is a list, which would look like several values."""
     if len(values) == 1 and not isinstance(values[0], tuple):
         return values[0]
     return list(values)

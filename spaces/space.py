@@ -193,7 +193,7 @@ class Space:
     def grid(self, points: int | Mapping[str, int]) -> Iterator[dict[str, Any]]:
         """Enumerate the space; the last parameter varies fastest, forbidden ones are omitted.
 
-        `points` is the number of values per range (choices are all used), or a mapping of numbers
+        `points` is the number of values per range (all choices are used), or a mapping of numbers
         by name, with `*` for the rest.
         """
         if isinstance(points, int):
@@ -221,7 +221,7 @@ class Space:
 def structure_faults(
     parameters: Sequence[Parameter], constants: Mapping[str, Any]
 ) -> list[tuple[int, str]]:
-    """Return faults between parameters: (parameter index, words)."""
+    """Return faults between parameters: (parameter index, message)."""
     names = {parameter.name for parameter in parameters}
     faults: list[tuple[int, str]] = []
     for index, parameter in enumerate(parameters):

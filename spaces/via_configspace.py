@@ -162,7 +162,7 @@ def write_configspace(space: CS.ConfigurationSpace, path: Path) -> None:
     """Write a space to a file; the file extension selects JSON or YAML.
 
     Raises:
-        ConfigError: any other ending.
+        ConfigError: the file has a different extension.
     """
     _check_ending(path)
     data = json.loads(json.dumps(space.to_serialized_dict(), default=lambda number: number.item()))

@@ -103,7 +103,7 @@ class _Stops:
 
     @cached_property
     def weights(self) -> dict[int, float]:
-        """How many trials stopped at its rung each audited trial represents."""
+        """The number of trials stopped at its rung that each audited trial represents."""
         stopped = Counter(row.rung for row in self.rows.values())
         audited = Counter(self.rows[n].rung for n in self.known)
         return {n: stopped[self.rows[n].rung] / audited[self.rows[n].rung] for n in self.known}
@@ -170,7 +170,7 @@ def _correlation(
 def weighted_kendall(
     first: Sequence[float], second: Sequence[float], weights: Sequence[float]
 ) -> float | None:
-    """Return Kendall's tau-b (1945) with weighted pairs; a pair's weight is the product of both.
+    """Return Kendall's tau-b (1945); a pair's weight is the product of its items' weights.
 
     The result is None if one of the orders has only ties.
 

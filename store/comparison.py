@@ -9,8 +9,8 @@ is clipped to the bounds of the difference.
 With 4 or 5 seeds per side, too few for a test of signs, all splits of both sides' values are
 compared instead. That is exact for equal distributions, whether or not seeds are paired.
 
-No test can detect outcomes that no seed has shown. So the end next to 0 allows for such outcomes
-on either side, and allows for more of them the less that side varies (`unobserved`).
+No test can detect outcomes that no seed has shown. So the end of the interval next to 0 allows for
+such outcomes on either side, and allows for more of them the less that side varies (`unobserved`).
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def _with_unseen(
 ) -> _Found:
     """Move the end next to 0 for unseen outcomes, at most to 0, and within the possible range.
 
-    Unseen outcomes can prevent a verdict, but few seeds cannot show how far beyond 0 they reach.
+    Unseen outcomes can prevent a verdict, but a few seeds cannot show how far beyond 0 they reach.
     """
     if seen.low is None or seen.high is None:
         return _NOTHING
@@ -449,7 +449,7 @@ def _ranked_p(ours: Scores, theirs: Scores) -> float:
 
 
 def seeds_to_tell(gap: float, deviation: float, level: float = level_of(1)) -> int | None:
-    """Return the number of pairs that detect a mean difference of `gap` with a power of 0.8.
+    """Return the number of pairs needed to detect a mean difference of `gap` with a power of 0.8.
 
     This is the smallest n for which (t(1 - level / 2) + t(0.8)) s / sqrt(n) is at most the mean
     difference; None if that is 0.

@@ -76,8 +76,8 @@ def feasibility(
     """Test all limits at a joint error rate of `level`.
 
     `seen` is each constraint's range of values on all new seeds of the compared trials. A further
-    seed may have any value in it, so a trial that rarely violates a limit does not count as
-    satisfying it.
+    seed may have any value in this range, so a trial that rarely violates a limit does not count
+    as satisfying it.
 
     >>> limits = [Limit("eval/cost", high=1.0)]
     >>> feasibility(limits, [{seed: 0.1 * seed for seed in range(6)}], 0.04).state

@@ -2,8 +2,8 @@
 
 A hyperparameter is named only if it explains more than any hyperparameter does in 24 of 25
 permutations of the values (Westfall and Young 1993, min-P). So at most 5 % of studies without
-effects name one. Named ones are removed one after the other, and the others are tested on the
-residuals, because a model's proposals correlate hyperparameters that have no effect with those
+effects name one. Named hyperparameters are removed one after the other, and the rest are tested on
+the residuals, because a model's proposals correlate hyperparameters that have no effect with those
 that matter.
 """
 
@@ -117,8 +117,8 @@ def explained_when_dealt(
 ) -> np.ndarray:
     """Return `explained` for each shape and for `ranks[deals]`, [n], [b, n] -> [k, b].
 
-    Ranks are permuted separately for each shape, but those of all trials only once, because they
-    are the largest array.
+    Ranks are permuted separately for each shape, but the ranks of all trials only once, because
+    that array is the largest.
     """
     found = np.zeros((len(forms), len(deals)))
     whole: tuple[np.ndarray, np.ndarray] | None = None
@@ -136,7 +136,7 @@ def explained_when_dealt(
 
 
 def _permuted_ranks(rows: np.ndarray, ranks: np.ndarray, deals: np.ndarray) -> np.ndarray:
-    """Return `ranks[deals][:, rows]` block by block, in the layout that fixes the sums' bits."""
+    """Return `ranks[deals][:, rows]` block by block, in a layout with reproducible sums."""
     dealt = np.empty((len(deals), len(rows)), order="F")
     for start in range(0, len(deals), _BLOCK):
         dealt[start : start + _BLOCK] = ranks[deals[start : start + _BLOCK]][:, rows]
@@ -163,7 +163,7 @@ def resampled(
     """Return two shares [b] per resample, from weighted normal equations.
 
     These are the share by which a hyperparameter reduces the squared errors left by `before` [n,
-    q], and their share of the total variance. `weights` [b, n] is how often each trial is in a
+    q], and their share of the total variance. `weights` [b, n] is the count of each trial in each
     resample.
     """
     rows, places = _active_places(column)

@@ -86,7 +86,7 @@ class Entry:
 
     @property
     def measured_value(self) -> float | None:
-        """The value of full runs for comparisons, even for a default stopped in the search."""
+        """The value of full runs for comparisons, even if the search stopped a default."""
         if self.value is None:
             return self.report_value
         return self.value
@@ -178,7 +178,7 @@ def leaderboard_of(meta: StudyMeta, rows: Iterable[TrialRow]) -> list[Entry]:
 
 
 def _replace_fields(entry: Entry, **changes: Any) -> Entry:
-    """Return a copy, faster than `dataclasses.replace`."""
+    """Return a copy; this is faster than `dataclasses.replace`."""
     fields: dict[str, Any] = {**vars(entry), **changes}
     return Entry(**fields)
 
@@ -301,7 +301,7 @@ class _Chosen(Protocol):
 def seeds_that_choose(trials: Iterable[_Chosen]) -> int:
     """Return the number of selection seeds of confirmed trials; 0 if there are none.
 
-    A trial with fewer was confirmed by a smaller stage, and is not compared with the others.
+    A trial with fewer seeds was confirmed by a smaller stage, and is not compared with the others.
     """
     return max((len(trial.choose_values) for trial in trials), default=0)
 

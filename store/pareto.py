@@ -52,7 +52,7 @@ def places(
 
 
 def scores(losses: Sequence[Losses], violations: Sequence[float] | None = None) -> list[float]:
-    """Return one number per point, lower is better, equal for points of equal rank.
+    """Return one number per point: lower is better, and points of equal rank are equal.
 
     >>> scores([(1.0, 4.0), (4.0, 1.0), (5.0, 5.0)])
     [0.0, 0.0, 2.0]

@@ -1,4 +1,4 @@
-"""Parquet files: written atomically, small, and with equal bytes for equal rows.
+"""Parquet files: written atomically, small, and identical for equal rows.
 
 Floats are split into byte streams before compression. On training curves this is four times as
 fast as the default dictionary, and takes half the space.

@@ -232,7 +232,7 @@ def _readable_errors(folder: Path) -> Generator[None]:
 
 @contextmanager
 def _spill_folder() -> Generator[str]:
-    """Yield a temporary folder for large sorts, or "" if there is none (then only in memory)."""
+    """Yield a temporary folder for large sorts; "" if there is none (sorts stay in memory)."""
     try:
         made = tempfile.TemporaryDirectory(prefix="hpo-query-", ignore_cleanup_errors=True)
     except OSError:

@@ -1,7 +1,7 @@
 """Mean, median and IQM over seeds, with 95 % intervals.
 
-There is no interval below 5 seeds; for 5 to 10 seeds it is a t-interval of the mean, and for more
-an expanded percentile bootstrap.
+There is no interval below 5 seeds; for 5 to 10 seeds it is a t-interval for the mean, and for more
+seeds an expanded percentile bootstrap interval.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class StudyFolder:
         return self.path / f"{name}.parquet"
 
     def check_plain(self) -> None:
-        """Raise `StoreError` if a study's file or folder is a link, or not of its kind."""
+        """Raise `StoreError` if a study's file or folder is a link, or of the wrong type."""
         for name in STUDY_FOLDERS:
             atomic_files.is_plain_folder(self.path / name)
         for name in OURS:

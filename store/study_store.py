@@ -35,7 +35,7 @@ from .tables import Publisher, RankedTrials
 
 
 class CommitClock:
-    """A clock in seconds since the epoch that never goes backwards or before `earliest`."""
+    """A clock in seconds since the epoch that never runs backwards or starts before `earliest`."""
 
     def __init__(self, earliest: float):
         self._began, self._at = time.monotonic(), max(earliest, time.time())
@@ -174,7 +174,7 @@ class StudyStore:
         return number
 
     def publish(self, *, force: bool = False, ranked: RankedTrials | None = None) -> bool:
-        """Publish the tables if it is time (or forced), then the sinks; return whether it did."""
+        """Publish tables and then sinks, if due or forced; return whether they were published."""
         done = self._publisher.publish(force=force, ranked=ranked)
         if done:
             self._sinks.published(self.folder.path)

@@ -83,7 +83,7 @@ class Publisher:
             self._at = clock()  # tables of a resumed study are those of its last commit, or nearly
 
     def publish(self, *, force: bool = False, ranked: RankedTrials | None = None) -> bool:
-        """Write all tables if there are commits and it is time (or forced); return whether it did.
+        """Write all tables if due (or forced) and if there are commits; return whether it did.
 
         `ranked` are the trials of the last commit, if they are known.
         """

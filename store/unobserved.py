@@ -110,7 +110,7 @@ def _worst_unseen(
 
 
 def _relative_noise(values: Sequence[float], distance: float) -> float:
-    """Return the deviation divided by the distance to the worst outcome, or to 0 if that is less.
+    """Return deviation / distance to the worst outcome, or to 0 if that is nearer.
 
     Returns around 22 with a deviation of 5 vary a lot, even if 500 is possible.
     """
@@ -151,7 +151,7 @@ class End:
 
 
 def lowest_mean(values: Sequence[float], worst: float, chance: float) -> float:
-    """Return a mean's lower end if unseen outcomes are at `worst`, with error rate `chance`.
+    """Return the lower end for a mean with unseen outcomes at `worst` and error rate `chance`.
 
     If n values are equal, at most 1 - chance^(1 / n) of all seeds are different (Clopper and
     Pearson 1934, no hit in n).
@@ -262,8 +262,8 @@ def bounded_interval(
     """Return the 95 % interval for the mean of values between `bounds`; see `statistics.interval`.
 
     If a seed reached a bound, the opposite end allows for unseen outcomes at the other bound; the
-    less the values vary, the more it does. Equal values have no interval unless both bounds are
-    known.
+    less the values vary, the more it allows for them. Equal values have no interval unless both
+    bounds are known.
 
     >>> found = bounded_interval([500.0] * 8, Bounds(0.0, 500.0))
     >>> round(found.low, 1), found.high, bounded_interval([500.0] * 8).low

@@ -113,9 +113,9 @@ class Conclusion:
 
     @property
     def better_rule(self) -> Against | None:
-        """The better heuristic with the largest lead over the winner.
+        """The heuristic with the largest lead over the winner, if any is better.
 
-        This includes heuristics that are better on a condition (`unless`).
+        This includes heuristics that are better under a condition (`unless`).
         """
         ahead = [one for one in self.baselines if one.verdict == "worse" or one.is_behind_unless]
         return min(ahead, key=lambda one: one.difference or 0.0, default=None)

@@ -113,7 +113,7 @@ def _of_one(conclusion: Conclusion, against: Against) -> list[str]:
 
 
 def _lower_first(text: str) -> str:
-    """Convert a sentence's first letter to lower case, to append it to another; names are kept."""
+    """Convert the first letter of a sentence to lower case, except in names."""
     return text[:1].lower() + text[1:]
 
 

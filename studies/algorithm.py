@@ -20,7 +20,7 @@ COMMAND = "command"  # prefix of the label of a training that is a process
 
 @dataclass(frozen=True)
 class Algorithm:
-    """What the lanes train, with its table of hyperparameters."""
+    """The training that lanes run, with its table of hyperparameters."""
 
     name: str = PPO  # as in the study file
     knobs: Mapping[str, Knob] = field(default_factory=lambda: KNOBS)
@@ -44,7 +44,7 @@ class Algorithm:
 
     @property
     def lanes(self) -> str:
-        """Return the word for what runs in parallel: lanes or processes."""
+        """Return the word for the units that run in parallel: lanes or processes."""
         if self.is_process:
             return "processes"
         return "lanes"
@@ -73,7 +73,7 @@ class Algorithm:
         return self.knobs[name]
 
     def training(self, config: Mapping[str, Any], length: int, given: Any = None) -> Any:
-        """Return the `Training` for a configuration's static values; equal values share one."""
+        """Return the `Training` for a configuration's static values, the same for equal values."""
         if self.made is None:
             text = f"the code of {self.name} is needed, but a recorded study does not contain it"
             raise ConfigError(text)

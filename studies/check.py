@@ -1,4 +1,4 @@
-"""`hpo check`: checks a study before anything compiles, and reports as data or text."""
+"""`hpo check`: checks a study before compilation, and reports the results as data or text."""
 
 from __future__ import annotations
 
@@ -278,8 +278,8 @@ def _of_seeds(study: Study) -> Iterator[str]:
 def _picks_by_luck(study: Study, confirm: Confirm) -> bool:
     """Return whether a single seed chooses the best of many trials.
 
-    In replays of recorded tables, 12 to 48 trials then choose worse than 4 trials do; with
-    selection seeds they choose better (decision 81).
+    In replays of recorded tables, searches with 12 to 48 trials then choose worse configurations
+    than searches with 4; with selection seeds they choose better ones (decision 81).
     """
     if study.seeds.per_config > 1 or confirm.choose:
         return False

@@ -165,7 +165,7 @@ def _racing_problems(study: Study, racing: Racing) -> Problems:
 
 
 def _training_weight(study: Study) -> Problems:
-    """Require a single environment for training returns, and an evaluated return to mix with."""
+    """Require one environment for training returns, and an evaluated return to mix them with."""
     metrics, path = study.objectives or (study.metric,), "metric.training_weight"
     if not any(metric.training_weight for metric in metrics):
         return
@@ -576,7 +576,7 @@ def knob_contradictions(study: Study) -> Problems:
 
 
 def _corners(study: Study) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
-    """Yield (names, configuration): the default, then with one or two values made extreme."""
+    """Yield (names, configuration): the default, then variants with one or two extreme values."""
     space = study.space
     yield (), space.default()
     own = [one for one in space.parameters if not one.name.startswith("env.")]

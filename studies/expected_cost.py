@@ -41,7 +41,7 @@ class Expected:
 
     @property
     def total(self) -> int | None:
-        """Search and confirm, limited by the budget, plus `confirm.also` on top of it."""
+        """The steps of search and confirm, limited by the budget, and those of `confirm.also`."""
         bounds = list[int]()
         if self.search is not None:
             bounds.append(self.search + self.confirm)
@@ -113,7 +113,7 @@ def _passing_rungs(
 
 
 def _trial_count(study: Study) -> int | None:
-    """Return the number of trials in the budget, or of points in a smaller space."""
+    """Return the number of trials in the budget, or of points if the space has fewer."""
     limit, points = study.budget.trials, 2**31
     if study.search.method == "grid":
         points = study.search.options.get("points", 5)

@@ -103,8 +103,9 @@ def places_of(study: Study) -> Placement:
     """Move as many learnt configurations as requested into a study's space.
 
     A number outside its range is clipped to the range. A choice that is not offered is replaced by
-    its default, as is a hyperparameter without a learnt value. Hyperparameters that are not in the
-    space keep the study's values. Repeated and forbidden configurations are skipped.
+    the hyperparameter's default, which is also used for a hyperparameter without a learnt value.
+    Hyperparameters that are not in the space keep the study's values. Repeated and forbidden
+    configurations are skipped.
     """
     space = study.space
     given = [space.default(), *(space.complete(entry) for entry in study.enqueue)]

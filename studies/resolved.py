@@ -1,4 +1,4 @@
-"""Resolved studies, with all defaults filled in and amounts as numbers; hashes and changes.
+"""Resolved studies: all defaults filled in, amounts as numbers; their hashes and changes.
 
 A resolved study loads to a study with the same resolved form, and studies with equal resolved
 forms are equal. Hyperparameters whose defaults have changed are always included.
@@ -152,7 +152,7 @@ def as_recorded(text: str, shown: str = "study.resolved.yaml") -> dict[str, Any]
 
 
 def defaults_of_old(data: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Return (hyperparameter, former default) for those that a recorded study omits."""
+    """Return (hyperparameter, former default) for each one that a recorded study omits."""
     if data.get("algorithm"):
         return []
     said = {*(data.get("fixed") or ()), *(data.get("space") or ())}

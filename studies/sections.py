@@ -242,8 +242,8 @@ def run_imports_for_names(
 ) -> None:
     """Run `imports` if the study names a method or a rule that is not in the tables.
 
-    If a file raises, the error is reported at its name. `before_code` is called before any file
-    runs.
+    If a file raises an error, the error is reported at the key `imports`. `before_code` is called
+    before any file runs.
     """
     named = [(_chosen_name(root, section), table) for section, (_, table) in _NAMED.items()]
     if imports and any(name is not None and name not in table for name, table in named):

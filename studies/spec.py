@@ -60,7 +60,7 @@ def labels_of(environments: Sequence[EnvSpec]) -> tuple[str, ...]:
     """Return unique names of a study's environments, for tables, folders and text.
 
     The name is the id; if several share an id, the name includes the keys in which they differ.
-    Names consist of letters, digits, `.`, `_`, `-`, `=`, so that they are valid for folders.
+    Names consist of letters, digits, `.`, `_`, `-`, `=`, so that they are valid folder names.
 
     >>> labels_of([EnvSpec("CartPole-v1"), EnvSpec("rmsa", {"load": 200}), EnvSpec("rmsa")])
     ('CartPole-v1', 'rmsa_load=200', 'rmsa')
@@ -251,13 +251,13 @@ class Confirm:
     )
 
     def reports(self, objectives: int) -> int:
-        """Return the most replicates on test seeds, without `also`; 0 for several objectives."""
+        """Return the maximum number of test-seed replicates, without `also`; 0 for a front."""
         if objectives > 1 or self.top_k == 0:
             return 0
         return self.report * (1 + bool(self.default))
 
     def runs(self, objectives: int) -> int:
-        """Return the most replicates of the whole stage; fewer run if the default wins."""
+        """Return the maximum number of replicates in the stage; fewer run if the default wins."""
         default = objectives > 1 and self.default and self.top_k > 0  # on `choose` seeds
         return (self.top_k + default) * self.choose + self.reports(objectives)
 
@@ -403,7 +403,7 @@ class Processes:
 
 @dataclass(frozen=True)
 class MetricFiles:
-    """Where the metrics of a process are read."""
+    """The source from which a process's metrics are read."""
 
     type: Literal["stdout", "jsonl", "csv", "tensorboard", "wandb"] = key(
         "stdout",

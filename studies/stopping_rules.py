@@ -92,7 +92,7 @@ class StoppingRule:
 
     @property
     def registered(self) -> bool:
-        """Whether a file in `imports` added it; its options are then `EarlyTerminate.options`."""
+        """Whether a file in `imports` added it; options are then `EarlyTerminate.options`."""
         return not isinstance(self.build, str)
 
     @property

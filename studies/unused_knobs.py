@@ -135,7 +135,7 @@ def _lacking_environment(study: Study, name: str) -> str | None:
 
 
 def _lacking_knob(study: Study, name: str) -> str | None:
-    """Return the hyperparameter that another one needs, if it cannot have a suitable value."""
+    """Return a phrase that names a hyperparameter's missing requirement, or None."""
     sizes = name
     if name in _FLAT_SIZES:
         sizes = "hidden_sizes"

@@ -1,4 +1,4 @@
-"""The kinds of values in a study file: how each is read, named and described.
+"""The kinds of value in a study file: how each is read, named and described.
 
 A new kind needs one class here, and its name in `field.FieldType`.
 """
@@ -245,7 +245,7 @@ def _checked_number(field: Field, number: float | int | None, made: type) -> Any
 
 
 def _different(given: list[Any]) -> Any:
-    """Return the entries, each of which must be listed once."""
+    """Return the entries; each must be listed only once."""
     if len(set(given)) < len(given):
         return BAD
     return tuple(given)

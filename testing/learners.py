@@ -245,7 +245,7 @@ class OptimiserContract:
             assert distance < 0.5, f"{distance:.2f} of the initial distance to the target is left"
 
     def test_the_learning_rate_of_each_step_reaches_it(self) -> None:
-        """A rate stored in the state at the start, or rounded by Python, would fail."""
+        """A rate stored in the state at the start, or rounded by Python, would fail this test."""
         rate = self.learning_rate
         same, larger, still = (self.run([rate, rate, last]) for last in (rate, 3.0 * rate, 1e-12))
         moved = [_distance(run[2], run[1]) for run in (same, larger, still)]
@@ -367,7 +367,7 @@ _ROWS, _DRAWS = 3, 20_000
 class DistributionContract:
     """Properties on which rollouts, losses and evaluation rely.
 
-    Densities may be per any unit of the action.
+    Densities may be relative to any unit of the action.
     """
 
     distribution: ClassVar[str] = "gaussian"  # its registered name

@@ -1,4 +1,4 @@
-"""Tests for every sampler and every rule: subclass one and define the object to test.
+"""Tests for every sampler and every rule: subclass a contract and define the object to test.
 
 Running them needs pytest; importing them does not:
 
@@ -82,7 +82,7 @@ class SamplerContract:
         return found
 
     def history(self, sampler: Sampler) -> list[PriorTrial]:
-        """Return a history of the sampler's proposals, half of them ended in all possible ways."""
+        """Return a history of the sampler's proposals; half have ended, in all possible ways."""
         seen: list[PriorTrial] = []
         for batch in range(self.batches):
             seen += self.propose(sampler, batch, self.size, seen)
@@ -266,7 +266,7 @@ class _Options:
         return self.row(self.name).options
 
     def behaviour(self, options: Mapping[str, Any]) -> object:
-        """Return what the sampler or rule does with these options, as a value to compare."""
+        """Return the behaviour of the sampler or rule with these options, for comparison."""
         raise NotImplementedError
 
     def test_options_left_out_have_their_defaults(self):

@@ -25,7 +25,7 @@ from ..knobs.table import Knob
 
 
 class TrainingContract:
-    """Properties on which lanes, resume, PBT and replay rely.
+    """Properties on which lanes, resuming, PBT and replay rely.
 
     Attributes:
         training: the class to test.

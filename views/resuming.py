@@ -14,7 +14,7 @@ _STARTED = "to resume it, run the command that started it"
 
 
 def resuming(folder: Path) -> str:
-    """Return `resume it with: hpo run ...`, or a text if the study's folder has no command."""
+    """Return `resume it with: hpo run ...`, or a sentence if the folder records no command."""
     command = resume_command(StudyFolder(folder))
     return f"resume it with: {command}" if command else _STARTED
 

@@ -159,7 +159,7 @@ class CurvePoint:
 
 
 def _without_environment(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return JSON data that starts with the environment, if there are several."""
+    """Return JSON data, starting with the environment if there are several."""
     others = {name: value for name, value in found.items() if name != ENVIRONMENT}
     own = found[ENVIRONMENT]
     if own is None:
@@ -250,7 +250,7 @@ class TrialPage:
 
     @property
     def stopped_by(self) -> str:
-        """The rule that stopped it; "" if it continued as an audit of the rule."""
+        """The rule that stopped the trial; "" if the trial continued as an audit of the rule."""
         if self.row.audited:
             return ""
         return self.view.stop

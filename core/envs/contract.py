@@ -116,7 +116,7 @@ class Environment(Protocol):
         ...
 
     def action_mask(self, state: Any, params: Any) -> Bool[Array, " A"]:
-        """Return the valid actions; A is n, or sum(nvec), component after component."""
+        """Return the mask of valid actions; A is n, or sum(nvec) with the components in order."""
         ...
 
     def summarise(self, sums: Mapping[str, Array], steps: Array) -> dict[str, Array]:
@@ -329,7 +329,7 @@ def unwrapped(env: Environment) -> Environment:
 
 @pytree
 class Flagged(Pytree):
-    """Rows of m + n numbers, of which all except the first m are 0 or 1."""
+    """Rows of m + n numbers; all except the first m are 0 or 1."""
 
     numbers: Float[Array, "... m"]  # the first m
     flags: Int8[Array, "... n"]  # the others

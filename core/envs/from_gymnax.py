@@ -181,7 +181,7 @@ class GymnaxClass(GymnaxLike):
 
     @property
     def episode_limit(self) -> int | None:
-        """Return the env steps after which an episode ends; None if no parameter gives them."""
+        """Return the episode limit in env steps; None if no parameter sets it."""
         given = [getattr(self._params, name) for name in _LIMITS if hasattr(self._params, name)]
         if not given or not np.isfinite(given[0]):
             return None

@@ -1,6 +1,6 @@
 """Physics-engine environments with per-lane physics: brax and MuJoCo Playground.
 
-Their `done` means terminated; the time limit is counted here. Their wrappers are not used.
+Their `done` means terminated; the time limit is applied here. Their wrappers are not used.
 """
 
 from __future__ import annotations

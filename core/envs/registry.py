@@ -35,8 +35,8 @@ _ADAPTERS = {  # of libraries that may be absent: module and class
 def register(id_: str, factory: EnvironmentFactory) -> None:
     """Add an environment: `factory(**keys)` returns an `Environment`.
 
-    A new version of the same class in the same module replaces it, as in a notebook; programs
-    compiled with the old one are discarded.
+    A new version of the same class in the same module, as in a notebook, replaces the old one;
+    programs compiled with the old one are discarded.
 
     Raises:
         ConfigError: the id is taken, or an environment was given in place of its class.

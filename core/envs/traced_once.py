@@ -55,7 +55,7 @@ def trace_once(env: Any) -> None:
 
 @contextmanager
 def calling(what: str) -> Generator[None, None, None]:
-    """Turn errors of the user's code into a `ConfigError` with its traceback."""
+    """Convert errors in user code into a `ConfigError` with their traceback."""
     try:
         yield
     except HpoError:

@@ -422,7 +422,7 @@ class Batch(Protocol):
 
 @runtime_checkable
 class BatchMaker(Protocol):
-    """Creates batches, such as `machine.workers.Workers`, whose processes step them."""
+    """A factory for batches, such as `machine.workers.Workers`, whose processes step them."""
 
     def batch(self, id_: str, code: SpaceCode, count: int, tells: bool = False) -> Batch:
         """Make a batch of `count` slots; with `tells`, it fills `said`."""

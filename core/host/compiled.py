@@ -2,7 +2,7 @@
 
 The policy's outputs stay on the devices, time first. Each step moves an observation in and an
 action out. As in `population`, lanes are spread over devices and run in tiles of a fixed number of
-lanes, so a lane's bits do not depend on other lanes.
+lanes, so a lane's results do not depend on other lanes, bit for bit.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class _MappedCall:
     shardings: list[NamedSharding]  # of each argument
 
     def compile(self, given: Sequence[Any], options: Any) -> jax.stages.Compiled:
-        """`given` are arrays or shapes; the call returns all arrays of the result as a list."""
+        """Compile for arrays or shapes `given`; the call returns a list of the result's arrays."""
         forms = [jax.tree.structure(tree) for tree in given]
         lists = [jax.tree.leaves(tree) for tree in given]
 
@@ -95,11 +95,11 @@ class _MappedCall:
 class ActingCalls:
     """The compiled calls of a rollout, `act` and `cut`, on one or all devices of a program.
 
-    They take lists, because flattening trees takes longer than the call of a small policy.
+    They take lists, because flattening trees takes longer than calling a small policy.
     """
 
     def __init__(self, functions: Functions, given: Sequence[Any], options: Any, moves: bool):
-        """`given` are arguments of `Functions.act`; with `moves`, the lanes are elsewhere."""
+        """`given` are arguments of `Functions.act`; `moves` is for lanes on other devices."""
         self.mesh, self.moves = functions.mesh, moves
         self.act = functions.act.compile(given, options)
         self.cut = functions.cut.compile(given, options)
@@ -117,7 +117,7 @@ class ActingCalls:
 
 
 class ActingRollout:
-    """A rollout in progress: acting on its observations, and what the policy returned."""
+    """A rollout in progress: it acts on observations and records the policy's outputs."""
 
     def __init__(self, calls: ActingCalls, lanes: Lanes, rollout: HostRollout):
         self._calls = calls
@@ -143,7 +143,7 @@ class ActingRollout:
         self._rollout = self._calls.cut(*given)
 
     def finish(self) -> tuple[Any, HostRollout]:
-        """Return the memory and the rollout, for devices that learn."""
+        """Return the memory and the rollout, for the learning devices."""
         memory, rollout = self._memory, self._rollout
         if self._calls.moves:
             memory, rollout = jax.device_get((memory, rollout))
@@ -178,9 +178,9 @@ class Functions:
     def act(self) -> _MappedCall:
         """`act(lanes, memory, rollout, step, observation, ended) -> (memory, rollout, action)`.
 
-        `lanes` are those of `to_act`. The action has the environment's form. `memory`
-        belongs to recurrent networks; `ended` [L, E] marks episodes that ended in the previous
-        step. The rollout is donated.
+        `lanes` are from `to_act`. The action has the environment's form. `memory` belongs to
+        recurrent networks; `ended` [L, E] marks episodes that ended in the previous step. The
+        rollout is donated.
         """
         plan = self.plan
 
@@ -278,7 +278,7 @@ class Functions:
 def _acting_inputs(
     lanes: Lanes, memory: Any, rollout: HostRollout, step: Array, observation: Array
 ) -> _Actor:
-    """Return only the inputs of acting; all others would be copied tile by tile."""
+    """Return only the inputs for acting; all others would be copied tile by tile."""
     noise, words = (
         jax.lax.dynamic_index_in_dim(rows, step, keepdims=False)
         for rows in (rollout.noise, rollout.words)

@@ -79,7 +79,7 @@ class HostProgram(Program):
 
     @cached_property
     def acting_mesh(self) -> Mesh:
-        """Return the devices that act: one if starting a call on several takes longer than it."""
+        """Return the devices that act: one if dispatching to several takes longer than a call."""
         shapes = lane_shapes(self.plan, self.example)
         weights = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(shapes.params))
         if self.devices[0].platform == "cpu" and weights * self._slots <= SMALL_CALL:

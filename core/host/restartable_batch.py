@@ -1,8 +1,8 @@
 """A batch whose environments are restored if their process ends or hangs.
 
 They are reopened in another process, where the actions of their episodes are replayed; then the
-requested step is taken. A run is given up if its environment raises, or if it ends a process twice
-at the same step.
+requested step is taken. A run is given up if its environment raises an error, or if it ends a
+process twice at the same step.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ class Steady:
         return slots
 
     def _restore(self, slots: np.ndarray, was: np.ndarray, call: _Call) -> np.ndarray | None:
-        """Open slots, replay, and return which now show `was`, or None if any slot was lost."""
+        """Open slots and replay; return which slots now show `was`, or None if one was lost."""
         if not self._reopen(slots, 0, call):
             self._lost[slots] = True  # some of them are back at the start of their episodes
             return None
@@ -247,7 +247,7 @@ class Steady:
         return not (self._lost[slots] | self.out[slots]).any()
 
     def _handle_outcome(self, outcome: CallOutcome, call: _Call) -> None:
-        """Record lost slots; give up on replicates that raised, or that ended a process twice."""
+        """Record lost slots; give up on replicates that raised, or ended a process twice."""
         for slot, why in outcome.failed.items():
             self._give_up(slot // self._each, why)
         self._lost[list(outcome.lost)] = True

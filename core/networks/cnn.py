@@ -197,7 +197,7 @@ def as_image(
 def is_stacked(shape: tuple[int, ...], stacked: bool) -> bool:
     """Return whether the first axis is frames or channels, as in Atari's [4, 84, 84].
 
-    In images with three axes this is so if it is smaller than both others.
+    With three axes, this is the case if the first axis is smaller than both others.
 
     >>> is_stacked((4, 84, 84), False), is_stacked((10, 10, 16), False)
     (True, False)

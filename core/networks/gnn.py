@@ -131,7 +131,7 @@ class Messages(nn.Module):
 
     A round updates edges from (edge, sender, receiver, graph), nodes from (node, sums of sent and
     of received messages, graph), and the graph from (mean node, mean edge, graph). Each update is
-    added to the old values; the sum is layer-normalised if that is on. With attention, the
+    added to the old values; the sum is layer-normalised if layer norm is on. With attention, the
     messages of a node are weighted by a softmax, over its incoming edges, of a_T act(W [edge,
     sender, receiver, graph]) (Brody et al. 2022, eq. 7); the edge's update is not weighted. The
     graph receives means instead of sums, so its numbers do not grow with the network's size.

@@ -71,7 +71,7 @@ class Cell(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """Maps flat observations and memory to outputs and memory, by `RecurrentNetwork`'s methods."""
+    """Maps flat observations and memory to outputs and new memory; see `RecurrentNetwork`."""
 
     plan: Plan
     outputs: int

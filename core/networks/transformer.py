@@ -59,8 +59,8 @@ def rotated(
 class Turns(nn.Module):
     """Cosines and sines of learned linear maps of positions, shared by all heads and samples.
 
-    Cosines and sines reach the heads by a product with zeros and ones. XLA would fuse anything
-    else into its readers and recompute it for every sample and head.
+    A product with zeros and ones distributes the cosines and sines to the heads. XLA would fuse
+    anything else into its readers and recompute it for every sample and head.
     """
 
     heads: int

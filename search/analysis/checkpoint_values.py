@@ -139,7 +139,7 @@ def fresh_seeds(journal: Journal) -> dict[tuple[int, Stream], dict[int, float]]:
     """Return (trial, stream) -> replicate -> value of every finished run on new seeds.
 
     New seeds are evaluated only at the end of a run. The rows of trials contain the values of a
-    completed confirm stage; this function also includes those of an incomplete one.
+    completed confirm stage; this function also includes the values of an incomplete stage.
     """
     objective = ranking_objective(journal)
     found: dict[tuple[int, Stream], dict[int, float]] = {}

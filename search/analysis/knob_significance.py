@@ -1,7 +1,7 @@
 """The hyperparameters of a study whose effects exceed chance.
 
 The analysis uses every trial that has a value at the point and whose proposal does not bias the
-answer: unprompted trials, and TPE trials, as a simulation showed (`scripts/acceptance conclusions
+result: unprompted trials, and TPE trials, as a simulation showed (`scripts/acceptance conclusions
 1`). For other models only unprompted trials count.
 """
 

@@ -1,7 +1,7 @@
 """Retrains the lineage of one trial, and compares the results with the study's records.
 
-With the study's machine and versions every number is bitwise equal, because a lane does not depend
-on other lanes. `ReplayedSeeds` selects search seeds or test seeds.
+On the study's machine and with its versions, every number is bitwise equal, because a lane does
+not depend on other lanes. `ReplayedSeeds` selects search seeds or test seeds.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def _compare_with_record(
 
 
 def _missing_evaluations(record: _Record, again: _Again) -> set[tuple[int, int]]:
-    """Return the (replicate, env_steps) of recorded evaluations that were not made again."""
+    """Return the (replicate, env_steps) of recorded evaluations that were not repeated."""
     recorded = {key for key in record.episodes if key[0] in record.replicates}
     return recorded - {(point.replicate, point.env_steps) for point in again.points}
 
@@ -267,7 +267,7 @@ class _Record:
         return tuple(sorted(rep for rep, at in self.episodes if at == self.env_steps))
 
     def not_trained_again(self, first: int) -> tuple[int, ...]:
-        """Return other search seeds, at least the first `first`; none if seeds were requested."""
+        """Return the other search seeds, `first` or more; none if seeds were requested."""
         if self.seeds.replicates:
             return ()
         started = {*range(first), *(rep for rep, _ in self.episodes)}
@@ -405,7 +405,7 @@ def point_of(study: Study, recorded: EvaluationRow, now: EpisodeRow) -> Replayed
 
 
 def _episode_values(found: EpisodeRow, metric: str) -> tuple[float, ...]:
-    """Return the episode returns, or the study's metric if a training has no return."""
+    """Return the episode returns, or the study's metric if a custom training has no return."""
     instead = found.metrics.get(metric.removeprefix("eval/"), math.nan)
     return tuple(np.where(np.isnan(found.returns), instead, found.returns).tolist())
 

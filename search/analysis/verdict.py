@@ -340,7 +340,7 @@ class StudyRows:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """Data on the compared trials that are only in the journal."""
+    """Data on the compared trials that only the journal has."""
 
     fresh: FrontValues = field(default_factory=dict)  # of the front, on selection seeds
     alone: WithoutCopying | None = None
@@ -444,7 +444,7 @@ def _why_nothing(
 
 
 def _why_untested(confirm: Mapping[str, Any], rows: Sequence[TrialRow], first: Entry) -> list[str]:
-    """Return a sentence that the winner has no value on test seeds, with the error behind it."""
+    """Return a sentence saying that the winner has no test-seed value, and the error behind it."""
     error = next((row.error for row in rows if row.trial == first.trial), "")
     more = []
     if error:
@@ -456,7 +456,7 @@ def _why_untested(confirm: Mapping[str, Any], rows: Sequence[TrialRow], first: E
 
 
 def _why_unfinished(meta: StudyMeta, entries: Sequence[Entry], ended: bool) -> list[str]:
-    """Return a sentence that no trial finished, and the fix if the wall time ran out."""
+    """Return a sentence saying that no trial finished, and the fix if wall time ran out."""
     if not ended:
         return ["No verdict yet: no trial has finished its run."]
     said = ["Undecided: no trial has finished its run."]
@@ -484,7 +484,7 @@ def _default_on_front(entries: Sequence[Entry]) -> list[str]:
 
 
 def _on_the_front(entries: Sequence[Entry], default: Entry, seeds: str) -> str:
-    """Return a sentence that the default is on the front, and how many others are."""
+    """Return a sentence saying that the default is on the front, with how many others."""
     beside = [entry for entry in entries if entry.confirmed == default.confirmed]
     ranked = [entry for entry in beside if entry.front is not None]
     if len(ranked) == 1 and any(entry.feasible is False for entry in beside):

@@ -285,7 +285,7 @@ class AutoRLEnv:
         """Write some parts of all runs to a new folder.
 
         Args:
-            directory: the folder, which must not exist.
+            directory: the folder, which must not exist yet.
             parts: names of `PARTS`; `position` includes the decisions taken.
 
         Raises:

@@ -59,8 +59,8 @@ class BenchOutcome:
 def search_table(study: Study, factory: TableFactory, move: bool = True) -> Engine:
     """Run a study including confirm over a table; its trials are in `engine.search_state`.
 
-    With `move`, proposals are moved to recorded configurations; otherwise the nearest recorded one
-    is used in their place.
+    With `move`, proposals are moved to recorded configurations; otherwise each uses the results of
+    the nearest recorded configuration.
     """
     engine, sampler = engine_in_memory(study, factory), make_sampler(study)
     proposer = Proposer(study, sampler)

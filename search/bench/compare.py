@@ -3,10 +3,10 @@
 A method's mean value over searches at each budget is made non-decreasing by isotonic regression.
 These values are interpolated linearly over the logarithm of the mean env steps (of search and
 confirm). The method needs the env steps at which this curve reaches the value of the baseline at
-the baseline's budget. If the smallest budget is already enough, these are its env steps; if no
-budget is, they are infinite. (The mean over environments then uses those of the largest budget.)
-Ratios to the baseline's env steps are averaged geometrically over environments. Intervals are
-bootstrapped over searches (the same in every method) and over environments.
+the baseline's budget. If the smallest budget already reaches it, its env steps are used; if no
+budget does, the number is infinite. (The mean over environments then uses the env steps of the
+largest budget.) Ratios to the baseline's env steps are averaged geometrically over environments.
+Intervals are bootstrapped over searches (the same ones for every method) and over environments.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def over_tables(values: Sequence[float]) -> BenchEstimate:
 def needed(
     values: Float[np.ndarray, "... b"], runs: Float[np.ndarray, "... b"], target: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the number of runs that reach a target value, and whether the smallest suffices.
+    """Return the number of runs needed for a target value, and whether the smallest suffices.
 
     >>> at, smallest = needed(np.array([1.0, 3.0, 2.0]), np.array([4.0, 16.0, 64.0]), 2.0)
     >>> round(float(at), 2), bool(smallest)

@@ -107,8 +107,8 @@ class TableFactory:
 class TableProposer(Proposer):
     """Moves proposals to the nearest recorded configuration that has not been proposed before.
 
-    Proposals with attributes are not moved, because attributes, as in an evolution, belong to the
-    exact configuration.
+    Proposals with attributes are not moved, because attributes, such as those of an evolution,
+    belong to the exact configuration.
     """
 
     def __init__(self, study: Study, sampler: Sampler, factory: TableFactory):

@@ -110,8 +110,9 @@ class BenchTable:
     def distances(self, params: Mapping[str, Any]) -> Float[np.ndarray, " c"]:
         """Return the distance of every row: the root mean square over hyperparameters.
 
-        The distance of two numbers is a share of the scaled range, so it is 1 from end to end.
-        Different choices differ by 1, as does a hyperparameter that only one of the two has.
+        The distance of two numbers is a share of the scaled range, so it is 1 from end to end. Two
+        different choices have distance 1, as does a hyperparameter that only one of the two
+        configurations has.
         """
         own, (places, choices) = _axis_positions(self.space, params), self._axis_positions
         away = np.where(choices, places != own, np.abs(places - own))
@@ -123,7 +124,7 @@ class BenchTable:
         return np.sqrt(np.mean(away * away, axis=1))
 
     def share_beaten(self, row: int, seeds: Sequence[int]) -> float:
-        """Return the share of drawn configurations worse on these seeds; ties count half."""
+        """Return the share of drawn configurations worse on these seeds; a tie counts as half."""
         means = self.sign * self.finals[:, list(seeds)].mean(axis=1)
         drawn, own = means[1:], means[row]
         return float(np.mean((drawn < own) + 0.5 * (drawn == own)))

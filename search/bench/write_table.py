@@ -1,4 +1,4 @@
-"""Conversion of a finished study to three small Parquet tables: a table of recorded runs.
+"""Conversion of a finished study to a table of recorded runs: three small Parquet files.
 
 `trials` has one row per configuration, `evaluations` one per seed and evaluation, and `curves` one
 per seed and evaluation with training metrics, as float32. The metadata of `trials` contains the
@@ -32,7 +32,7 @@ _KEYS = ("trial", "stream", "replicate", "env_steps", "episode")
 
 
 def reduce_study(study: Path, folder: Path, about: Mapping[str, Any]) -> None:
-    """Write a finished study's tables to a folder; equal studies give equal bytes.
+    """Write a finished study's tables to a folder; equal studies give identical files.
 
     Args:
         study: the study's folder.
@@ -97,7 +97,7 @@ def _evaluations(study: Path, metric: str) -> Any:
 
 
 def _curves(study: Path) -> Any:
-    """Return the training metrics of `_CURVES` that the study has."""
+    """Return the training metrics from `_CURVES` that the study recorded."""
     there = [name for name in _CURVES if has_column(study, "curves", name)]
     picked = [f'"{name}"::FLOAT AS "{name}"' for name in there]
     return _table(study, [*_SHORT_KEYS, *picked], "curves", "trial, replicate, env_steps")

@@ -1,6 +1,6 @@
 """Commits of rows, lanes and loop state together, and their restoration.
 
-The times of commits do not affect results: uncommitted work is repeated bitwise.
+Commit times do not affect results: uncommitted work is repeated bitwise.
 """
 
 from __future__ import annotations
@@ -261,7 +261,7 @@ def restore_search_state(
 def _restore_evaluations(
     search_state: SearchState, store: StudyStore, ended: Sequence[Trial], alone: bool
 ) -> None:
-    """Read the values without training returns; decisions keep the values that they used."""
+    """Read evaluation-only values; earlier decisions keep the values on which they were based."""
     objective = search_state.objective.of_test
     for row in store.journal.evaluations(without=Stream.REPORT):
         search_state.alone.see(row, objective.measure(row))

@@ -1,13 +1,13 @@
 """The confirm stage: run the best trials on selection seeds and the winner on test seeds.
 
 The search seeds selected these trials, which biases their values upwards. So the `choose` seeds
-are only used for selection (with 0 of them the best search value wins), and the reported value
+are only used for selection (if there are none, the best search value wins), and the reported value
 comes from the `report` seeds. With several objectives there is a front instead of a winner: the
 best trials run on the `choose` seeds, which give a new front. The default also runs on the
 `report` seeds (with a front, on the `choose` seeds), as do the trials listed in `confirm.also`.
 
-A trial runs on each seed once, and no value is discarded. A trial that has all selection seeds
-from an earlier stage competes with the new candidates, and test values are kept if the winner
+A trial runs on each seed once, and no value is discarded. A trial that ran on all selection seeds
+in an earlier stage competes with the new candidates, and test values are kept if the winner
 changes.
 """
 
@@ -183,8 +183,8 @@ class ConfirmStage:
     def _pays_for(self, best: Sequence[Trial], runs: Mapping[int, Sequence[Replicate]]) -> bool:
         """Return whether the budget covers these selection seeds; if not, record it in the rows.
 
-        A search reserves their cost. But a finished study may request more seeds than its budget
-        has left, and incomplete seeds cannot select a winner.
+        A search reserves their cost. But a finished study may request more seeds than its
+        remaining budget covers, and incomplete seeds cannot select a winner.
         """
         search_state = self._search_state
         cost = sum(
@@ -231,9 +231,9 @@ class ConfirmStage:
     def _end_choose(self) -> None:
         """Store the selection values, and start the winner on the test seeds.
 
-        A candidate without a value on some seed is not confirmed, because the others may have had
-        harder seeds. If an error caused that, the others continue; if the budget did, no winner is
-        selected. Earlier results are kept.
+        A candidate without a value on some seed is not confirmed, because the other candidates may
+        have had harder seeds. If an error was the cause, the others continue; if it was the
+        budget, no winner is selected. Earlier results are kept.
         """
         search_state, state, confirm = self._search_state, self._state, self._confirm
         candidates = [search_state.trials[number] for number in state.candidates]
@@ -305,10 +305,10 @@ class ConfirmStage:
             self._run_tests(number, confirm.report)
 
     def _is_clear(self) -> bool:
-        """Return whether an interim look decides, or does not favour the winner.
+        """Return whether an interim look is decisive, or does not favour the winner.
 
-        It also decides if only unseen outcomes prevent a verdict (`unless`) and the planned seeds
-        would not be enough to exclude them.
+        It is also decisive if only unseen outcomes prevent a verdict (`unless`) and the planned
+        seeds would not be enough to exclude them.
         """
         search_state, state, confirm = self._search_state, self._state, self._confirm
         if confirm is None or state.winner is None or state.default is None:
@@ -461,7 +461,7 @@ class ConfirmStage:
         return sum(run.is_live for run in runs) * each
 
     def _take_report(self, number: int) -> None:
-        """Store the test values; if a seed was cut there are none, and the row says why."""
+        """Store the test values; there are none if a seed was cut, and the row says why."""
         trial = self._search_state.trials[number]
         runs = trial.runs_of(Stream.REPORT)
         trial.lack(self._missing_note(runs, _OF_REPORT))

@@ -1,6 +1,6 @@
 """Counts chunks and evaluations, and retires diverged replicates.
 
-The numbers of a diverged lane are dropped; the reason is kept. A non-finite evaluation also counts
+The metrics of a diverged lane are dropped; the reason is kept. A non-finite evaluation also counts
 as divergence.
 """
 

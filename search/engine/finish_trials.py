@@ -338,7 +338,7 @@ def close_search(search_state: SearchState, policies: KeptPolicies) -> None:
 
 
 def _end_cut(search_state: SearchState, trial: Trial, policies: KeptPolicies) -> None:
-    """End a trial that the budget cut: it is unfinished, unless it had already diverged."""
+    """End a trial that the budget cut, as unfinished unless it had already diverged."""
     whole = [run for run in trial.runs if run.state is not RunState.CUT]
     if search_state.study.seeds.racing is None or len(whole) < search_state.study.seeds.first:
         if trial.lost:

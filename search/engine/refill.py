@@ -104,7 +104,7 @@ class RefillQueue:
 
 
 class Refiller:
-    """Decides before every chunk what it runs."""
+    """Decides, before every chunk, what the chunk runs."""
 
     def __init__(self, engine: Engine, refill_queue: RefillQueue):
         self._engine, self._search_state = engine, engine.search_state
@@ -184,10 +184,10 @@ class Refiller:
         return int(min(math.ceil(free / self._seeds_per_trial), room))
 
     def _is_next_ready(self, bucket: Bucket, busy: int) -> bool:
-        """Return whether another bucket uses the device better than more trials for this one.
+        """Return whether another bucket would use the device better than more trials here.
 
         Until it returns true, trials are requested: waiting costs nothing, but empty lanes cost a
-        tenth of the time of a study.
+        tenth of a study's time.
         """
         if 2 * busy >= bucket.lanes:
             return False

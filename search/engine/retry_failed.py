@@ -19,7 +19,7 @@ _NAMED = 8
 
 
 def to_retry(search_state: SearchState) -> list[int]:
-    """Return the search's failed trials; `StoreError` if they cannot run by themselves."""
+    """Return the search's failed trials; `StoreError` if they cannot be repeated separately."""
     trials = search_state.trials.values()
     failed = [t.number for t in trials if t.state is TrialState.FAILED and t.number >= 0]
     early = search_state.study.early_terminate

@@ -163,7 +163,7 @@ class Population(Protocol):
         raise SearchError(f"{directory}: {_NOT_SAVED}")
 
     def restore(self, directory: Path) -> None:
-        """Read the state written by `save`; the next chunk is then bitwise the same."""
+        """Read the state written by `save`; the next chunk is then bitwise identical."""
         raise SearchError(f"{directory}: {_NOT_SAVED}")
 
     def export_policy(
@@ -175,7 +175,7 @@ class Population(Protocol):
     def evaluate_kept(
         self, resolved: Resolved, directory: Path, stream: Stream, replicate: int
     ) -> EvaluationResult:
-        """Evaluate a policy written by `export_policy`, bitwise as in its replicate's episodes."""
+        """Evaluate a policy written by `export_policy`; results equal its replicate's bitwise."""
         raise SearchError(f"{directory}: {_NOT_SAVED}")
 
 
@@ -220,7 +220,7 @@ class PopulationFactory(Protocol):
     def baseline(
         self, name: str, resolved: Resolved, seeds: Sequence[tuple[Stream, int]]
     ) -> list[EvaluationResult]:
-        """Evaluate a heuristic of `Study.baselines` on these seeds, as replicates are."""
+        """Evaluate a heuristic from `Study.baselines` on these seeds, as for replicates."""
         ...
 
 
@@ -338,7 +338,7 @@ _RECENT = 256
 class Resolver:
     """Completes and resolves a study's configurations, each only once while it is in use.
 
-    It returns the same object as long as it is referenced or is one of the latest.
+    The same object is returned as long as it is referenced or among the most recent ones.
     """
 
     def __init__(self, study: Study, factory: PopulationFactory):

@@ -1,4 +1,4 @@
-"""Lanes for a custom training: makes `core.training` a population."""
+"""Lanes for a custom training: presents `core.training` as a population."""
 
 from __future__ import annotations
 

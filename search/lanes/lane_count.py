@@ -36,7 +36,7 @@ def tile_of(backend: str, parameter_count: int) -> int:
 def wanted_lanes(backend: str, replicates: int, needed: int = 1) -> int:
     """Return the number of lanes that a study could use, before the limits of devices and memory.
 
-    `replicates` is how many it can start; `needed` of them must run side by side.
+    `replicates` is the number that it can start; `needed` of them must run side by side.
 
     >>> wanted_lanes("cpu", 192), wanted_lanes("gpu", 192), wanted_lanes("gpu", 192, 300)
     (64, 192, 300)
@@ -78,7 +78,7 @@ def auto_lanes(
 
 
 def lanes_of_share(lanes: int | None, shares: int) -> int | None:
-    """Return the lanes of the largest of equal shares; None if the total is unknown."""
+    """Return the number of lanes in the largest share; None if the total is unknown."""
     if lanes is None:
         return None
     return -(-lanes // shares)
@@ -120,7 +120,7 @@ def startable_replicates(study: Study) -> int:
 
 
 def _at_once(seeds: Seeds) -> int:
-    """Return how many of a trial's replicates may run at the same time; racing doubles them."""
+    """Return how many of a trial's replicates may run at the same time; racing doubles it."""
     done = most = seeds.first
     while done < seeds.per_config:
         more = min(done, seeds.per_config - done)

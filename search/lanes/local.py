@@ -120,7 +120,7 @@ class SavedStart:
 class DeviceFactory(Generic[_Lanes]):
     """Creates a study's populations on this machine's devices; subclasses provide the programs.
 
-    `compiling` is entered around each compile. `environments` factories share the memory.
+    `compiling` is entered around each compile. The memory is shared by `environments` factories.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class DeviceFactory(Generic[_Lanes]):
         return self._population(dataclasses.replace(whole, lanes=lanes), resolved)
 
     def make_share(self, resolved: Resolved, division: Division) -> _Lanes:
-        """Create one share, whose lanes have the same bits as in a single process."""
+        """Create one share; its lanes give bitwise the same results as in a single process."""
         whole = self.program_of(resolved, division.own)
         return self._population(dataclasses.replace(whole, tile=division.tile), resolved)
 
@@ -353,7 +353,7 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
         return HostProgram(**parts, workers=self._workers, warn=self.warn)
 
     def expected_program(self, resolved: Resolved, buckets: int) -> program.Program:
-        """Return the program with its likely lanes, for a study with this number of buckets."""
+        """Return the program with its likely number of lanes in a study with `buckets` buckets."""
         whole = self.program_of(resolved)
         if buckets < 2 or self.study.population.lanes is not None:
             return whole
@@ -363,7 +363,7 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
         return dataclasses.replace(whole, lanes=lanes)
 
     def _auto_lanes(self, parts: Parts, tile: int, shares: int = 1, neighbours: int = 1) -> int:
-        """Return the default lanes per share; ConfigError if the needed ones do not fit."""
+        """Return the default number of lanes per share; ConfigError if fewer than needed fit."""
         count, memory = self.device_count, self._memory
         plan = for_platform(parts.plan, self.backend)
         block = count * tile

@@ -86,7 +86,8 @@ class ProgramLanes:
     def compile_ahead(self) -> Callable[[], None] | None:
         """Trace the programs, and return a function that compiles them in a thread.
 
-        On a GPU nothing is compiled ahead, because compiling times kernels on the busy device.
+        On a GPU nothing is compiled ahead, because compilation measures kernel times on the
+        device, which is busy.
         """
         if self._program.devices[0].platform != "cpu":
             return None
@@ -114,7 +115,7 @@ class ProgramLanes:
         started: float,
         failed: Mapping[int, str] = {},
     ) -> ChunkResult:
-        """Return a chunk from its row and those of its parts, in the loop's order of lanes."""
+        """Return a chunk's result from the rows of the chunk and its parts, in lane order."""
         whole, *parts = map(self._in_lane_order, rows)
         ends = (end * self._each for end in self._row_ends)
         lanes = {int(at): lane for lane, at in enumerate(self._place)}
@@ -353,7 +354,7 @@ def put_row(rows: Any, row: Any, at: int) -> None:
 
 
 def _of_its_day(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a saved policy's configuration; old policies have 0 where values are now `off`."""
+    """Return a saved policy's configuration; old policies use 0 in place of `off`."""
     if saved.get(AVERAGE_REWARD) == 0 and asked.get(AVERAGE_REWARD) is None:
         return {**saved, AVERAGE_REWARD: None}
     return saved

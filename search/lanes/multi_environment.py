@@ -1,7 +1,7 @@
-"""Lanes over several environments: lane l trains the same configuration and seed on each.
+"""Lanes over several environments: lane l trains the same configuration and seed in each.
 
 Each environment has a program with the same number of lanes; a chunk runs one chunk of each
-program in turn. All other code handles lanes, rungs and policies as with one environment.
+program in turn. All other code handles lanes, rungs and policies as for a single environment.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _Own = TypeVar("_Own", bound=PopulationFactory)
 
 
 def factories_of(study: Study, make: Callable[[Study, int], _Own]) -> _Own | SeveralFactory:
-    """Return a study's factory; `make(study, environments)` creates that of one environment."""
+    """Return a study's factory; `make(study, environments)` creates one environment's factory."""
     if not study.more_envs:
         return make(study, 1)
     return SeveralFactory(study, [make(one, study.spread) for one in each_alone(study)])

@@ -354,7 +354,7 @@ class ProcessRun:
             self._note_end()
 
     def _lose(self, why: str) -> None:
-        """Run it again, unless it has been lost too often."""
+        """Restart the process, unless it has been lost too often."""
         if self.factory.resume is not None and self.last_step > self._lost_at:
             self.losses = 0
         self.losses += 1
@@ -393,7 +393,7 @@ class ProcessRun:
         write_text(self.folder / _RECORD, json.dumps(record, indent=2) + "\n")
 
     def _fail(self, why: str) -> None:
-        """Mark it as failed, with the last lines of its output."""
+        """Mark the run as failed, with the last lines of its output."""
         if self.process is not None:
             self.process.ask_to_end(self.factory.settings.grace)
         said = ""
@@ -427,7 +427,7 @@ class ProcessRun:
         return following is not None and self.has_reached(following)
 
     def has_reached(self, chunks: int) -> bool:
-        """Return whether this many chunks can be counted; for all of them, it must have ended."""
+        """Return whether this many chunks can be counted; for all, the process must have ended."""
         chunk_sizes = self.factory.chunk_sizes
         if self.is_over:
             return True
@@ -459,7 +459,7 @@ class ProcessRun:
         )
 
     def measured(self) -> dict[str, float]:
-        """Return the metrics at the counted chunk: those first reported there or later."""
+        """Return the metrics at the counted chunk: the first ones reported there or later."""
         mark = self.chunks * self.factory.chunk_sizes.steps_per_chunk
         is_last = self.chunks >= self.factory.chunk_sizes.chunks
         found: dict[str, float] = {}
@@ -587,10 +587,10 @@ def try_out(factory: ProcessFactory, folder: Path, seconds: float) -> Tried:
 def speed_and_start(
     marks: Sequence[tuple[float, float]], took: float, is_whole: bool
 ) -> tuple[float, float]:
-    """Return steps per second, and a process's seconds in addition to its steps.
+    """Return steps per second, and the seconds that a process needs in addition to its steps.
 
     `marks` are the seconds and steps of the first and the last report, or fewer. For a whole run
-    without two reports, all time counts as start, because no rung can shorten it.
+    without two reports, all its time counts as start-up, because no rung can shorten it.
 
     >>> speed_and_start([(3.0, 100), (5.0, 300)], 5.5, False)
     (100.0, 2.0)

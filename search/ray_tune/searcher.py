@@ -1,7 +1,7 @@
 """A Ray Tune searcher as the source of a study's trials, within the study's rules.
 
 The default and the enqueued configurations come first, then the searcher's suggestions. A
-suggestion that a rule forbids is reported to the searcher as an error, and it is asked again.
+suggestion that a rule forbids is reported to the searcher as an error, and a new one is requested.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Suggestions:
         self._numbers = deque(numbers)
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
-        """Return the next trial, a word if there are no more, or None if there is none yet."""
+        """Return the next trial, `FINISHED` if there are no more, or None if there is none yet."""
         if self._points:
             return self._points.pop(0)
         found: Sequence[Proposal] = ()

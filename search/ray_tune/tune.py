@@ -1,4 +1,4 @@
-"""Ray Tune as the scheduler for our lanes: its trials are handles, its checkpoints kept states.
+"""Ray Tune as the scheduler for our lanes: trials are handles, and checkpoints are kept states.
 
 Tune runs in a thread of this process, and its handles in separate processes. Their requests are
 sent to the driver of the lanes.

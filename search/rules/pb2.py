@@ -1,4 +1,4 @@
-"""PB2: a bandit over earlier gains chooses a copy's hyperparameters, instead of chance.
+"""PB2: a copy's hyperparameters come from a bandit over earlier gains, not from chance.
 
     Parker-Holder, J., Nguyen, V., Roberts, S. (2020). Provably Efficient Online Hyperparameter
     Optimization with Population-Based Bandits. NeurIPS 33. arXiv:2002.02518.
@@ -100,7 +100,7 @@ class Process:
         return at
 
     def _solve_covariances(self, x: np.ndarray, t: np.ndarray) -> np.ndarray:
-        """Return the factor's inverse times the covariances of points with seen points [n, m]."""
+        """Return the inverse factor times the covariances of points with seen points [n, m]."""
         return solve_triangular(
             self._cholesky_factor, self.kernel(self.x, self.t, x, t), lower=True
         )
@@ -129,7 +129,7 @@ class Process:
 
 
 def fit_process(x: np.ndarray, t: np.ndarray, y: np.ndarray) -> Process:
-    """Fit the kernel to gains by marginal likelihood, from one fixed start."""
+    """Fit the kernel to gains by marginal likelihood, from one fixed starting point."""
 
     def loss(theta: np.ndarray) -> tuple[float, np.ndarray]:
         return Process(x, t, y, tuple(float(value) for value in theta)).evidence()

@@ -152,7 +152,7 @@ def build_hyperband(early: EarlyTerminate, study: Study) -> Hyperband:
 
 @dataclass(frozen=True)
 class Median:
-    """Stop trials worse than the median of all losses at the rung, arriving ones included."""
+    """Stop trials worse than the median of all losses at the rung, including the arriving ones."""
 
     at_least: int = 5  # with fewer judged trials, all continue
 

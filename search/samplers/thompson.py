@@ -121,7 +121,7 @@ def _expected_ends(
 
 
 def _by_seed(past: PriorTrial, losses: Losses) -> np.ndarray:
-    """Return losses spread like the seeds around the trial's loss, which may not be their mean."""
+    """Return losses by seed, spread around the trial's loss, which may not be their mean."""
     if len(losses) != 1 or not past.seeds or not all(map(math.isfinite, past.seeds)):
         return np.array([losses])
     return (losses[0] + np.subtract(past.seeds, np.mean(past.seeds)))[:, None]

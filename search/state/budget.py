@@ -67,9 +67,9 @@ def seconds_left(search_state: SearchState, run_env_steps: int, run_chunks: int)
     """Return the remaining wall time, minus the reserve for confirm; may be infinite.
 
     The time for confirm is estimated from its env steps and the speed of chunks so far, without
-    compiles. It is at least that of whole runs one after another: selection, test, and the rest
-    after an interim look. At most half of the wall time is reserved. `run_chunks` is the length of
-    the longest full run.
+    compiles. It is at least the time of consecutive full runs: selection, test, and the rest after
+    an interim look. At most half of the wall time is reserved. `run_chunks` is the length of the
+    longest full run.
     """
     wall, state = search_state.study.budget.wall_seconds, search_state.state
     phase, usage = state.phase, state.usage

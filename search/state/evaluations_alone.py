@@ -45,5 +45,5 @@ class EvaluationsAlone:
         return {seed: known[seed][at] for seed in sorted(known) if at in known[seed]}
 
     def matches(self, found: Sequence[float], values: Sequence[float]) -> bool:
-        """Return whether both have equally many values; otherwise some seeds are missing."""
+        """Return whether both have the same number of values; otherwise some seeds are missing."""
         return bool(found) and len(found) == len(values)

@@ -1,4 +1,4 @@
-"""The loop's events for observers, who cannot affect the search, and the study's progress."""
+"""The loop's events for observers, which cannot affect the search, and the study's progress."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Best:
         *,
         bounds: Bounds | None = None,
     ) -> Best:
-        """Return the trial with its interval; no interval with racing, which shifts the value."""
+        """Return the trial with its interval; it has none with racing, which shifts the value."""
         around = search_interval(value, seeds, aggregate, stop_rule, bounds or Bounds())
         return cls(trial, value, around.low, around.high, seeds)
 

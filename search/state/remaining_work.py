@@ -72,7 +72,7 @@ class RemainingWork:
         self._shares = dict[int, tuple[float, ...]]()  # by number of lanes
 
     def _pass_shares(self, buckets: Sequence[Bucket]) -> tuple[float, ...]:
-        """Return the share of trials that the rule is expected to let pass each rung."""
+        """Return the expected share of trials that pass each rung under the rule."""
         lanes = max((bucket.lanes for bucket in buckets), default=0)
         if lanes not in self._shares:
             self._shares[lanes] = self._shares_past(lanes)
@@ -320,7 +320,7 @@ def chances_to_pass(trials: Iterable[Trial], prior: Sequence[float]) -> tuple[fl
 def ladder(
     schedule: EventSchedule, chances: tuple[float, ...], trained: int
 ) -> list[tuple[float, int, int]]:
-    """Return, for each future evaluation, its probability and the chunks and evaluations until it.
+    """Return, for each future evaluation, its probability and the chunks and evaluations up to it.
 
     >>> ladder(EventSchedule(1000, 8, (2,), frozenset({2, 8})), (0.25,), 0)
     [(0.25, 2, 1), (0.25, 8, 2)]

@@ -124,7 +124,7 @@ def _joined_row(
     result: ChunkResult,
     chunks: int,
 ) -> CurveRows:
-    """Return the rows of several chunks of which this one is the last, ignoring its parts."""
+    """Return the rows of several chunks, the last of which is this one, ignoring its parts."""
     runs, quantum = list(shown.values()), schedule.quantum
     metrics = _of_lanes(shown, result.metrics)
     metrics |= _rolling_means(runs, metrics)

@@ -246,7 +246,7 @@ class SearchState:
         self._redraws = True
 
     def take_redraw(self) -> bool:
-        """Return whether a pending batch must be drawn again: once after values were replaced."""
+        """Return whether a pending batch must be drawn again; true once after a replacement."""
         redraws, self._redraws = self._redraws, False
         return redraws
 

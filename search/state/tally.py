@@ -110,7 +110,7 @@ class Tally:
         self._leading = (self._leading - beaten) | {number}
 
     def _is_better(self, number: int, other: int) -> bool:
-        """Return whether a trial rules out that another is the best (`store.pareto.places`)."""
+        """Return whether a trial rules out another as the best (`store.pareto.places`)."""
         own, its = self._results[number], self._results[other]
         if own.violation != its.violation:
             return own.violation < its.violation

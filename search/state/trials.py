@@ -406,7 +406,7 @@ class Trial(TrialRow):
     def note_copies(self, stream: Stream) -> bool:
         """Record whether two seeds of a stream trained identically; return whether that is new.
 
-        Constant metrics are no evidence, because different trainings may share them.
+        Constant metrics are no evidence, because different training runs may share them.
         """
         ended = [run for run in self.runs_of(stream) if run.state is RunState.ENDED and run.varies]
         alike = len({run.digest for run in ended}) < len(ended)

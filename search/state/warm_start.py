@@ -148,7 +148,7 @@ def _rows_of(path: Path) -> tuple[list[TrialRow], StudyMeta | None, bool]:
 
 
 def _state_in_search(state: TrialState) -> TrialState:
-    """Return a trial's state at the end of the search, which a confirmed one had finished."""
+    """Return a trial's state at the end of the search; a confirmed trial had finished by then."""
     if state is TrialState.CONFIRMED:
         return TrialState.FINISHED
     return state

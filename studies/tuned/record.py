@@ -118,7 +118,7 @@ class TunedRecord:
     def estimator(self) -> Literal["mean", "iqm"]:
         """The estimator over all seeds, the same for all contenders.
 
-        It is the mean if heuristics serve the same requests: blocking is a rate, so the rate over
+        It is the mean if heuristics ran on the same requests: blocking is a rate, so the rate over
         all requests is the mean, and comparisons with heuristics are differences of means.
         """
         if self.heuristics:

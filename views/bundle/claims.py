@@ -123,7 +123,7 @@ def claims_of(folder: Path, trial: int | None = None) -> dict[str, Any]:
 
 
 def _possible_values(study: _Study) -> dict[str, Any]:
-    """Return the range of values and the best one, for readers without the environment table."""
+    """Return the range of values and the best possible one, for readers without the table."""
     meta = study.meta
     bounds = value_bounds(meta)
     resolved = plain(read_text(meta.study_text, "study.resolved.yaml"))
@@ -285,7 +285,7 @@ def _is_among(value: float, others: Collection[float]) -> bool:
 
 
 def _all_equal(values: Sequence[float], others: Sequence[float]) -> bool:
-    """Return whether values are a prefix of others, because a later stage may have added seeds."""
+    """Return whether values are a prefix of others, as a later stage may have added seeds."""
     return len(values) <= len(others) and all(map(_is_equal, values, others))
 
 

@@ -140,7 +140,7 @@ def _copy_files(names: Iterable[str], source: Path, to: Path) -> None:
 
 
 def _software_here() -> dict[str, Any]:
-    """Return the software versions here; the study's versions are among the claims."""
+    """Return the current software versions; the study's versions are among the claims."""
     return {
         "python": platform.python_version(),
         "packages": {one.metadata["Name"]: one.version for one in metadata.distributions()},

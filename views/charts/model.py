@@ -1,4 +1,4 @@
-"""Charts as plain data without pixels, so that pages (`svg`) and PNG files show the same."""
+"""Charts as plain data without pixels, so that pages (`svg`) and PNG files look the same."""
 
 from __future__ import annotations
 

@@ -203,7 +203,7 @@ def _on_several(snapshots: Sequence[Snapshot], environments: Sequence[str]) -> S
 
 
 def _side_over_studies(name: str, snapshots: Sequence[Snapshot], default: bool) -> MethodValues:
-    """Return one side over several studies' environments, with equally many seeds on each."""
+    """Return one side over the environments of several studies, with equal seed counts."""
     columns: list[list[float]] = []
     for snapshot in snapshots:
         if default:

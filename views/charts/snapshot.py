@@ -1,4 +1,4 @@
-"""The data for charts and reports, all from one commit, so consistent even during a run."""
+"""The data for charts and reports, all from one commit and thus consistent even during a run."""
 
 from __future__ import annotations
 

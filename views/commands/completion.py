@@ -46,7 +46,7 @@ def _completer(command: str, word: str) -> Callable[..., Iterable[str]] | None:
 
 
 def _studies(parsed_args: Namespace, **_: Any) -> Iterable[str]:
-    """Return folders that look like studies, without opening any, because Tab must not wait."""
+    """Return folders that look like studies, without opening any, to keep completion fast."""
     root = getattr(parsed_args, "out", None) or "results"
     found = os.listdir(root) if os.access(root, os.R_OK) and os.path.isdir(root) else ()
     # os.path.isfile returns False for a folder that cannot be entered

@@ -1,4 +1,4 @@
-"""The pages around the pieces: the list of studies, one study, a message.
+"""The pages that contain the pieces: the list of studies, one study, a message.
 
 A page is sent immediately, without content. Its script requests the pieces, and requests them
 again when they change.

@@ -47,7 +47,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Paper:
-    """The parts as marked-up text; `notes` are omissions, with reasons."""
+    """The parts as marked-up text; `notes` lists omissions with their reasons."""
 
     title: str
     methods: Sequence[str]

@@ -69,7 +69,7 @@ def markdown(text: str) -> str:
 
 
 def code(text: str) -> str:
-    """Mark a name as code in the source of a text."""
+    """Mark a name as code in a source text."""
     return f"`{text.replace('`', chr(39))}`"
 
 

@@ -1,4 +1,4 @@
-"""The page around a report's sections: one HTML file without network access or foreign code.
+"""The page around a report's sections: one HTML file without network access or third-party code.
 
 Its content security policy allows only the style and script of this package, by their hashes, so
 that names in a study cannot add code.

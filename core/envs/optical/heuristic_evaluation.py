@@ -371,8 +371,9 @@ def trace_heuristic(
 
     Returns columns with one row per request. Nodes are the topology's ids, and `slots_needed`
     includes guard slots. Times count from the start of the episode in the unit of
-    `mean_holding_time` or of the request list (inf if services never end). A refusing action has 0
-    km, hops and slots. `occupancy`, bool [links, S], is the state after the last request.
+    `mean_holding_time` or of the request list (inf if services never end). An action that refuses
+    its request has 0 km, hops and slots. `occupancy`, bool [links, S], is the state after the last
+    request.
     """
     count = steps
     if count is None:

@@ -203,7 +203,7 @@ Fit = Callable[[Network, OpticalState, Offers, _Number], _Number]
 def start_of(
     env: Network, state: OpticalState, offers: Offers, path: _Number, fit: _Number
 ) -> _Number:
-    """Return the start slot on a path by entry `fit` of the setting `fits`; 0 without room."""
+    """Return the start slot on a path for entry `fit` of `fits`; 0 if nothing fits."""
     starts = jnp.stack([FITS[name](env, state, offers, path) for name in env.settings.fits])
     return _or_0(take(starts, fit))
 

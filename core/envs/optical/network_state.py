@@ -178,7 +178,7 @@ class SharedLightpaths:
         return Lightpaths(dark, zero, none, jnp.zeros(many, jnp.int32), jnp.zeros(many))
 
     def offers(self, held: Lightpaths, request: Request, params: OpticalParams) -> Offers:
-        """Return wavelengths dark on a whole path, or lit by this path with spare capacity."""
+        """Return wavelengths that are dark on the whole path, or lit by it with spare capacity."""
         hops = take(self.tables.hops, request.pair)
         paths = hops.shape[0]
         bitrate = request.bitrate * params.bitrate_scale

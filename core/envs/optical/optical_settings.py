@@ -93,7 +93,7 @@ class OpticalSettings:
 
     @property
     def bitrate_list(self) -> tuple[float, ...]:
-        """Gb/s before `bitrate_scale`, drawn uniformly."""
+        """Bitrates in Gb/s before `bitrate_scale`, drawn uniformly."""
         if self.bitrates:
             return self.bitrates
         steps = math.floor((self.max_bitrate - self.min_bitrate) / self.step_bitrate + 1e-9)

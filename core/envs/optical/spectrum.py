@@ -3,8 +3,8 @@
 There are two tables: occupancy as packed bits per link, which decides every request, and the
 remaining time of every slot, which only the clock reads. Times are int32 ticks relative to the
 current request, so nothing is rounded. A service enters the time table one step late, from bits
-kept in the state. Within one step XLA would recompute those bits for every slot (five times
-slower).
+kept in the state. If it entered within the same step, XLA would recompute those bits for every
+slot, which is five times slower.
 """
 
 from __future__ import annotations
