@@ -258,10 +258,8 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
 
 def _add_running(parser: Any) -> None:
     _flag(parser, "--quiet", "print only the results")
-    _flag(parser, "--accept-new-bits", "resume although results differ on this machine")
-    _flag(
-        parser, "--accept-changed-files", "resume although a file named in the study has changed"
-    )
+    _flag(parser, "--accept-new-bits", "resume even if results differ on this machine")
+    _flag(parser, "--accept-changed-files", "resume even if a file named in the study has changed")
 
 
 def _add_reading_verbs(verb: Callable[..., Any]) -> None:

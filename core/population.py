@@ -132,7 +132,7 @@ INIT, ENV_RESET = 0, 4  # uses of a lane's key; see also rollout.py, epochs.py, 
 
 @pytree
 class Lanes(Pytree):
-    """The contents of lanes, [L, ...]: `Hypers` and `LaneState`, or a custom training's."""
+    """The contents of lanes, [L, ...]: `Hypers` and `LaneState`, or those of a custom training."""
 
     hypers: Any
     state: Any

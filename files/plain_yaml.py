@@ -10,7 +10,7 @@ import yaml
 
 
 class PlainLoader(yaml.SafeLoader):
-    """Loads plain YAML, with `1e-4` as a number and tuples from Python's dumper; no other tags."""
+    """Loads plain YAML; `1e-4` is a number, and PyYAML's tuples are the only tags accepted."""
 
 
 _NUMBER = re.compile(r"[-+]?[0-9]+(?:\.[0-9]*)?[eE][-+]?[0-9]+\Z")

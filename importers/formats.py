@@ -156,7 +156,7 @@ def read_data(path: Path) -> Any:
 
 
 class _Loader(PlainLoader):
-    """Plain YAML, with ordered dictionaries from Python's dumper."""
+    """Loads plain YAML, and the ordered dictionaries that PyYAML writes."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Raise if a name has two values; merged values may be overridden."""

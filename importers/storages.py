@@ -361,7 +361,7 @@ def _enqueue(draft: ConvertedStudy, theirs: OptunaStudy) -> None:
     if finite:
         _note_enqueued(draft, found, len(finite))
     for name, count in sorted(found.moved.items()):
-        draft.note(f"enqueue: in {count} of them {name} is the nearest of its listed values")
+        draft.note(f"enqueue: in {count} of them, {name} was moved to the nearest listed value")
     if len(theirs.trials) > len(finite):
         skipped = counted(len(theirs.trials) - len(finite), "trial")
         draft.note(f"enqueue: {skipped} with an infinite value are skipped")

@@ -489,7 +489,7 @@ def _translate_hyperband(draft: ConvertedStudy, early: Any) -> None:
         first = rounded(draft.rest.get("env_steps", 1_000_000) / eta**power)
         section["min"] = max(1, math.ceil(first))
         draft.note(
-            "early_terminate: W&B's iterations count logged metrics, at unknown env steps; "
+            "early_terminate: W&B counts an iteration per logged metric, at unknown env steps; "
             f"the first rung is at env_steps / eta^{power}"
         )
     draft.note("early_terminate: W&B's hyperband halves at rungs, which is asha here")

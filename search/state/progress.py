@@ -108,7 +108,7 @@ class Observer:
         """The study starts or resumes."""
 
     def on_baseline(self, baseline: str, value: float) -> None:
-        """A baseline was measured: its metric over the search's replicates."""
+        """A baseline was measured; `value` is its metric over the search's replicates."""
 
     def on_chunk_start(
         self,

@@ -254,7 +254,7 @@ def _print_for_paper(seen: _Board, args: Namespace) -> None:
     if args.latex and args.markdown:
         raise ConfigError("--latex and --markdown are two formats; choose one")
     if not seen.entries:
-        raise StoreError("the study has no trial yet; see: hpo list")
+        raise StoreError("the study has no trials yet; see: hpo list")
     verdict = seen.conclusion.said[:1]
     form = "markdown"
     if args.latex:

@@ -344,7 +344,7 @@ def _selection_sentences(snapshot: Snapshot) -> str:
         kind = "selection" if chosen else "search"
         said.append(
             f"No configuration was trained on separate test seeds: the reported values are from "
-            f"{kind} seeds, which also chose the winner, and are optimistic."
+            f"the {kind} seeds that also served to choose the winner, and are optimistic."
         )
     return " ".join(said)
 
