@@ -151,5 +151,5 @@ def test_binomial_interval_matches_clopper_pearson(hits, count):
 
 @pytest.mark.parametrize(("hits", "count"), [(0, 0), (-1, 3), (4, 3)])
 def test_binomial_interval_of_invalid_counts_is_refused(hits, count):
-    with pytest.raises(ConfigError, match="no interval"):
+    with pytest.raises(ConfigError, match="cannot compute an interval"):
         binomial_interval(hits, count)

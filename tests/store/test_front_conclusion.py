@@ -65,7 +65,7 @@ def test_words() -> None:
     assert sampled.unless.one_in == 7 and sampled.unless.interval.high == -1.0
     lost = verdict(default, [{**ahead, 2: (float("nan"), 1.0)}])
     assert lost.verdict == "open" and lost.objectives[0].low is None
-    assert "no finite value" in front_sentences(lost)[1]
+    assert "is not finite" in front_sentences(lost)[1]
 
 
 @pytest.mark.parametrize("trials", [1, 5])
