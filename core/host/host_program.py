@@ -68,8 +68,7 @@ class HostProgram(Program):
         return Stage(self._batch_of_training(), self.lanes, self.plan.num_envs, self.warn)
 
     def _batch_of_training(self, tells: bool = False) -> Batch:
-        count = self.lanes * self.plan.num_envs
-        return make_batch(self.env.id, self.env.code, count, self.workers, tells)
+        return make_batch(self.env.id, self.env.code, self._slots, self.workers, tells)
 
     @cached_property
     def _stage_of_evaluation(self) -> Batch:

@@ -208,7 +208,7 @@ def _rolling_means(
 
 
 CLEARLY_BELOW = "racing: clearly below"
-BUDGET_ENDED = "racing: the budget"
+BUDGET_ENDED = "racing: the budget"  # start of the text, which earlier versions ended otherwise
 """The start of `TrialRow.stop_rule` for a finished trial that did not run on all seeds."""
 
 
