@@ -226,7 +226,9 @@ def test_documented_scores_of_twelve_runs_match_the_data():
     old = [mean_score("portfolio.json", plan) for plan in (short, random)]
     new = [mean_score("portfolio_new.json", plan) for plan in (short, random)]
     assert f"hpo scores {old[0]:.2f} [" in readme and f"random search {old[1]:.2f} (" in readme
-    assert f"On three recorded later, they score {new[0]:.2f} and {new[1]:.2f}" in readme
+    assert (
+        f"On three environments recorded later, they score {new[0]:.2f} and {new[1]:.2f}" in readme
+    )
     assert f"| the study that `hpo init` writes | 12 | {new[0]:.2f} |" in page
 
 
