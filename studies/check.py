@@ -279,7 +279,7 @@ def _picks_by_luck(study: Study, confirm: Confirm) -> bool:
     """Return whether a single seed chooses the best of many trials.
 
     In replays of recorded tables, searches with 12 to 48 trials then choose worse configurations
-    than searches with 4; with selection seeds they choose better ones (decision 81).
+    than searches with 4; with selection seeds they choose better ones (decision 91).
     """
     if study.seeds.per_config > 1 or confirm.choose:
         return False
