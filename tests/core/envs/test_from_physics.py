@@ -48,7 +48,7 @@ class Source:
         if self.package == "brax":
             envs = importlib.import_module("brax.envs")
             return envs.get_environment(name, backend="generalized")
-        playground = importlib.import_module("mujoco_playground.registry")
+        playground = importlib.import_module("mujoco_playground").registry
         return playground.load(name, config_overrides={"impl": "jax"})
 
 
