@@ -11,9 +11,9 @@ import pytest
 from helpers import view_samples as samples
 from hpo.cli import main
 from hpo.spaces import make_distribution
-from hpo.store.comparison import Bounds
 from hpo.store.query import query
 from hpo.store.study_folder import StudyFolder
+from hpo.store.unobserved import Bounds
 from hpo.studies.spec import EnvSpec, Metric
 from hpo.views.charts import search_charts
 from hpo.views.charts.knob_charts import effects, importance, parallel, slices

@@ -14,9 +14,10 @@ from hpo.cli import main
 from hpo.search.analysis.verdict import conclusion_of, how_to_know, without_copying
 from hpo.search.run import run
 from hpo.store.against import ConstraintSamples
-from hpo.store.comparison import chance_of_better, paired_interval
 from hpo.store.constraint_tests import Limit
 from hpo.store.journal import Journal
+from hpo.store.mean_difference import paired_interval
+from hpo.store.probability_of_improvement import chance_of_better
 from hpo.store.study_folder import StudyFolder
 from hpo.store.study_store import StudyStore
 from hpo.store.verdict import Evidence, WithoutCopying, conclude
