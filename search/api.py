@@ -21,7 +21,8 @@ from ..studies.evaluation import goal_note, own_evaluation_note
 from ..studies.load import Source, Written, loads, of_its_day, written_study
 from ..studies.overrides import Given
 from ..studies.resolved import as_recorded, diff, resolved
-from ..studies.spec import Confirm, Study
+from ..studies.search_spec import Confirm
+from ..studies.spec import Study
 from ..studies.train_study import single
 from ..studies.user_code import check_registered, run_own_code
 from ..studies.yaml_io import read_text

@@ -23,8 +23,10 @@ from ..store.rows import TrialState
 from ..store.statistics import iqm, mean
 from ..store.tables import sql_names
 from ..store.unobserved import UNBOUNDED, Bounds, bounded_interval
+from ..studies.execution_spec import Budget, Checkpoint
 from ..studies.load import loads
-from ..studies.spec import Budget, Checkpoint, Seeds, Study
+from ..studies.search_spec import Seeds
+from ..studies.spec import Study
 from ..studies.train_study import single
 from ..studies.tuned.record import TUNED, Contender, Curve, TestCost, TunedRecord, file_name
 from ..studies.tuned.study_text import knobs_of, least, train_text

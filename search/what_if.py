@@ -33,19 +33,14 @@ from ..store.rows import (
 )
 from ..store.study_folder import StudyFolder
 from ..studies.chunk_sizes import chunk_sizes_of, rungs
+from ..studies.execution_spec import Checkpoint, Executor
 from ..studies.load import loads, recorded
 from ..studies.overrides import SET
 from ..studies.search_methods import METHODS
-from ..studies.spec import (
-    Checkpoint,
-    EarlyTerminate,
-    Executor,
-    Racing,
-    Seeds,
-    Study,
-    metric_words,
-)
+from ..studies.search_spec import EarlyTerminate, Racing, Seeds
+from ..studies.spec import Study
 from ..studies.stopping_rules import RULES, rule_row
+from ..studies.study_environments import metric_words
 from ..studies.user_code import run_own_code
 from .checks import check_same_files, kept_text, source_of
 from .engine.engine import engine_in_memory

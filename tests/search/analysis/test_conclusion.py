@@ -35,7 +35,9 @@ from hpo.store.rows import BaselineRow, Stream
 from hpo.store.study_folder import StudyFolder
 from hpo.store.unobserved import Bounds
 from hpo.store.verdict import Evidence, conclude
-from hpo.studies.spec import Budget, Constraint, EarlyTerminate, EnvSpec, Metric, Racing, Seeds
+from hpo.studies.env_spec import EnvSpec
+from hpo.studies.execution_spec import Budget
+from hpo.studies.search_spec import Constraint, EarlyTerminate, Metric, Racing, Seeds
 from hpo.views.leaderboard_text import front_line
 from hpo.views.report.report import write_report
 
