@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from helpers.loading import run_file
-from hpo.studies.spec import Seeds
+from hpo.studies.search_spec import Seeds
 
 ROOT = Path(__file__).resolve().parents[1]
 STUDIES = ROOT / "studies" / "from_heuristics"
