@@ -9,7 +9,8 @@ from hpo.store.rows import TrialState
 from hpo.store.study_folder import StudyFolder
 from hpo.studies.spec import Budget, Confirm, Metric
 from hpo.views.formatting import number, steps
-from hpo.views.trial_text import CurvePoint, trial_page, trial_text
+from hpo.views.trial_page import CurvePoint, trial_page
+from hpo.views.trial_text import trial_text
 
 
 @pytest.fixture(scope="module")
