@@ -30,7 +30,7 @@ from .loggers import check_loggers
 from .state.warm_start import warm_start
 
 if TYPE_CHECKING:
-    from .lanes.processes import Tried
+    from .lanes.process_speed import Tried
 
 _SWITCH = "HPO_NO_TIME"
 _TRIED = 30.0  # seconds for which `hpo check` runs a process of a command
@@ -102,17 +102,18 @@ def _with_time(study: Study, report: CheckReport, told: Callable[[str], None]) -
 
 def _with_process(study: Study, report: CheckReport, told: Callable[[str], None]) -> CheckReport:
     """Run one process for a few seconds, and estimate the study's time from it."""
-    from .lanes.processes import ProcessFactory, try_out
+    from .lanes.process_factory import ProcessFactory
+    from .lanes.process_speed import try_out
 
     told(f"running one process for up to {_TRIED:.0f} s")
     with TemporaryDirectory() as folder, closing(ProcessFactory(study)) as factory:
-        tried = try_out(factory, Path(folder), _TRIED)
+        tried = try_out(factory.setup, Path(folder), _TRIED)
         at_once = factory.at_once
     report = replace(report, seen=tried.words)
     if tried.failure:
         text = f"the command failed in a trial run: {tried.failure}"
         return replace(report, mistakes=(*report.mistakes, text))
-    missing = [name for name in factory.wanted if name not in tried.names]
+    missing = [name for name in factory.setup.wanted if name not in tried.names]
     if missing and tried.names:
         text = f"no {missing[0]} so far; the command reports {', '.join(tried.names[:12])}"
         report = replace(report, warnings=(*report.warnings, text))

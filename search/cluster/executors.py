@@ -29,7 +29,7 @@ from ..lanes.contract import (
     factory_here,
 )
 from ..lanes.multi_environment import factories_of, notes_of
-from ..lanes.processes import ProcessFactory
+from ..lanes.process_factory import ProcessFactory
 from .worker_shards import Machine, SharedPopulation, Team, asked
 
 

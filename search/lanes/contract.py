@@ -231,7 +231,7 @@ def factory_here(study: Study, *args: Any, **rest: Any) -> Any:
 
         return LocalFactory(study, *args, **rest)
     if study.algorithm.is_process:
-        from .processes import ProcessFactory
+        from .process_factory import ProcessFactory
 
         return ProcessFactory(study, *args, **rest)
     from .custom_training import TrainingFactory

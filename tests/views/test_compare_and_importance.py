@@ -12,11 +12,13 @@ import pytest
 from helpers import view_samples as samples
 from helpers.recorded_study import write_study
 from hpo.cli import main
+from hpo.store.comparison import compare as compare_values
 from hpo.store.journal import Journal
 from hpo.store.rows import TrialRow, TrialState
 from hpo.store.statistics import mean
 from hpo.store.study_folder import StudyFolder
 from hpo.store.study_store import StudyStore
+from hpo.store.unobserved import Bounds
 from hpo.studies.env_spec import EnvSpec
 from hpo.studies.execution_spec import Budget
 from hpo.studies.search_spec import Constraint, EarlyTerminate, Metric, SearchSpec, Seeds
@@ -322,7 +324,7 @@ def test_compare_lists_seed_counts_if_none_are_shared(capsys, tmp_path):
 def test_compare_at_the_ceiling_suggests_no_more_seeds(capsys, tmp_path, monkeypatch):
     samples.make_results(tmp_path, "one")
     samples.make_results(tmp_path, "alone", confirm=None, budget=samples.search.Budget(trials=1))
-    studies = compare._studies
+    studies = compare.sides_of_studies
 
     def at_the_ceiling(*names):
         meta, sides = studies(*names)
@@ -333,7 +335,7 @@ def test_compare_at_the_ceiling_suggests_no_more_seeds(capsys, tmp_path, monkeyp
         return meta, [replace(side, values=own) for side, own in zip(sides, values, strict=True)]
 
     assert compared_studies(capsys, tmp_path, "one", "alone")["caution"] == ""
-    monkeypatch.setattr(compare, "_studies", at_the_ceiling)
+    monkeypatch.setattr(compare, "sides_of_studies", at_the_ceiling)
     assert main(["compare", "one", "alone", "--out", str(tmp_path)]) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "have the same mean on 6 and 2 seeds, not paired" in text
@@ -341,9 +343,9 @@ def test_compare_at_the_ceiling_suggests_no_more_seeds(capsys, tmp_path, monkeyp
 
 
 def test_ceiling_on_few_seeds_gives_no_verdict(capsys, results, monkeypatch):
-    _, sides = compare._trials(StudyFolder(results.folder), (0, 1))
-    alike = replace(compare._compared_values(*sides), values=[[500.0]] * 2, paired=True)
-    monkeypatch.setattr(compare, "_compared_values", lambda *_: alike)
+    _, sides = compare.sides_of_trials(StudyFolder(results.folder), (0, 1))
+    alike = replace(compare.compared_values(*sides), values=[[500.0]] * 2, paired=True)
+    monkeypatch.setattr(compare, "compared_values", lambda *_: alike)
     text = " ".join(compared(capsys, results, 0, 1)[1].split())
     limit = "Both reach 500, the environment's limit; more seeds may differ. To decide, train both"
     assert f"{limit} on test seeds" in text and "hpo confirm 0 1 --seeds 8" in text
@@ -351,16 +353,16 @@ def test_ceiling_on_few_seeds_gives_no_verdict(capsys, results, monkeypatch):
 
 def test_compare_writes_numbers_as_the_leaderboard_does(capsys, results, monkeypatch):
     """Whole from 1,000 on, and signed from the leader's side where the second trial is ahead."""
-    _, sides = compare._trials(StudyFolder(results.folder), (0, 1))
+    _, sides = compare.sides_of_trials(StudyFolder(results.folder), (0, 1))
     behind = [465.1, 272.4, 470.1, 234.2, 259.4, 495.6]
-    found = compare._compared_values(*sides)
+    found = compare.compared_values(*sides)
     chosen = replace(found, values=[behind, [500.0] * 6], paired=True, ranked=False)
-    monkeypatch.setattr(compare, "_compared_values", lambda *_: chosen)
+    monkeypatch.setattr(compare, "compared_values", lambda *_: chosen)
     assert "trial 1 leads trial 0 by 133.9 [-3.436, 272.1]" in " ".join(
         compared(capsys, results, 0, 1)[1].split()
     )
     chosen = replace(chosen, values=[[12_345.6 + n for n in range(6)], [100.0] * 6])
-    monkeypatch.setattr(compare, "value_bounds", lambda _: compare.Bounds())
+    monkeypatch.setattr(compare, "value_bounds", lambda _: Bounds())
     _, text = compared(capsys, results, 0, 1)
     assert "by 12248 [" in text and "e+0" not in text
 
@@ -378,10 +380,10 @@ def test_identical_values_give_no_significant_difference(capsys, tmp_path):
 def test_compare_uses_the_known_return_ceiling(capsys, results, monkeypatch):
     """As `hpo top` knows it: CartPole returns at most 500; without that more seeds are needed."""
     values = [[500.0] * 8, [250.0 + 10.0 * seed for seed in range(8)]]
-    _, sides = compare._trials(StudyFolder(results.folder), (0, 1))
-    found = compare._compared_values(*sides)
+    _, sides = compare.sides_of_trials(StudyFolder(results.folder), (0, 1))
+    found = compare.compared_values(*sides)
     chosen = replace(found, values=values, paired=True, ranked=False)
-    monkeypatch.setattr(compare, "_compared_values", lambda *_: chosen)
+    monkeypatch.setattr(compare, "compared_values", lambda *_: chosen)
     data, text = compared(capsys, results, 0, 1)
     assert data["decision"] == "better" and text.startswith("Trial 0 is better")
 
@@ -434,7 +436,7 @@ def test_selection_seeds_never_call_equal_configurations_better(capsys, tmp_path
         order = [int(at) for at in np.argsort(-values.mean(axis=1))]
         for pair in ((order[0], order[-1]), (order[1], order[-1])):
             ours, theirs = (values[at].tolist() for at in pair)
-            plain = compare.compare(ours, theirs, "maximize", True)
+            plain = compare_values(ours, theirs, "maximize", True)
             decisions.append(plain.verdict == "better" or plain.unless is not None)
             data, text = compared(capsys, SimpleNamespace(folder=folder), *pair)
             assert data["decision"] is None and "better" not in text

@@ -10,7 +10,8 @@ from hpo.store.study_folder import StudyFolder
 from hpo.studies.execution_spec import Budget
 from hpo.studies.search_spec import Confirm, Metric
 from hpo.views.formatting import number, steps
-from hpo.views.trial_text import CurvePoint, trial_page, trial_text
+from hpo.views.trial_page import CurvePoint, trial_page
+from hpo.views.trial_text import trial_text
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ OUTSIDE = ("views", "tests", "docs", "scripts", "benchmarks", "results", "build"
 ERRORS = ("ConfigError", "HpoError", "NotPlain", "SearchError", "StoreError", "fault")
 FLAGS_OF_FORMS = {  # flags in texts that are data
     "importers/commands.py",  # flags of CleanRL's benchmark
-    "search/lanes/processes.py",  # flags of a user's script, as are those of the next one
+    "search/lanes/process_factory.py",  # flags of a user's script, as are those of the next one
     "studies/command.py",
     "importers/formats.py",  # flags of the programs that it reads, `--name=value`
     "studies/overrides.py",  # the form in which a kept study file records the command that ran it

@@ -71,7 +71,8 @@ from ..leaderboard_text import (
 from ..output import echo, note, print_answer, print_json
 from ..resuming import resuming
 from ..terminal.console import console, fitted, in_columns, knows_blocks, print_listing
-from ..trial_text import trial_page, trial_text
+from ..trial_page import trial_page
+from ..trial_text import trial_text
 from ..trial_view import Board
 from ..words import value_text
 from .catalogue import studies_listing

@@ -25,7 +25,8 @@ from ..formatting import number, param, steps, with_interval
 from ..output import finite_or_none, note, print_answer
 from ..terminal.console import in_columns, knows_blocks
 from ..time_spent import confirm_cost
-from ..trial_text import TrialPage, curve_line, trial_page
+from ..trial_page import TrialPage, trial_page
+from ..trial_text import curve_line
 from .compare import do_compare, number_in
 from .read_study import check_export, do_top, eval_command, export_policy
 from .watched_run import (

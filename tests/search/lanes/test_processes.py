@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -18,17 +17,11 @@ from hpo.errors import ConfigError, StudyError
 from hpo.machine.processes import share_of_gpus
 from hpo.search.api import run
 from hpo.search.lanes.contract import Refill, RunsAlone
-from hpo.search.lanes.processes import (
-    ProcessFactory,
-    ProcessPopulation,
-    Tried,
-    seed_of,
-    try_out,
-)
-from hpo.search.study_estimate import process_time
+from hpo.search.lanes.process_factory import ProcessFactory
+from hpo.search.lanes.process_population import ProcessPopulation
+from hpo.search.lanes.process_setup import seed_of
 from hpo.store.rows import Stream, TrialState
 from hpo.studies.evaluation import goal_note
-from hpo.studies.expected_cost import expected_steps
 from hpo.studies.load import load, loads
 from hpo.studies.resolved import resolved_yaml
 
@@ -154,7 +147,7 @@ def test_the_last_step_of_a_run_that_ended_early_is_noted(folder):
     while process.look() is None:
         time.sleep(0.01)
     population.ready([], [])  # nothing wants it any more
-    record = json.loads((factory.folder_of(refill) / "run.json").read_text())
+    record = json.loads((factory.setup.folder_of(refill) / "run.json").read_text())
     assert record["last_step"] == 800
     factory.close()
 
@@ -207,12 +200,12 @@ def test_a_finished_process_is_not_run_again(folder):
     factory.begin(folder / "place")
     refill = Refill(0, factory.resolve(study.default()), Stream.SEARCH, 0, trial=0)
     population = factory.make(refill.resolved, 1)
-    for _ in range(factory.chunk_sizes.chunks):
+    for _ in range(factory.setup.chunk_sizes.chunks):
         population.advance([refill], [0])
-    log = factory.folder_of(refill) / "stdout.log"
+    log = factory.setup.folder_of(refill) / "stdout.log"
     written = log.stat().st_mtime_ns
     again = factory.make(refill.resolved, 1)  # a study that could not commit any of it
-    for _ in range(factory.chunk_sizes.chunks):
+    for _ in range(factory.setup.chunk_sizes.chunks):
         again.advance([refill], [0])
     assert again.evaluate([0])[0].metrics["score"] == population.evaluate([0])[0].metrics["score"]
     assert log.stat().st_mtime_ns == written
@@ -241,7 +234,7 @@ def test_process_lanes_are_saved_and_restored(folder):
     restored.advance([], [0, 1])
     after = restored.advance([], [0, 1])
     assert (after.metrics["score"] - before.metrics["score"]).tolist() == [5.0, 5.0]
-    while restored._runs[0].chunks < other.chunk_sizes.chunks:
+    while restored._runs[0].chunks < other.setup.chunk_sizes.chunks:
         restored.advance([], [0, 1])
     values = [one.metrics["score"][0] for one in restored.evaluate([0, 1])]
     assert np.diff(values).tolist() == pytest.approx([0.01])  # of the seeds
@@ -262,13 +255,13 @@ def test_an_interrupted_run_resumes_from_its_checkpoint(folder):
     other.begin(folder / "place")
     restored = other.make(refill.resolved, 1)
     restored.restore(folder / "saved")
-    while restored._runs[0].chunks < other.chunk_sizes.chunks:
+    while restored._runs[0].chunks < other.setup.chunk_sizes.chunks:
         restored.advance([], [0])
-    log = (other.folder_of(refill) / "stdout.log").read_text().splitlines()
+    log = (other.setup.folder_of(refill) / "stdout.log").read_text().splitlines()
     steps = [json.loads(line)["step"] for line in log]
     assert steps[-1] == 800
     assert steps.count(100) == 1  # the second process did not start over
-    record = json.loads((other.folder_of(refill) / "run.json").read_text())
+    record = json.loads((other.setup.folder_of(refill) / "run.json").read_text())
     assert record["resumed_by"][-1] == "--load"
     other.close()
 
@@ -282,14 +275,14 @@ def test_a_run_whose_checkpoint_is_damaged_starts_over(folder):
     for _ in range(6):
         population.advance([refill], [0])
     factory.close()
-    (factory.folder_of(refill) / "checkpoint").write_text("")
+    (factory.setup.folder_of(refill) / "checkpoint").write_text("")
     other = ProcessFactory(study)
     other.begin(folder / "place")
     again = other.make(refill.resolved, 1)
-    for _ in range(other.chunk_sizes.chunks):
+    for _ in range(other.setup.chunk_sizes.chunks):
         result = again.advance([refill], [0])
         assert not result.failed
-    log = (other.folder_of(refill) / "stdout.log").read_text().splitlines()
+    log = (other.setup.folder_of(refill) / "stdout.log").read_text().splitlines()
     assert [json.loads(line)["step"] for line in log] == list(range(100, 900, 100))
     other.close()
 
@@ -360,45 +353,6 @@ def test_gpus_are_packed():
     assert share_of_gpus(1, 1, gpus) == {"CUDA_VISIBLE_DEVICES": "7"}
 
 
-def test_trial_run_reports_metrics_speed_and_failure(folder):
-    with closing(ProcessFactory(study_of(folder, "slow"))) as factory:
-        tried = try_out(factory, folder / "place", 10.0)
-    assert tried.names == ("score", "loss")
-    assert tried.steps_per_second > 0
-    assert tried.failure == ""
-    with closing(ProcessFactory(study_of(folder, "crash"))) as factory:
-        failure = try_out(factory, folder / "other", 10.0).failure
-    assert failure.startswith("exit code 1: RuntimeError: out of memory")
-
-
-RUNGS = "early_terminate: {type: asha, min: 100}\n"
-
-
-def test_trial_run_is_not_held_at_rungs(folder):
-    with closing(ProcessFactory(study_of(folder, "slow", more=RUNGS))) as factory:
-        tried = try_out(factory, folder / "place", 20.0)
-    assert tried.run_seconds is not None  # it came to its end
-    assert 0.0 < tried.start_seconds < tried.run_seconds < 20.0
-    whole = tried.start_seconds + 800 / tried.steps_per_second
-    assert whole == pytest.approx(tried.run_seconds)
-
-
-@pytest.mark.parametrize("more", ["", RUNGS, RUNGS + "confirm: {default: {rate: 2.0}}\n"])
-def test_time_of_a_command_counts_each_start_of_a_process(folder, more):
-    study = study_of(folder, trials=32, more=more)
-    chunk_sizes = ProcessFactory(study).chunk_sizes
-    expected = expected_steps(study, chunk_sizes, 2)
-    tried = Tried(400.0, 1.5, 3.5, ("score",), 0)
-    seconds = 0.0
-    ends = [*chunk_sizes.rungs, chunk_sizes.env_steps]
-    past = [32.0, *expected.passing, 0.0]
-    for at, end in enumerate(ends):  # the processes that end at each rung
-        seconds += (past[at] - past[at + 1]) * (1.5 + end / 400.0)
-    seconds += study.confirming * (1.5 + 800 / 400.0)
-    found = process_time(study, expected, tried, 2)
-    assert found.seconds() == pytest.approx(seconds / 2, rel=1e-3)
-
-
 @pytest.mark.parametrize(
     ("metric", "words"),
     [
@@ -436,7 +390,7 @@ def test_missing_program_is_refused(folder):
 
 def test_processes_do_not_copy_each_other(folder):
     factory = ProcessFactory(study_of(folder))
-    population = ProcessPopulation(factory, 1)
+    population = ProcessPopulation(factory.setup, 1)
     population.change([])
     with pytest.raises(ConfigError, match="do not copy each other"):
         population.change([object()])

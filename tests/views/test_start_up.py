@@ -10,7 +10,8 @@ from hpo.store.journal import Journal
 from hpo.store.rows import AskRow, TrialRow, TrialState
 from hpo.store.study_folder import StudyFolder
 from hpo.studies.search_spec import SearchSpec
-from hpo.views.trial_text import start_up_words, trial_page, trial_text
+from hpo.views.trial_page import start_up_words, trial_page
+from hpo.views.trial_text import trial_text
 
 
 def told(method, asks, states=(), **options):

@@ -1,0 +1,1 @@
+"""`hpo compare`: which of two trials, or of the best trials of two studies, is better."""

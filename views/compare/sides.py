@@ -1,0 +1,251 @@
+"""The two sides of `hpo compare`: their values by seed, and what they need to be comparable."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ...errors import ConfigError, StoreError
+from ...search.analysis.across_environments import EnvironmentScores, environment_scores
+from ...search.analysis.checkpoint_values import (
+    CheckpointValues,
+    fresh_seeds,
+    ranking_objective,
+    read_points,
+)
+from ...search.analysis.verdict import evaluated_in
+from ...store.interim_analyses import Look, looks_of
+from ...store.journal import Journal
+from ...store.leaderboard import leaderboard_of
+from ...store.rows import Stream, StudyMeta, TrialRow
+from ...store.study_folder import StudyFolder, find_study, trials_seen
+from ...studies.load import recorded
+from ...studies.spec import Study
+from ...studies.yaml_io import plain, read_text
+from ..formatting import seeds_text
+from ..leaderboard_text import target
+from ..output import note
+from ..trial_view import TrialView
+
+SeedValues = Mapping[tuple[str, int], float]
+"""(stream, replicate) -> value; replicates of a study share their seeds."""
+_FRESH = (Stream.CHOOSE, Stream.REPORT)
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two trials, with its values and the study that it comes from."""
+
+    name: str
+    study: str  # folder of the study
+    seed: int  # seed of the study
+    trial: int
+    wins: bool
+    values: Mapping[Stream, SeedValues]  # of each seed with a full run
+    partial: Set[Stream]  # those whose confirm stage did not finish
+    unfit: bool  # whether it violates a constraint
+    world: Mapping[str, Any]  # id, keys and parameters of the environment
+    weight: float  # weight of training returns, except on test seeds
+    scores: EnvironmentScores
+    looks: tuple[Look, ...]  # earlier numbers of test seeds
+    default: bool = False
+    # stream -> number of trials with values
+    ranked: Mapping[Stream, int] = field(default_factory=dict[Stream, int])
+    copies: tuple[str, ...] = ()  # streams on which two seeds trained identically
+    at: int | None = None  # env steps per seed, if these are not full runs
+
+
+def winner_first(a: Side, b: Side) -> tuple[Side, Side]:
+    if a.wins:
+        return a, b
+    return b, a
+
+
+def seed_counts(side: Side) -> str:
+    order = (Stream.SEARCH, Stream.CHOOSE, Stream.REPORT)
+    known = [(stream, side.values.get(stream, ())) for stream in order]
+    return " and ".join(seeds_text(len(values), stream) for stream, values in known if values)
+
+
+def sides_of_trials(folder: StudyFolder, numbers: Sequence[int]) -> tuple[StudyMeta, list[Side]]:
+    """Return two trials of a study, at the last point both reached if one has no full run."""
+    board = _read_board(folder)
+    for trial in numbers:
+        if trial not in board.rows:
+            raise StoreError(f"study {folder.name!r} has no trial {trial}", trials=folder.name)
+    common = None
+    if not all(board.has_full_run(number) for number in numbers):
+        common = _values_in_common(folder, numbers)
+    sides = [_make_side(folder, board, number, f"trial {number}", common) for number in numbers]
+    return board.meta, sides
+
+
+def sides_of_studies(a: str, b: str, root: Path) -> tuple[StudyMeta, list[Side]]:
+    """Return the best trials of two studies; ConfigError if they cannot be compared."""
+    sides, metas = list[Side](), list[StudyMeta]()
+    for name in (a, b):
+        folder = find_study(name, root, note)
+        board = _read_board(folder)
+        first = min(board.trials.values(), key=lambda one: one.place, default=None)
+        if first is None:
+            raise StoreError(f"study {name!r} has no trial yet")
+        sides.append(_make_side(folder, board, first.trial, name))
+        metas.append(board.meta)
+    _check_comparable((a, b), metas, sides)
+    return metas[0], sides
+
+
+def _check_comparable(
+    names: tuple[str, str], metas: Sequence[StudyMeta], sides: Sequence[Side]
+) -> None:
+    """Raise ConfigError if the values of two studies measure different things."""
+    a, b = names
+    for does, what, (ours, theirs) in (
+        ("measures {}", "of the same metric", [meta.metric for meta in metas]),
+        ("has the goal to {}", "of the same goal", [meta.goal for meta in metas]),
+        ("ran in {}", "from the same environment", [side.world["env"] for side in sides]),
+        (
+            "takes the {} over environments",
+            "of the same over_environments",
+            [side.scores.over for side in sides],
+        ),
+    ):
+        if ours != theirs:
+            both = f"{a} {does.format(ours)} and {b} {does.format(theirs)}"
+            raise ConfigError(f"{both}; only values {what} can be compared")
+
+
+@dataclass(frozen=True)
+class _Board:
+    """The trials of a study, as one commit shows them."""
+
+    meta: StudyMeta
+    rows: Mapping[int, TrialRow]
+    trials: Mapping[int, TrialView]
+    scores: EnvironmentScores
+    fresh: Mapping[tuple[int, Stream], Mapping[int, float]]  # of finished runs, by replicate
+    looks: tuple[Look, ...]
+    weight: float  # weight of training returns in values used for selection
+
+    @property
+    def ranked(self) -> dict[Stream, int]:
+        """Return the number of trials with values on the seeds of each ranking stream."""
+        searched = [one for one in self.trials.values() if one.search.value is not None]
+        chosen = [
+            trial
+            for (trial, stream), known in self.fresh.items()
+            if stream is Stream.CHOOSE and known
+        ]
+        return {Stream.SEARCH: len(searched), Stream.CHOOSE: len(chosen)}
+
+    def fresh_of(self, trial: int) -> dict[Stream, Mapping[int, float]]:
+        return {stream: self.fresh.get((trial, stream), {}) for stream in _FRESH}
+
+    def has_full_run(self, trial: int) -> bool:
+        return self.trials[trial].has_value or any(self.fresh_of(trial).values())
+
+
+def _read_board(folder: StudyFolder) -> _Board:
+    with Journal(folder.path) as journal, journal.at_one_commit():
+        rows = {row.trial: row for row in trials_seen(journal)}
+        meta = journal.meta
+        scores = environment_scores(journal, list(rows.values()))
+        fresh, looks = fresh_seeds(journal), looks_of(journal.attributes())
+        weight = ranking_objective(journal).metric.training_weight
+    views = map(TrialView.of, leaderboard_of(meta, list(rows.values())))
+    trials = {view.trial: view for view in views}
+    return _Board(meta, rows, trials, scores, fresh, looks, weight)
+
+
+@dataclass(frozen=True)
+class _CommonPoint:
+    """The latest env steps that two trials reached, and the values of their seeds there."""
+
+    at: int
+    values: Mapping[int, Sequence[float]]  # trial -> values
+
+
+def _values_in_common(folder: StudyFolder, numbers: Sequence[int]) -> _CommonPoint:
+    points = read_points(folder.path)
+    ours, theirs = (_reached(points, number) for number in numbers)
+    if not (both := ours & theirs):
+        one, other = numbers
+        text = f"trials {one} and {other} of {folder.name!r} were not evaluated at equal "
+        text += points.study.algorithm.unit
+        if lost := [n for n in numbers if points.trials[n].report_diverged]:
+            raise StoreError(f"{text}, and trial {lost[0]} diverged on test seeds")
+        which = f"{one} {other}{target(folder.path)}"
+        raise StoreError(f"{text}; to compare full runs: hpo confirm {which}")
+    at = max(both)
+    return _CommonPoint(at, {n: points.seeds[str(Stream.SEARCH), n, at] for n in numbers})
+
+
+def _reached(points: CheckpointValues, number: int) -> set[int]:
+    """Return the env steps at which a trial was evaluated in the search."""
+    found = ((trial, at) for kind, trial, at in points.seeds if kind == Stream.SEARCH)
+    return {at for trial, at in found if trial == number}
+
+
+def _make_side(
+    folder: StudyFolder,
+    board: _Board,
+    number: int,
+    name: str,
+    common: _CommonPoint | None = None,
+) -> Side:
+    row, view, meta = board.rows[number], board.trials[number], board.meta
+    whole = view.has_value and view.seeds > 0  # otherwise the values are from an earlier point
+    fresh = board.fresh_of(number)
+    if common is None and not (whole or any(fresh.values())):
+        text = f"trial {row.trial} of {folder.name!r} is {view.state.value}, without a full run"
+        raise StoreError(f"{text}; compare trials that finished")
+    searched, at = (), None
+    if whole:
+        searched = row.seed_values
+    if common is not None:
+        searched, fresh, at = common.values[number], {}, common.at
+    study = recorded(meta.study_text)
+    return Side(
+        name=name,
+        study=str(folder.path.resolve()),
+        seed=study.seed,
+        trial=row.trial,
+        wins=view.place == 1 and len(board.trials) > 1,
+        values={Stream.SEARCH: _search_seeds(study, row, searched), **_finite_seeds(fresh)},
+        partial=_unfinished(row, fresh),
+        world=evaluated_in(plain(read_text(meta.study_text, "study.resolved.yaml")), row.params),
+        weight=board.weight,
+        unfit=view.feasible is False,
+        scores=board.scores,
+        looks=board.looks,
+        at=at,
+        default=view.is_default,
+        copies=row.copies,
+        ranked=board.ranked,
+    )
+
+
+def _search_seeds(study: Study, row: TrialRow, values: Sequence[float]) -> SeedValues:
+    kind = str(Stream.SEARCH)
+    if study.seeds.tolerate and len(row.seed_values) < study.seeds.per_config:
+        # Some replicates diverged; the record does not say which.
+        kind = f"search of trial {row.trial}"
+    return {(kind, place): value for place, value in enumerate(values)}
+
+
+def _finite_seeds(fresh: Mapping[Stream, Mapping[int, float]]) -> dict[Stream, SeedValues]:
+    """Return the seeds of each stream, without those that diverged."""
+    return {stream: _finite(stream, known) for stream, known in fresh.items()}
+
+
+def _finite(stream: Stream, known: Mapping[int, float]) -> SeedValues:
+    return {(str(stream), n): value for n, value in known.items() if math.isfinite(value)}
+
+
+def _unfinished(row: TrialRow, fresh: Mapping[Stream, Mapping[int, float]]) -> set[Stream]:
+    """Return the streams whose confirm stage did not finish."""
+    ended = {Stream.CHOOSE: row.choose_values, Stream.REPORT: row.by_report_seed}
+    return {stream for stream, known in ended.items() if fresh.get(stream) and not known}

@@ -1,0 +1,188 @@
+"""The answer of `hpo compare`, as JSON data and as text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from ...store.aggregate_environments import (
+    Beside,
+    BySeed,
+    Estimate,
+    OnEach,
+    OneEnvironment,
+    beside,
+    of_seeds,
+    on_each,
+    profiles,
+)
+from ...store.codec import finite_json
+from ...store.comparison import Comparison
+from ...store.rows import Stream, StudyMeta
+from ...store.statistics import NO_INTERVAL, sign_of
+from ...store.study_verdict import COPIES_REMEDY
+from ...store.unobserved import bounded_interval
+from ..environment_text import AGGREGATES_NOTE, beside_lines
+from ..formatting import aligned, between, number, with_interval
+from .deciding_runs import deciding_lines, why_unpaired
+from .sides import Side
+from .values import ComparedValues
+from .verdict import Refusal, verdict_sentence
+
+_LISTED = 8  # largest number of values per side that are printed one by one
+
+
+def data_and_text(
+    meta: StudyMeta,
+    result: Comparison,
+    sides: Sequence[Side],
+    chosen: ComparedValues,
+    refused: Refusal | None,
+) -> tuple[dict[str, Any], str]:
+    """Return the answer as JSON data and as text."""
+    comparable = refused is None or refused.comparable
+    environments, lines = dict[str, Any](), list[str]()
+    if comparable:
+        environments, lines = _environment_part(sides, chosen, decides=refused is None)
+    unpaired = ""
+    if not chosen.paired:
+        unpaired = why_unpaired(*sides)
+    caution = _cautions_text(meta, sides, chosen)
+    data = {
+        "a": sides[0].name,
+        "b": sides[1].name,
+        "metric": meta.metric,
+        **asdict(result),
+        **environments,
+        **_decision_data(result, refused),
+        "caution": caution,
+        "unpaired": unpaired,
+        "at": chosen.at,
+    }
+    if chosen.ranked or chosen.copied:
+        data["probability"] = None
+    if refused is None:
+        first = verdict_sentence(result, sides, chosen)
+    else:
+        first = f"No verdict: {refused.why}."
+    shown = [first, "", *_values_table(sides, chosen, result)]
+    if result.paired and comparable:
+        shown.append(_seed_by_seed(result, sides, chosen))
+    deciding, more = list[str](), lines[1:]
+    if comparable:
+        deciding = deciding_lines(result, sides, chosen)
+    if unpaired:
+        more = [unpaired, *lines]
+    return data, _join_lines(shown, caution, more, deciding)
+
+
+def _decision_data(result: Comparison, refused: Refusal | None) -> dict[str, Any]:
+    if refused is not None:
+        return {"decision": None, "verdict": f"no verdict: {refused.why}"}
+    return {"decision": result.verdict, "verdict": result.sentence()}
+
+
+def _join_lines(
+    lines: Sequence[str], caution: str, more: Sequence[str], deciding: Sequence[str]
+) -> str:
+    shown = [*lines]
+    if caution:
+        shown += ["", caution]
+    if more:
+        shown += ["", *more]
+    return "\n".join([*shown, *deciding])
+
+
+def _cautions_text(meta: StudyMeta, sides: Sequence[Side], chosen: ComparedValues) -> str:
+    cautions: list[str] = []
+    if chosen.copied:
+        cautions.append(COPIES_REMEDY)
+    if meta.objectives:
+        cautions.append(f"Of {len(meta.objectives)} objectives only {meta.metric} is compared.")
+    if unfit := [side.name for side in sides if side.unfit]:
+        where = "on seeds that ranked them, constraints are violated by"
+        cautions.append(f"By value alone: {where} {' and '.join(unfit)}.")
+    return " ".join(cautions)
+
+
+def _values_table(sides: Sequence[Side], chosen: ComparedValues, result: Comparison) -> list[str]:
+    rows: list[list[str]] = []
+    for side, values, mean in zip(sides, chosen.values, result.means, strict=True):
+        around = bounded_interval(values, chosen.bounds)
+        if side.name in chosen.copied:
+            around = NO_INTERVAL
+        few = ""
+        if len(values) <= _LISTED:
+            few = " ".join(map(number, values))
+        rows.append([f"  {side.name}", number(mean), between(around.low, around.high), few])
+    header = ("  ", "mean", "95% interval", "every seed")
+    columns = [column for column in zip(header, *rows, strict=True) if any(column[1:])]
+    first, *others = zip(*columns, strict=True)
+    right = [at == 1 for at in range(len(columns))]
+    lines = aligned(first, others, right).split("\n")
+    return [lines[0], *lines[2:]]
+
+
+def _seed_by_seed(result: Comparison, sides: Sequence[Side], chosen: ComparedValues) -> str:
+    ahead = int(result.difference < 0.0)
+    ours, theirs = chosen.values[ahead], chosen.values[1 - ahead]
+    sign = sign_of(chosen.goal)
+    apart = [sign * (x - y) for x, y in zip(ours, theirs, strict=True)]
+    wins, losses = sum(d > 0 for d in apart), sum(d < 0 for d in apart)
+    ties = len(apart) - wins - losses
+    counts = f"  Seed by seed {sides[ahead].name} wins {wins}, ties {ties}, loses {losses}."
+    if result.verdict not in ("better", "worse"):
+        return counts
+    chance, spread = result.probability, result.probability_interval
+    low, high = spread.low, spread.high
+    if ahead:
+        chance = 1.0 - chance
+        low, high = (None if end is None else 1.0 - end for end in (high, low))
+    return f"{counts} P(win on a new seed): {with_interval(chance, low, high, '.2f')}."
+
+
+def _environment_part(
+    sides: Sequence[Side], chosen: ComparedValues, *, decides: bool
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the scores on each of several environments, as JSON data and as lines."""
+    names, bounds = sides[0].scores.names, sides[0].scores.bounds
+    ours, theirs = map(_scores_of, sides, chosen.streams)
+    if not names or not ours or not theirs:
+        return {}, []
+    if chosen.paired:
+        common = sorted(ours.keys() & theirs.keys())
+        ours, theirs = of_seeds(ours, common), of_seeds(theirs, common)
+    found = beside(ours, theirs, paired=chosen.paired, bounds=bounds)
+    if not decides:
+        found = _without_intervals(found)
+    summaries = [on_each(side, bounds) for side in (ours, theirs)]
+    data = {
+        "names": list(names),
+        **asdict(found),
+        "together": [_over_environments(side) for side in summaries],
+        "scores": [list(map(asdict, side.each)) for side in summaries],
+        "profiles": [asdict(one) for one in profiles((ours, theirs))],
+    }
+    labels = [one.name for one in sides]
+    lines = beside_lines(names, (ours, theirs), found, labels, bounds)
+    return {"environments": finite_json(data)}, ["", *lines, AGGREGATES_NOTE]
+
+
+def _scores_of(side: Side, stream: Stream) -> BySeed:
+    return side.scores.of(side.trial, stream)
+
+
+def _over_environments(side: OnEach) -> dict[str, Any]:
+    return {over: asdict(one) for over, one in side.together.items()}
+
+
+def _without_intervals(found: Beside) -> Beside:
+    """Return differences on seeds that ranked the trials, without intervals."""
+    each = [
+        OneEnvironment(Estimate(one.difference.value), Estimate(one.probability.value))
+        for one in found.each
+    ]
+    differences = {over: Estimate(one.value) for over, one in found.differences.items()}
+    improvement = Estimate(found.improvement.value)
+    return replace(found, each=tuple(each), differences=differences, improvement=improvement)

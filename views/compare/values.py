@@ -1,0 +1,135 @@
+"""The values that are compared: on which seeds of the two sides, and whether in pairs."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ...errors import StoreError
+from ...store.interim_analyses import (
+    begins_interim,
+    earlier_looks,
+    pair_begins_interim,
+    winners_looks,
+)
+from ...store.mean_difference import FEWEST_PAIRS
+from ...store.rows import Stream
+from ...store.unobserved import Bounds
+from ...studies.algorithm import ENV_STEPS
+from .sides import SeedValues, Side, seed_counts, winner_first
+
+
+@dataclass(frozen=True)
+class ComparedValues:
+    """The values of both sides on the seeds that are compared."""
+
+    values: list[list[float]]
+    paired: bool  # whether values with the same index come from the same seed
+    streams: tuple[Stream, Stream]
+    ranked: bool = False  # whether these values ranked the trials, and so led to this pair
+    copied: tuple[str, ...] = ()  # sides with seeds that trained identically
+    at: int | None = None  # env steps per seed, if these are not full runs
+    goal: str = "maximize"
+    unit: str = ENV_STEPS  # unit of a run's length
+    earlier: tuple[int, ...] = ()  # number of pairs at each earlier look
+    interim: bool = False  # the first look was an interim one
+    bounds: Bounds = field(default_factory=Bounds)
+
+
+def compared_values(a: Side, b: Side) -> ComparedValues:
+    """Choose test seeds before selection seeds, and these before search seeds."""
+    if a.study != b.study:
+        return _values_of_studies(a, b)
+    for stream in (Stream.REPORT, Stream.CHOOSE, Stream.SEARCH):
+        both = a.values.get(stream) and b.values.get(stream)
+        if both and not _is_better_elsewhere(a, b, stream):
+            return _values_on_stream(a, b, stream)
+    counts = f"{a.name} has {seed_counts(a)}, {b.name} {seed_counts(b)}"
+    text = f"{a.name} and {b.name} have no seeds in common: {counts}"
+    raise StoreError(f"{text}; to train both on test seeds: hpo confirm {a.trial} {b.trial}")
+
+
+def _values_of_studies(a: Side, b: Side) -> ComparedValues:
+    """Compare on test seeds only; paired if the studies have the same seed."""
+    ours, theirs = a.values[Stream.REPORT], b.values[Stream.REPORT]
+    shared = [seed for seed in ours if seed in theirs]
+    fewest = min(FEWEST_PAIRS, max(len(ours), len(theirs), 1))
+    if a.seed != b.seed or len(shared) < fewest:
+        return _unpaired_values(a, b)
+    values = [_on_seeds(side, shared) for side in (ours, theirs)]
+    return ComparedValues(values, True, (Stream.REPORT, Stream.REPORT))
+
+
+def _is_better_elsewhere(a: Side, b: Side, stream: Stream) -> bool:
+    """Return whether a different stream can replace one that still has few pairs."""
+    partial, ours, theirs = a.partial | b.partial, a.values[stream], b.values[stream]
+    if stream not in partial or len([seed for seed in ours if seed in theirs]) >= FEWEST_PAIRS:
+        return False
+    others = [other for other in Stream if other is not stream and other not in partial]
+    return any(a.values.get(other) and b.values.get(other) for other in others)
+
+
+def _values_on_stream(a: Side, b: Side, stream: Stream) -> ComparedValues:
+    ours, theirs = a.values[stream], b.values[stream]
+    shared = [seed for seed in ours if seed in theirs]
+    paired = ours.keys() == theirs.keys() or len(shared) >= FEWEST_PAIRS
+    values = [list(side.values()) for side in (ours, theirs)]
+    if paired:
+        values = [_on_seeds(side, shared) for side in (ours, theirs)]
+    earlier, interim = _looks_at(a, b, [seed for _, seed in shared])
+    is_test = stream is Stream.REPORT
+    if not paired or not is_test:
+        earlier = ()
+    return ComparedValues(
+        values,
+        paired,
+        (stream, stream),
+        ranked=not is_test,
+        at=a.at,
+        earlier=earlier,
+        interim=interim,
+    )
+
+
+def _on_seeds(side: SeedValues, seeds: Sequence[tuple[str, int]]) -> list[float]:
+    return [side[seed] for seed in seeds]
+
+
+def _looks_at(a: Side, b: Side, seeds: Sequence[int]) -> tuple[tuple[int, ...], bool]:
+    """Return the pairs at each earlier look, and whether the first look was an interim one.
+
+    For the winner and the default, these are the looks of the study's verdict.
+    """
+    looks, count = a.looks, max(seeds, default=-1) + 1
+    winner, default = winner_first(a, b)
+    if winner.wins and default.default:
+        sizes = winners_looks(looks, winner.trial, default.trial, count)
+        interim = begins_interim(looks)
+    else:
+        sizes = earlier_looks(looks, a.trial, b.trial, count)
+        interim = pair_begins_interim(looks, a.trial, b.trial)
+    ordered = sorted(seeds)
+    return tuple(bisect_left(ordered, size) for size in sizes), interim
+
+
+def _unpaired_values(a: Side, b: Side) -> ComparedValues:
+    x, y = _last_stream(a), _last_stream(b)
+    values = [list(side.values[stream].values()) for side, stream in ((a, x), (b, y))]
+    ranked = any(
+        stream is not Stream.REPORT and side.ranked.get(stream, 0) > 1
+        for side, stream in ((a, x), (b, y))
+    )
+    return ComparedValues(values, False, (x, y), ranked=ranked)
+
+
+def _last_stream(side: Side) -> Stream:
+    """Return the seeds that ran last."""
+    order = (Stream.REPORT, Stream.CHOOSE, Stream.SEARCH)
+    return next(stream for stream in order if side.values.get(stream))
+
+
+def sides_with_copies(sides: Sequence[Side], chosen: ComparedValues) -> tuple[str, ...]:
+    """Return the sides that have seeds which trained identically."""
+    each = zip(sides, chosen.streams, strict=True)
+    return tuple(side.name for side, stream in each if str(stream) in side.copies)

@@ -1,0 +1,128 @@
+"""The verdict on the compared values, or the reason why there is none, in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ...search.analysis.verdict import apart
+from ...store.comparison import WORDS, Comparison, compare
+from ...store.rows import Stream
+from ...store.statistics import NO_INTERVAL
+from ...store.study_verdict import copies_sentence
+from ..formatting import SEED_KINDS, steps, with_interval
+from .sides import Side
+from .values import ComparedValues
+
+
+def compare_values(chosen: ComparedValues) -> Comparison:
+    """Compare values; seeds that ranked the trials, or copies, give only a difference."""
+    ours, theirs = chosen.values
+    found = compare(
+        ours,
+        theirs,
+        chosen.goal,
+        chosen.paired,
+        chosen.earlier,
+        bounds=chosen.bounds,
+        interim=chosen.interim,
+    )
+    if not chosen.ranked and not chosen.copied:
+        return found
+    return replace(
+        found,
+        verdict="undecided",
+        difference_interval=NO_INTERVAL,
+        probability_interval=NO_INTERVAL,
+        more_seeds=None,
+    )
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A comparison without a verdict."""
+
+    why: str
+    # whether the values are of one kind, so that their difference is meaningful
+    comparable: bool = True
+
+
+def refusal_reason(
+    result: Comparison, sides: Sequence[Side], chosen: ComparedValues
+) -> Refusal | None:
+    """Return the reason why there is no verdict, if any."""
+    if differs := apart(sides[0].world, sides[1].world):
+        why = f"they were evaluated in different environments ({differs})"
+        return Refusal(why, comparable=False)
+    weights = [
+        0.0 if stream is Stream.REPORT else side.weight
+        for side, stream in zip(sides, chosen.streams, strict=True)
+    ]
+    if weights[0] != weights[1]:
+        first, second = (
+            f"weight {weight:g} in the values of {side.name}"
+            for weight, side in zip(weights, sides, strict=True)
+        )
+        return Refusal(f"training returns have {first} and {second}", comparable=False)
+    if chosen.copied:
+        alike = copies_sentence(" and ".join(chosen.copied), str(chosen.streams[0]))
+        return Refusal(alike.removeprefix("No verdict: ").rstrip("."))
+    if not chosen.ranked:
+        return None
+    return Refusal(_why_ranked(result, sides, chosen))
+
+
+def _why_ranked(result: Comparison, sides: Sequence[Side], chosen: ComparedValues) -> str:
+    what, which = "chose the trials", "which"
+    if sides[0].study == sides[1].study:
+        what = "ranked the trials"
+    if Stream.REPORT in chosen.streams:
+        which = "some of which"
+    return f"{_lead_text(result, sides, chosen)}, {which} also {what}"
+
+
+def verdict_sentence(result: Comparison, sides: Sequence[Side], chosen: ComparedValues) -> str:
+    """Return the verdict with its leader, lead and seeds."""
+    a, b = (side.name for side in sides)
+    seeds = _seeds_words(result, chosen)
+    word = WORDS[result.verdict][:1].upper() + WORDS[result.verdict][1:]
+    if result.equal:
+        return f"{word}: {a} and {b} have the same value on each of {seeds}."
+    if result.verdict in ("better", "worse"):
+        ahead, behind, by = _leader_and_lead(result, sides)
+        first = "T" + ahead[1:] if ahead.startswith("trial ") else ahead
+        return f"{first} is better than {behind}: by {by} on {seeds}."
+    return f"{word}: {_lead_text(result, sides, chosen)}."
+
+
+def _lead_text(result: Comparison, sides: Sequence[Side], chosen: ComparedValues) -> str:
+    a, b = (side.name for side in sides)
+    seeds = _seeds_words(result, chosen)
+    if result.difference == 0.0:
+        return f"{a} and {b} have the same mean on {seeds}"
+    ahead, behind, by = _leader_and_lead(result, sides)
+    return f"{ahead} leads {behind} by {by} on {seeds}"
+
+
+def _leader_and_lead(result: Comparison, sides: Sequence[Side]) -> tuple[str, str, str]:
+    """Return the leader, the other side, and the lead."""
+    a, b = (side.name for side in sides)
+    ahead, behind = a, b
+    if result.difference < 0.0:
+        ahead, behind = b, a
+    low, high = result.difference_interval.low, result.difference_interval.high
+    if result.difference < 0.0 and low is not None and high is not None:
+        low, high = -high, -low
+    return ahead, behind, with_interval(abs(result.difference), low, high)
+
+
+def _seeds_words(result: Comparison, chosen: ComparedValues) -> str:
+    kinds = {SEED_KINDS[stream] for stream in chosen.streams}
+    kind, at = "", ""
+    if len(kinds) == 1:
+        kind = f"{kinds.pop()} "
+    if chosen.at is not None:
+        at = f" at {steps(chosen.at)} {chosen.unit}, the last point both reached"
+    if result.paired:
+        return f"{result.seeds[0]} shared {kind}seed{'s' * (result.seeds[0] != 1)}{at}"
+    return f"{result.seeds[0]} and {result.seeds[1]} {kind}seeds, not paired{at}"
