@@ -408,7 +408,7 @@ class Family:
         return action
 
     def logits(self, outputs: Float[Array, "... P"], actions: Actions) -> Float[Array, "... A"]:
-        """Return the unmasked logits of the choices, from which the valid mass is computed."""
+        """Return the unmasked logits of the choices, which give the valid mass."""
         return outputs
 
 
@@ -510,7 +510,7 @@ _FAMILIES: dict[str, Family] = {
 
 
 def register(name: str, family: Family) -> None:
-    """Add a distribution under a name for `distribution`.
+    """Add a distribution, so that studies can select it by `distribution: name`.
 
     `testing.DistributionContract` checks all requirements.
 

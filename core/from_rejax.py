@@ -36,7 +36,7 @@ _POSITIVE: dict[str, Any] = {"low": 0, "low_open": True}
 
 
 def algorithm(name: str) -> type[Rejax]:
-    """Return the class of one of rejax's algorithms.
+    """Return the class of a rejax algorithm.
 
     Raises:
         UnknownNameError: rejax has no such algorithm.
@@ -141,7 +141,7 @@ def _bound(values: tuple[float, ...]) -> Any:
 
 
 class Rejax(Training):
-    """Any of rejax's algorithms; a subclass declares its hyperparameters by their rejax names."""
+    """A rejax algorithm; each subclass declares its hyperparameters under their rejax names."""
 
     takes: ClassVar[tuple[type, ...]] = (Discrete, Box)  # action spaces
     networks: ClassVar[tuple[str, ...]] = ("actor", "critic")  # fields that contain a network

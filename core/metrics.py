@@ -17,7 +17,7 @@ from .pytree import Pytree, pytree
 
 @pytree
 class Metrics(Pytree):
-    """One update, [L] (or [K, L] for a chunk); all float32 except `diverged`.
+    """The metrics of one update, [L] (or [K, L] for a chunk); all float32 except `diverged`.
 
     Fields without a comment are means over the gradient steps taken in the update.
 

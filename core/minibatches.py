@@ -23,9 +23,9 @@ def permutation(key: Array, size: int) -> Int[Array, " N"]:
     The low bits of each word hold the index, the high bits are random; sorting single words is
     several times faster than `jax.random.permutation`, which sorts keys with values, twice.
 
-    Words with equal high bits keep their order. With 2^16 rows, a row shares its high bits with
-    one other row on average; with 2^20 rows, with 256. Only rows at the boundary between two
-    minibatches are affected.
+    Words with equal high bits keep their order. On average, a row shares its high bits with one
+    other row if there are 2^16 rows, and with 256 if there are 2^20. Only rows at the boundary
+    between two minibatches are affected.
     """
     bits = max(1, (size - 1).bit_length())
     low = np.uint32((1 << bits) - 1)

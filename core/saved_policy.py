@@ -194,7 +194,7 @@ class SavedPolicy:
     def trace(
         self, episodes: int, seed: int = 0, greedy: bool = True, steps: int | None = None
     ) -> dict[str, np.ndarray]:
-        """Return every env step of the episodes of `evaluate`, by columns."""
+        """Return every env step of the evaluated episodes, as columns."""
         lane = self._as_lane(seed)
         if self._is_hosted:
             return _host_evaluation().trace_here(self.plan, lane, episodes, greedy, steps)
@@ -203,7 +203,7 @@ class SavedPolicy:
     def film(
         self, episodes: int, seed: int = 0, greedy: bool = True
     ) -> tuple[float, Iterator[np.ndarray]]:
-        """Return the frame rate, and the pictures of the first episodes of `evaluate`.
+        """Return the frame rate, and pictures of the first evaluated episodes.
 
         Pictures are uint8 [height, width, 3], one at the start of an episode and one after each
         step, drawn one at a time.
@@ -252,7 +252,7 @@ def evaluate(
     greedy: bool = True,
     steps: int | None = None,
 ) -> Episodes:
-    """Return returns and lengths [1, episodes] on seeds that no study uses.
+    """Return episode returns and lengths [1, episodes] on seeds that no study uses.
 
     Args:
         policy: from `load_policy`.

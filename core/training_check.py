@@ -1,4 +1,4 @@
-"""Checks of a training before lanes run it: pure methods, constant shapes; nothing is compiled.
+"""Checks that a training's methods are pure and its shapes constant, without compiling.
 
 Each method is traced twice. The object must not change, and both programs must be equal.
 """
@@ -250,7 +250,7 @@ def _marks_by_path(held: Mapping[str, Any], prefix: str, module: str, depth: int
 
 
 def _change_mark(value: Any) -> Any:
-    """Return a value and a mark that changes with it, such as the sum of its bytes."""
+    """Return a value and a fingerprint that changes with it, such as the sum of its bytes."""
     if isinstance(value, np.ndarray) and value.dtype != object:
         return value, zlib.crc32(value.tobytes())
     if isinstance(value, bool | int | float | str):

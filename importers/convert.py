@@ -310,7 +310,7 @@ def _add_default(draft: ConvertedStudy, row: NameRow) -> None:
 
 
 def _add_unnamed(draft: ConvertedStudy, target: str, value: Any) -> None:
-    """Add a setting for which the system has no name."""
+    """Add a setting that has no name in the system."""
     if _is_set(draft, target) or _is_idle(draft, target):
         return
     checked = check_value(target, value)

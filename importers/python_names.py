@@ -212,7 +212,7 @@ def _definitions(tree: ast.AST) -> dict[str, list[ast.AST]]:
 
 
 def mentioned_in(tree: ast.AST) -> set[str]:
-    """Return all names in a file, and `TWO_OF_TRAIN`."""
+    """Return all names in a file, and `TWO_OF_TRAIN` if its `train` returns two values."""
     found: set[str] = set()
     for node in ast.walk(tree):
         match node:

@@ -267,7 +267,7 @@ def read_storage(storage: str, name: str | None, given: Mapping[str, Any]) -> Co
 
 
 def _sign(theirs: OptunaStudy) -> float:
-    """Return the sign by which to multiply values so that smaller is better."""
+    """Return the sign that makes smaller values better."""
     if theirs.directions[0] == "maximize":
         return -1.0
     return 1.0

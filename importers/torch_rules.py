@@ -39,7 +39,7 @@ def refuse_settings_elsewhere(draft: ConvertedStudy, source: ImportSource) -> No
 
 
 def gamma_of_rewards(draft: ConvertedStudy, source: ImportSource) -> None:
-    """Note a gamma of VecNormalize that differs from the study's."""
+    """Note a VecNormalize gamma that differs from the study's."""
     normalise = source.find("normalize")
     if normalise is True:
         normalise = {}
@@ -55,7 +55,7 @@ def gamma_of_rewards(draft: ConvertedStudy, source: ImportSource) -> None:
 
 
 def leave_out_noise(draft: ConvertedStudy, source: ImportSource) -> None:
-    """Omit the standard deviation of gSDE's noise together with gSDE itself."""
+    """Omit gSDE's noise scale together with gSDE itself."""
     if source.find("use_sde") is not True or "use_sde" not in draft.without:
         return
     with suppress(NoCounterpart):  # an error when it is taken

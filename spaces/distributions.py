@@ -152,7 +152,7 @@ class Distribution(ABC):
 
     @property
     def axis(self) -> Axis:
-        """The axis on which samplers work."""
+        """The axis that samplers work on."""
         if not self.zero:
             return self._axis()
         return self._axis().extended(self.zero)

@@ -66,7 +66,7 @@ class RankedTrials:
 
 
 class Publisher:
-    """Publishes one study's tables at intervals; `seconds` is the last publication's time."""
+    """Publishes one study's tables at intervals; `seconds` is how long the last time took."""
 
     def __init__(
         self,

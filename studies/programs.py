@@ -270,7 +270,7 @@ def programs_note(
 
 
 def _with_several_values(study: Study) -> str:
-    """Return the cause of several programs if no static hyperparameter is searched."""
+    """Return why there are several programs although no static hyperparameter is searched."""
     if study.enqueue:
         return "enqueue"
     searched = [name for name in study.space.names if name.startswith("env.")]

@@ -1,8 +1,8 @@
 """A batch whose environments are restored if their process ends or hangs.
 
 They are reopened in another process, where the actions of their episodes are replayed; then the
-requested step is taken. A run is given up if its environment raises an error, or if it ends a
-process twice at the same step.
+requested step is taken. A run is given up if its environment raises an error, or ends a process
+twice at the same step.
 """
 
 from __future__ import annotations

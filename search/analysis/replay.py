@@ -46,7 +46,7 @@ _KEYS = ("trial", "stream", "replicate", "env_steps")
 
 @dataclass(frozen=True)
 class ReplayedSeeds:
-    """The seeds on which a trial is retrained."""
+    """The seeds for retraining a trial."""
 
     stream: Stream = Stream.SEARCH
     # empty: the seeds that were evaluated last. Seeds given here may have diverged
@@ -139,7 +139,7 @@ def replay(
 def play(
     folder: StudyFolder, policy: Path, about: Mapping[str, Any], source: Path
 ) -> ReplayedPoint:
-    """Evaluate a saved policy on the episodes on which its study evaluated it.
+    """Evaluate a saved policy on the episodes that its study used.
 
     `about` contains its trial, stream, replicate and env steps.
     """
@@ -267,7 +267,9 @@ class _Record:
         return tuple(sorted(rep for rep, at in self.episodes if at == self.env_steps))
 
     def not_trained_again(self, first: int) -> tuple[int, ...]:
-        """Return the other search seeds, `first` or more; none if seeds were requested."""
+        """Return the first `first` and all evaluated search seeds, without those that are
+        retrained.
+        """
         if self.seeds.replicates:
             return ()
         started = {*range(first), *(rep for rep, _ in self.episodes)}

@@ -38,7 +38,7 @@ from ...studies.yaml_io import plain, read_text
 
 
 def evaluated_in(study: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the environment in which a trial was evaluated: id, keys and parameters."""
+    """Return a trial's evaluation environment: id, keys and parameters."""
     greedy = study["evaluation"]["greedy"]
     if isinstance(study["env"], list):
         listed: list[Mapping[str, Any]] = study["env"]
@@ -74,7 +74,7 @@ def _environment_settings(
 
 
 def apart(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
-    """Describe the keys in which two environments differ, with both values; "" if none."""
+    """Describe the keys that differ between two environments, with both values; "" if none."""
     keys = [key for key in {**a, **b} if freeze(a.get(key)) != freeze(b.get(key))]
     return ", ".join(f"{key}: {a.get(key)} and {b.get(key)}" for key in keys)
 

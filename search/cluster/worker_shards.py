@@ -517,7 +517,7 @@ class SharedPopulation(Population):
     def _calls_to_restore(self, share: int) -> list[Call]:
         """Return the calls that restore a share on a new host.
 
-        A missing folder belongs to a commit in which these lanes had no started replicates, so
+        If the folder is missing, these lanes had no started replicates at that commit, so
         everything relevant came later.
         """
         way: list[Call] = [self._host_call("make", (self._resolved, self._asked))]

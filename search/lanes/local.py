@@ -52,7 +52,7 @@ _TRIED = 12  # buckets for which a saved policy is checked before a study starts
 
 
 class SavedStart:
-    """The saved policy from which a study's lanes start, if any.
+    """The saved policy that a study's lanes start from, if any.
 
     Each warning is given once.
     """
@@ -120,7 +120,8 @@ class SavedStart:
 class DeviceFactory(Generic[_Lanes]):
     """Creates a study's populations on this machine's devices; subclasses provide the programs.
 
-    `compiling` is entered around each compile. The memory is shared by `environments` factories.
+    `compiling` is entered around each compile. The machine's memory is shared by `environments`
+    factories.
     """
 
     def __init__(

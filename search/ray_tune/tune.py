@@ -418,7 +418,7 @@ class _Explore:
 
 
 def _as_result(reply: Reply) -> Any:
-    """Return a report in Ray Tune's form; the name of a state does not change."""
+    """Convert a report to Ray Tune's form; the name of a state stays as it is."""
     if isinstance(reply, Report):
         return {_VALUE: reply.value, TIME: reply.env_steps, "done": reply.done}
     return reply

@@ -94,7 +94,7 @@ def _median_gain(history: Sequence[PriorTrial], rung: int, objectives: int) -> L
 
 
 def penalised(losses: Mapping[int, Losses], history: Sequence[PriorTrial]) -> dict[int, Losses]:
-    """Return losses in which infeasible trials are worse than all feasible ones."""
+    """Return losses that rank infeasible trials below all feasible ones."""
     violation = {past.trial: excess(past.violations) for past in history}
     worst, best = _per_objective(max, losses.values()), _per_objective(min, losses.values())
     width = tuple((high - low) or 1.0 for high, low in zip(worst, best, strict=True))

@@ -189,7 +189,7 @@ def _of_others(conclusion: Conclusion, metric: str) -> list[str]:
 
 
 def _cost_claim(folder: Path, study: _Study) -> dict[str, Any]:
-    """Return the cost counted by the search; curves omit chunks in which seeds diverged."""
+    """Return the cost counted by the search; curves omit chunks where seeds diverged."""
     _, [spent] = query(folder, _COST)
     of_rows = dict(zip(("trained", "evaluated"), (int(n or 0) for n in spent), strict=True))
     used = study.usage

@@ -305,7 +305,7 @@ def _stopping(snapshot: Snapshot) -> str:
 
 
 def _seed_counts(snapshot: Snapshot) -> SeedCounts:
-    """Return the numbers of seeds on which the first trial ran: search, selection, test."""
+    """Return how many seeds the first trial ran on: search, selection, test."""
     first = snapshot.winner
     if first is None:
         return 0, 0, 0

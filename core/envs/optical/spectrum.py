@@ -112,7 +112,7 @@ def shift_up(words: UInt32[Array, "*batch W"]) -> UInt32[Array, "*batch W"]:
 def starts_of_free_runs(
     free: UInt32[Array, "K W"], need: Int[Array, " K"], slots: int, unrolled: bool = False
 ) -> UInt32[Array, "K W"]:
-    """Return the bits of slots at which a run of `need` free slots starts.
+    """Return the bits of slots where a run of `need` free slots starts.
 
     The known run length doubles each round (x &= x >> s), so about log2(slots) rounds suffice for
     every need up to `slots`; a need of 0 or 1 returns `free` unchanged.
