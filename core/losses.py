@@ -30,7 +30,7 @@ Mean = Callable[[Array], Array]
 
 
 class _Purposes(NamedTuple):
-    """One value per use in `masking.RowWeights`: step weights (None: equal), totals or means."""
+    """One value per entry of `masking.RowWeights`: step weights (None: equal), totals or means."""
 
     policy: Any
     value: Any

@@ -51,7 +51,7 @@ def estimate_memory(plan: Plan, example: Hypers, lanes: int, tile: int, devices:
     """Estimate the bytes a program needs: all lanes, and the temporaries of the running tiles.
 
     A lane's state is counted once, or twice while it is refilled. A running lane adds its
-    trajectory in both layouts and shuffled, its gradients and steps, and the activations of one
+    trajectory (in both layouts, and shuffled), its gradients and steps, and the activations of one
     minibatch part (packed observations expanded). A GPU updates the lanes of a single tile in
     place; `benchmarks/gpu_compiled.py` checks the estimate against its compiler.
     """

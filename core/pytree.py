@@ -1,7 +1,7 @@
 """Frozen dataclasses that are pytrees, with every field a child unless `static` marks it.
 
 Unflattening does not run `__init__`. jax fills trees with shapes, axes and sentinels, but
-`__init__` takes only arrays, which tests check by its annotations.
+`__init__` takes only arrays (tests check its annotations).
 """
 
 from __future__ import annotations

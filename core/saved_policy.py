@@ -361,8 +361,8 @@ def load_policy(directory: str | Path) -> SavedPolicy:
     """Read a policy written by `save_policy`; code in its folder is not run.
 
     Raises:
-        StoreError: the folder is not a policy folder, or is damaged. ConfigError: one of its parts
-            is unknown here; the error names the files that define it.
+        StoreError: the folder is not a policy folder, or is damaged. ConfigError: the policy has
+            an unknown part; the error names the files that define it.
     """
     directory = Path(directory)
     path = directory / NAME

@@ -108,7 +108,7 @@ def fixed(
 ) -> Any:
     """Declare a hyperparameter that is compiled in: a Python value on `self`.
 
-    Its type is the default's: bool, int, float, str (one of `choices`), or a tuple of layer
+    Its type is that of the default: bool, int, float, str (one of `choices`), or a tuple of layer
     widths. The other arguments are those of `traced`.
     """
     return Declared(default, False, meaning, low=low, high=high, choices=choices, search=search)

@@ -279,7 +279,7 @@ def _add_critic(draft: ConvertedStudy) -> None:
 
 
 def add_defaults(draft: ConvertedStudy, source: ImportSource) -> None:
-    """Add the system's defaults that differ from ours, and its other differences."""
+    """Add the system's differing defaults and unnamed settings, and notes on other differences."""
     _add_critic(draft)
     given = {name.replace("-", "_") for name in (*source.names(), *source.used)}
     for row in draft.system.rows:

@@ -53,7 +53,7 @@ def _begin_draft(
 
 
 def _drop_given(draft: ConvertedStudy, source: ImportSource, given: Mapping[str, Any]) -> None:
-    """Drop searched names whose value is given, under any of their names."""
+    """Drop searched names whose value is given under any of their aliases."""
     rows = {name: draft.row(name) for name in (*given, *source.searched)}
     targets = {rows[name].target: name for name in given if rows[name] is not None}  # pyright: ignore
     for name in tuple(source.searched):
@@ -325,7 +325,7 @@ def _set_metric(
 
 @dataclass
 class _Enqueued:
-    """The best trials of a study whose values are in the converted space."""
+    """A study's best trials that fit into the converted space."""
 
     kept: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     outside: int = 0  # number of trials with values outside the space

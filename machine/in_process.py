@@ -1,7 +1,7 @@
 """Batches stepped by this process, with a time limit for environment calls.
 
 A thread watches the calls. If a call takes too long, the main thread is interrupted, which counts
-as an error of the environment. If the call continues even then, this process ends, because the
+as an environment error. If the call continues even then, this process ends, because the
 environment would never release the lanes.
 """
 

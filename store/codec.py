@@ -64,7 +64,7 @@ def _kind_of_value(value: Any) -> str:
 
 
 def _to_kind(what: str, kind: str, value: Any) -> Any:
-    """Return plain data of one of the `PARAM_KINDS`."""
+    """Convert a value to one of the `PARAM_KINDS`."""
     if type(value) is _PLAIN.get(kind):
         return value
     seen = _kind_of_value(value)

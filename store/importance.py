@@ -115,7 +115,7 @@ def explained(form: Regressors, values: np.ndarray) -> np.ndarray:
 def explained_when_dealt(
     forms: Sequence[Regressors], ranks: np.ndarray, deals: np.ndarray
 ) -> np.ndarray:
-    """Return `explained` for each shape and for `ranks[deals]`, [n], [b, n] -> [k, b].
+    """Return `explained` for k shapes and all permutations `ranks[deals]`, [n], [b, n] -> [k, b].
 
     Ranks are permuted separately for each shape, but the ranks of all trials only once, because
     that array is the largest.

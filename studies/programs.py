@@ -34,7 +34,7 @@ def _minibatch_counts(rows: int, count: int, alone: bool) -> tuple[int, bool]:
 def _minibatch_notes(
     study: Study, points: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]
 ) -> list[str]:
-    """Return notes on (parameters, configuration) points with adjusted minibatches."""
+    """Return notes on adjusted minibatches, for (parameters, configuration) points."""
     cutting = _Cutting.of(study)
     fewer: dict[str, dict[str, None]] = {}  # start of a note -> counts
     single: dict[str, None] = {}

@@ -180,7 +180,7 @@ def _other_structures(given: Mapping[str, Any], wanted: Mapping[str, Any]) -> li
 def differences(
     given: Mapping[str, Any], wanted: Mapping[str, Any], sources: Mapping[str, str] = {}
 ) -> Iterator[str]:
-    """Yield one line per leaf that differs from the wanted one; trees are given by name.
+    """Yield one line per leaf that differs from the wanted one; trees are passed by name.
 
     `sources` maps a name to a description of where its wanted tree comes from.
     """

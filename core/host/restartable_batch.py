@@ -136,7 +136,7 @@ class Steady:
         return restarted
 
     def step(self, restart: bool) -> np.ndarray:
-        """Take the actions in the arrays, in all active slots that were not given up.
+        """Apply the actions in the arrays to all active slots that were not given up.
 
         Returns a bool [N]: the slots that lost an episode because it is not reproducible. With
         `restart`, such an episode counts as cut: this step has reward 0, its observation is also

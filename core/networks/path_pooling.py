@@ -198,7 +198,7 @@ SHARES = "shares"  # value of `link_critic_sees`: the critic gets `shares`
 def shares(slots: Float[Array, "*B S"]) -> Float[Array, "*B 1"]:
     """Return 4 u - 2, where u is the share of the last axis above 0.
 
-    That is the logit of u to first order at one half, so links with usual loads get numbers around
+    That is the logit of u to first order at one half, so typically loaded links get numbers around
     0 that differ by about 1.
 
     >>> shares(jnp.array([[0.0, 0.3, 0.0, 0.0], [0.5, 0.3, 0.1, 1.0]])).tolist()

@@ -267,8 +267,8 @@ class _Record:
         return tuple(sorted(rep for rep, at in self.episodes if at == self.env_steps))
 
     def not_trained_again(self, first: int) -> tuple[int, ...]:
-        """Return the first `first` and all evaluated search seeds, without those that are
-        retrained.
+        """Return the other search seeds, including the first `first`; none if seeds were
+        requested.
         """
         if self.seeds.replicates:
             return ()

@@ -171,7 +171,7 @@ class ShareHost:
         return found
 
     def _resolve_arguments(self, value: Any) -> Any:
-        """Return an argument with this host's configurations in it."""
+        """Return an argument with its configurations replaced by this host's."""
         match value:
             case Resolved():
                 return self._resolve_on_host(value)

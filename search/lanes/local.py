@@ -416,7 +416,7 @@ def device_memory(devices: Sequence[Device]) -> int:
 def baseline_of(
     study: Study, name: str, plan: EnvPlan, params: Any, seeds: Sequence[tuple[Stream, int]]
 ) -> list[EvaluationResult]:
-    """Evaluate a heuristic for an optical network, in the same way as replicates."""
+    """Evaluate a heuristic for an optical network on the same episodes as replicates."""
     from ...core.envs.contract import unwrapped
     from ...core.envs.optical.heuristic_evaluation import evaluate_baseline
     from ...core.envs.optical.optical_environment import OpticalEnvironment, make_environment

@@ -74,7 +74,7 @@ def scheduler_of(
     """Create a study's scheduler.
 
     A scheduler that derives its brackets only from the run length (`HyperBandScheduler`) counts
-    evaluations: in env steps it would plan brackets that end after a single evaluation.
+    evaluations. If it counted env steps, its brackets would end after a single evaluation.
     """
     first = min(schedule.evaluations) * schedule.quantum
     known = {

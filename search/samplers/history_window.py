@@ -46,10 +46,9 @@ def _was_cut(past: PriorTrial) -> bool:
 def estimates(history: Sequence[PriorTrial]) -> dict[int, Losses]:
     """Return one loss per objective for every trial that has ended: (trial -> losses).
 
-    A trial that was stopped or cut at a rung is expected to gain from there as much as finished
-    trials did in the median, but never to beat the best finished one. A diverged trial gets the
-    worst loss of all others. Failed trials, and trials that ended before their first rung, have no
-    loss.
+    A trial that was stopped or cut at a rung is assumed to make the median gain of finished trials
+    from there on, but never to beat the best one. A diverged trial gets the worst loss of all
+    others. Failed trials, and trials that ended before their first rung, have no loss.
     """
     known: dict[int, Losses] = {
         past.trial: past.losses

@@ -123,7 +123,7 @@ def claims_of(folder: Path, trial: int | None = None) -> dict[str, Any]:
 
 
 def _possible_values(study: _Study) -> dict[str, Any]:
-    """Return the range of values and the best possible one, for readers without the table."""
+    """Return the range of values and the best possible one, for readers without our tables."""
     meta = study.meta
     bounds = value_bounds(meta)
     resolved = plain(read_text(meta.study_text, "study.resolved.yaml"))

@@ -1,10 +1,10 @@
 """The spectrum of one network: the slots in use, and for how long.
 
-There are two tables: occupancy as packed bits per link, which decides every request, and the
-remaining time of every slot, which only the clock reads. Times are int32 ticks relative to the
-current request, so nothing is rounded. A service enters the time table one step late, from bits
-kept in the state. If it entered within the same step, XLA would recompute those bits for every
-slot, which is five times slower.
+There are two tables. Occupancy, as packed bits per link, decides every request. The remaining time
+of every slot is read only by the clock. Times are int32 ticks relative to the current request, so
+nothing is rounded. A service enters the time table one step late, from bits kept in the state. If
+it entered within the same step, XLA would recompute those bits for every slot, which is five times
+slower.
 """
 
 from __future__ import annotations
