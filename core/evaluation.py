@@ -305,13 +305,13 @@ def film(make: Making, policies: Any, episodes: int) -> tuple[float, Iterator[np
     `make(policies)` creates one player.
 
     Raises:
-        ConfigError: the environment cannot draw itself.
+        ConfigError: the environment cannot be rendered.
     """
     env = contract.unwrapped(make(policies).env)
     if not isinstance(env, DrawingEnvironment):
         raise ConfigError(
-            f"{env.id} cannot be drawn; allowed: Gymnasium (gym:...) and gymnax environments, and "
-            "any environment with a method `pictures`"
+            f"{env.id} cannot be rendered; allowed: Gymnasium (gym:...) and gymnax environments, "
+            "and any environment with a `pictures` method"
         )
     return env.pictures_a_second, _pictures(make, policies, episodes, env)
 

@@ -160,7 +160,7 @@ def reward_notes(plan: Plan, rewards: RewardState | None, same_units: bool = Tru
     words = " and ".join(f"{_USES[name]} ({name})" for name in lacks)
     why = "it was trained without them"
     if not same_units:
-        why = "raw_reward_deviation differs or may differ"
+        why = "its raw_reward_deviation may be different"
     if rewards is None:
         why = "it was written by an earlier version; train it again to include them"
     return [f"init: the saved policy has no {words}, so they start fresh: {why}"]

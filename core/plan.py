@@ -274,7 +274,7 @@ def _check_minibatches(plan: Plan) -> None:
     if plan.has_free_minibatches and "priority" not in plan.features:
         raise ConfigError(
             f"num_minibatches is {plan.num_minibatches} and minibatch_size "
-            f"{plan.minibatch_size}, which together need prioritised rows: set or search "
+            f"{plan.minibatch_size}, which together need prioritised sampling: set or search "
             "priority_alpha above 0, or remove one of them"
         )
     if not plan.by_segments:

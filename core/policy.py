@@ -123,8 +123,8 @@ def action_range(plan: Plan, space: Box) -> tuple[np.ndarray, np.ndarray]:
     if not np.all(low < high):
         at = int(np.argmin(low < high))
         raise ConfigError(
-            f"actions would be between {low[at]:g} and {high[at]:g}; action_low must be below "
-            "action_high (if one is unset, the environment's bound)"
+            f"actions would range from {low[at]:g} to {high[at]:g}; action_low must be below "
+            "action_high (the default is the environment's bound)"
         )
     return low, high
 

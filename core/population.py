@@ -102,8 +102,8 @@ def _check_statistics(saved: tuple[int, ...], own: tuple[int, ...]) -> None:
         return
     if saved:
         raise ConfigError(
-            "init: the saved policy has observations of a different shape, so its "
-            "statistics do not fit; use a policy trained on these observations"
+            "init: the observations of the saved policy have a different shape, so its "
+            "statistics cannot be used; use a policy trained on these observations"
         )
     raise ConfigError(
         "init: the saved policy was trained without normalise_observations, but this "
@@ -123,7 +123,7 @@ def _check_shapes(given: Any, here: Any) -> None:
             raise ConfigError(
                 f"init: the parameter {name} has shape {other or 'none'} in the saved "
                 f"policy and {one or 'none'} here; use the network and sizes of the saved "
-                "policy (in its policy.json), or another value of init.keep"
+                "policy (in its policy.json), or a different init.keep"
             )
 
 

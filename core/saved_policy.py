@@ -167,7 +167,7 @@ class SavedPolicy:
             lead = array.ndim - len(struct.shape)
             if lead < 0 or array.shape[lead:] != struct.shape:
                 raise ConfigError(
-                    f"the observation has shape {array.shape}, but those of {env.id} have "
+                    f"the observation has shape {array.shape}, but observations of {env.id} have "
                     f"{struct.shape}{stacked}; leading batch axes are allowed"
                 )
             return array
@@ -209,7 +209,7 @@ class SavedPolicy:
         step, drawn one at a time.
 
         Raises:
-            ConfigError: the environment cannot draw itself. MissingExtraError: a package needed
+            ConfigError: the environment cannot be rendered. MissingExtraError: a package needed
             for drawing is not installed.
         """
         lane = self._as_lane(seed)
@@ -374,7 +374,7 @@ def load_policy(directory: str | Path) -> SavedPolicy:
     if not path.is_file():
         why = f"{directory} is not a policy folder: it has no policy.json"
         if inside := _policies_inside(directory):
-            why += f"; inside it are {', '.join(inside)}"
+            why += f"; it contains {', '.join(inside)}"
         raise StoreError(why)
     document, rewards = read_document(path), None
     if document.rewards is not None:
@@ -409,8 +409,8 @@ def _explain_unknown(imports: Sequence[str], directory: Path) -> Generator[None,
             raise ConfigError(f"{directory / NAME}: {error}", **remedies) from error
         files = [str(directory / IMPORTS / name) for name in imports]
         raise ConfigError(
-            f"{error}; the policy needs {', '.join(imports)} of {directory}; read that code, then "
-            "allow it",
+            f"{error}; the policy needs {', '.join(imports)} from {directory}; read that code, "
+            "then allow it",
             policy_imports=(directory, files),
         ) from error
 

@@ -144,7 +144,7 @@ class _Tracer:
                 where = f"{self.cls.__name__}.{method}: {line}:"
             raise ConfigError(
                 f"{where} self.{shown} changes outside setup, but all lanes share this object; "
-                "keep changing values in the state that init returns and update passes on"
+                "keep values that change in the state that init returns and update passes on"
             )
 
     def numbers(self, method: str, found: Any) -> dict[str, Any]:
@@ -160,7 +160,7 @@ class _Tracer:
         for name, value in found.items():
             if not isinstance(name, str):
                 raise ConfigError(
-                    f"{self.at(method)} the name of a {noun} is {name!r}; use a string"
+                    f"{self.at(method)} a {noun} is named {name!r}; names must be strings"
                 )
             problem = _not_a_number(name, value)
             if problem:
@@ -184,7 +184,7 @@ class _Tracer:
             names = f" ({', '.join(owned)})"
         return (
             f"{self.cls.__name__} compiles {total / 2**20:.0f} MB of data into its programs"
-            f"{names}, which takes time and memory; return it from a method shared() and read "
+            f"{names}, which takes time and memory; return it from a shared() method and read "
             "h.shared"
         )
 

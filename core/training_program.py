@@ -282,7 +282,7 @@ class SavedTraining:
         if training.given is None or not training.acts():
             name = type(training).__name__
             raise ConfigError(
-                f"only a class with hpo.environment() and act can be watched; {name} has a "
+                f"only a class with hpo.environment() and act can be recorded; {name} has a "
                 "custom evaluate"
             )
         return training.given
@@ -300,7 +300,7 @@ class SavedTraining:
         """Return the frame rate, and pictures of the evaluated episodes.
 
         Raises:
-            ConfigError: the environment cannot draw itself.
+            ConfigError: the environment cannot be rendered.
         """
         self._environment  # noqa: B018  # refuses a class that does not act
         return film(self._player(seed), self.leaves, episodes)

@@ -159,7 +159,7 @@ def drawn_by(id_: str, env: Any) -> Any:
             text += (
                 "; MuJoCo needs OpenGL: try MUJOCO_GL=egl or MUJOCO_GL=osmesa before the command"
             )
-        raise ConfigError(f"{id_} cannot be drawn here: {text}") from error
+        raise ConfigError(f"{id_} cannot be rendered here: {text}") from error
 
 
 def draw_unheard() -> None:

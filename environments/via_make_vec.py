@@ -83,8 +83,8 @@ class VectorEntryBackend:
         try:
             if not _resets_rows(env):
                 raise ConfigError(
-                    f"the vector environment of {id_} resets rows in place of their next step "
-                    "and has no reset_mask, so it cannot be used for training; use "
+                    f"the vector environment of {id_} resets finished rows instead of "
+                    "stepping them, and has no reset_mask, so it cannot be used for training; use "
                     f"{_gymnasium_id(id_)}"
                 )
             return _Spaces(env.single_observation_space, env.single_action_space)

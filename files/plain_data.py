@@ -157,5 +157,5 @@ def parse_json(text: str) -> Any:
 
 def _parse_digits(digits: str) -> int:
     if len(digits) > _LONGEST:
-        raise ValueError(f"a number of {len(digits)} characters is not allowed")
+        raise ValueError(f"a number with {len(digits)} characters is too long")
     return int(digits)

@@ -372,7 +372,7 @@ def _note_enqueued(draft: ConvertedStudy, found: _Enqueued, finished: int) -> No
     if found.outside:
         text += f"; the space lacks values of {counted(found.outside, 'trial')}"
     if found.equal:
-        text += f"; {counted(found.equal, 'trial')} would be equal to another one"
+        text += f"; {counted(found.equal, 'trial')} would duplicate another one"
     draft.note(text)
 
 

@@ -63,7 +63,7 @@ def leave_out_noise(draft: ConvertedStudy, source: ImportSource) -> None:
         if "log_std_init" in arguments:
             value = arguments.pop("log_std_init")
             source.constants["policy_kwargs"] = arguments
-            draft.leave_out(f"log_std_init {value}", "with use_sde it sets a matrix of noise")
+            draft.leave_out(f"log_std_init {value}", "with use_sde, it sets a noise matrix")
 
 
 def recurrent_minibatches(draft: ConvertedStudy) -> None:
@@ -154,5 +154,5 @@ def unscaled_actions(draft: ConvertedStudy) -> None:
     draft.fixed |= {"action_low": low, "action_high": high}
     draft.note(
         f"action_low, action_high: {low:g} and {high:g}, because that program does not scale "
-        f"{kind} actions; off: they fill the environment's range"
+        f"{kind} actions; off scales them to the environment's range"
     )

@@ -157,9 +157,7 @@ def write_trials(directory: Path, journal: Journal, ranked: RankedTrials | None 
 def _measured_columns(
     entries: Sequence[Entry], meta: StudyMeta, taken: Sequence[str]
 ) -> dict[str, Any]:
-    """Return a column per objective and constraint (without costs), and the fronts and
-    feasibility.
-    """
+    """Return a column per objective and constraint (without costs), fronts, and feasibility."""
     found: dict[str, list[float | None]] = {}
     for index, objective in enumerate(meta.objectives):
         found[str(objective["name"])] = [_value_at(entry.objectives, index) for entry in entries]

@@ -163,7 +163,7 @@ RULES: dict[str, StoppingRule] = {
 
 def add_rule(row: StoppingRule) -> None:
     if row.name in RULES:
-        raise ConfigError(f"a rule called {row.name!r} is registered already; choose another name")
+        raise ConfigError(f"a rule named {row.name!r} is already registered; choose another name")
     taken = ["type", *(field.key for field in (*_STOPPING, *_EVOLVING))]
     check_options(f"rule {row.name!r}", row.options, taken)
     RULES[row.name] = row

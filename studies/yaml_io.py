@@ -129,7 +129,7 @@ def scalar_of(text: str) -> Any:
     for pattern, number in _NUMBERS:
         if re.fullmatch(pattern, text):
             if len(text) > _MOST_DIGITS:
-                raise ValueError(f"a number of {len(text)} characters")
+                raise ValueError(f"a number with {len(text)} characters")
             return number(text)
     return text
 

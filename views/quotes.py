@@ -285,7 +285,8 @@ def front_quotes(front: FrontConclusion) -> list[str]:
             first = f"Every trial is significantly worse than {_DEFAULT} in some objective "
             first += f"({how})."
         case "open":
-            first = f"No trial differs significantly from {_DEFAULT} in every objective ({how})."
+            first = "No significant difference was found between the Pareto front and "
+            first += f"{_DEFAULT} ({how})."
         case _:
             first = f"{seeds_text(front.seeds, 'choose')} are too few to compare the Pareto front "
             first += f"with {_DEFAULT}."

@@ -65,8 +65,8 @@ def _broadcast_bounds(name: str, given: Any, shape: tuple[int, ...]) -> tuple[fl
     bound, size = np.asarray(given, np.float64).reshape(-1), math.prod(shape)
     if len(bound) not in (1, size):
         raise ConfigError(
-            f"Box: {name} has {len(bound)} numbers, but shape {shape} has {size}; give one number "
-            "for all, or one per component"
+            f"Box: {name} has {len(bound)} numbers, but shape {shape} needs {size}; give one "
+            "number for all, or one per component"
         )
     return tuple(map(float, np.broadcast_to(bound, (size,))))
 

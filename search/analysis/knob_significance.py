@@ -46,8 +46,8 @@ class SignificantKnobs:
         faint = [knob.name for knob in decided.knobs if knob.decided and knob.low < 0.005]
         if faint:
             said.append(
-                f"{', '.join(faint)}: a permutation test shows an effect; its interval reaches "
-                "0%, so it may be small."
+                f"{', '.join(faint)}: a permutation test shows an effect, but its interval "
+                "reaches 0%, so the effect may be small."
             )
         return [text for text in said if text]
 

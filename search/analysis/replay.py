@@ -267,8 +267,9 @@ class _Record:
         return tuple(sorted(rep for rep, at in self.episodes if at == self.env_steps))
 
     def not_trained_again(self, first: int) -> tuple[int, ...]:
-        """Return the other search seeds, including the first `first`; none if seeds were
-        requested.
+        """Return the search seeds that were not retrained; none if seeds were requested.
+
+        The search seeds are at least the first `first`.
         """
         if self.seeds.replicates:
             return ()

@@ -472,7 +472,7 @@ def _default_on_front(entries: Sequence[Entry]) -> list[str]:
     if default is None:
         return []
     if default.feasible is False:
-        return ["The default violates the constraints, so it is on no front."]
+        return ["The default violates the constraints, so it is not on the front."]
     if default.front is None:
         return []
     if not default.confirmed and any(entry.confirmed for entry in entries):

@@ -141,7 +141,7 @@ class AskAhead:
     def start(self, batch: int, trials: Sequence[int], history: Sequence[PriorTrial]) -> None:
         """Start drawing a batch; `join` must have returned the previous one."""
         if self._future is not None:
-            raise RuntimeError("a batch is being drawn already")
+            raise RuntimeError("a batch is already being drawn")
         self._future = self._threads.submit(
             self._proposer.propose, batch, tuple(trials), tuple(history)
         )

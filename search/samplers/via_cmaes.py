@@ -60,7 +60,7 @@ class CmaEs:
         self._modelled = modelled(spec.space)
         if not self._modelled:
             raise ConfigError(
-                "search method 'cmaes' adapts ranges that are always active, and this space has "
+                "search method 'cmaes' needs ranges that are always active, but this space has "
                 "none; use method: tpe"
             )
         if self._options["popsize"] == 1:

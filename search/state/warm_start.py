@@ -122,7 +122,7 @@ def _read_earlier_trials(study: Study, path: Path) -> tuple[list[PriorTrial], st
     if not found:
         why = _counts_text(left_out) or "it has no trials"
         raise ConfigError(f"search.warm_start: no trial of {path} fits this study: {why}")
-    words = f"{len(found)} of {counted(len(rows), 'trial')} from {path} inform the search"
+    words = f"{len(found)} of {counted(len(rows), 'trial')} from {path} are reused"
     if left_out:
         words += f"; left out: {_counts_text(left_out)}"
     return found, words + _differences(study, other)

@@ -489,7 +489,7 @@ def test_large_compiled_constants_get_a_note(monkeypatch):
     monkeypatch.setattr(training_check, "_LARGE", 2**20)
     note = shapes_of(Captures.of({}, 100), ("rate",)).note
     assert note.startswith("Captures compiles 4 MB of data into its programs (self.table)")
-    assert "return it from a method shared() and read h.shared" in note
+    assert "return it from a shared() method and read h.shared" in note
     assert shapes_of(Shares.of({}, 100), ("rate",)).note == ""
 
 
