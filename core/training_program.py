@@ -115,7 +115,7 @@ class TrainingProgram(LaneProgram):
         return made
 
     def changes(self, given: Mapping[int, tuple[int, Mapping[str, Any]]]) -> Changes:
-        """Return changes: lane -> (lane whose state it continues, hyperparameters)."""
+        """Return the changes by lane: (lane whose state it continues, hyperparameters)."""
         order = np.arange(self.lanes, dtype=np.int32)
         made = Changes(order, np.zeros(self.lanes, bool), self._no_hypers())
         for lane, (source, hypers) in given.items():

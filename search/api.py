@@ -165,7 +165,7 @@ def _check_files(study: Study, place: Path, accept: bool, retry_failed: bool) ->
 
 
 def _resume_study(study: Study, place: Path, failure: str, warn: Callable[[str], None]) -> Study:
-    """Return a study as recorded in its folder, and report changes; `failure` starts it over."""
+    """Return a study as its folder records it, and report changes; on `failure` it starts over."""
     if failure:
         error = f"the last error was: {failure}"
         warn(f"all trials of {study.name} failed, so the study starts over; {error}")

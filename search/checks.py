@@ -29,7 +29,7 @@ _SHOWN = 12
 
 
 def files_of_study(study: Study) -> dict[str, str]:
-    """Return the files that affect results: path relative to the study's folder -> sha256.
+    """Return the sha256 of each file that affects results, by path relative to the study's folder.
 
     These are the files of `imports` with their local imports; the environment's files (topology,
     traffic, modulations, requests, ...), including searched ones and those of `eval_env`; and the

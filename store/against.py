@@ -172,7 +172,7 @@ class _Pairs:
 def compare_samples(
     winner: Sample, other: Sample, rival: str, terms: Terms, among: int = 1
 ) -> Against:
-    """Pair two samples and decide; `among` is how many comparisons share the error rate."""
+    """Pair two samples and decide; `among` comparisons share the error rate."""
     both = sorted(winner.keys() & other.keys())
     if not both:
         return Against(rival, "nothing")

@@ -211,7 +211,7 @@ def rule_fields() -> tuple[Field, ...]:
 
 
 def _rules_by_key() -> dict[str, tuple[Field, list[str]]]:
-    """Return key -> its field, and the built-in rules that have it."""
+    """Return, for each key, its field and the built-in rules that have it."""
     found: dict[str, tuple[Field, list[str]]] = {}
     for rule in RULES.values():
         if rule.registered:

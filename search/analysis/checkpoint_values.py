@@ -136,7 +136,7 @@ def ranking_objective(journal: Journal) -> Objective:
 
 
 def fresh_seeds(journal: Journal) -> dict[tuple[int, Stream], dict[int, float]]:
-    """Return (trial, stream) -> replicate -> value of every finished run on new seeds.
+    """Return the value of every finished run on new seeds, by (trial, stream) and replicate.
 
     New seeds are evaluated only at the end of a run. The rows of trials contain the values of a
     completed confirm stage; this function also includes the values of an incomplete stage.

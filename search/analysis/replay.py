@@ -284,7 +284,7 @@ class _Record:
     def curve(
         self, folder: StudyFolder, metrics: Mapping[str, float]
     ) -> dict[tuple[int, int], tuple[float | None, ...]]:
-        """Return (replicate, env_steps) -> metrics in the order of `metrics`, as published."""
+        """Return the published metrics by (replicate, env_steps), in the order of `metrics`."""
         if not folder.table("curves").is_file() or not metrics:
             return {}
         names = sql_names(metrics, _KEYS)

@@ -86,7 +86,7 @@ FrontValues = Mapping[int, Mapping[int, tuple[float, ...]]]
 def front_values(
     journal: Journal, rows: Sequence[TrialRow]
 ) -> dict[int, dict[int, tuple[float, ...]]]:
-    """Return confirmed trial -> selection seed -> one value per objective.
+    """Return one value per objective, by confirmed trial and selection seed.
 
     Costs apply to the whole trial, so they are equal on every seed. The result is empty for a
     study with one objective.

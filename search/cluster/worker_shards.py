@@ -378,7 +378,7 @@ class SharedPopulation(Population):
         return ChunkResult(metrics, diverged, took, failed, tuple(rows))
 
     def _in_lanes(self, metrics: Mapping[int, Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
-        """Return name -> [lanes] for the metrics of all shares; idle lanes have zeros."""
+        """Return the metrics of all shares by name, [lanes]; idle lanes have zeros."""
         found: dict[str, np.ndarray] = {}
         for share, own in metrics.items():
             places = self._places[share]
@@ -467,7 +467,7 @@ class SharedPopulation(Population):
     def _ask(
         self, method: str, work: Mapping[int, tuple[Any, ...]], remember: bool = False
     ) -> dict[int, Any]:
-        """Call hosts in parallel, share -> arguments; if one dies, another host is called.
+        """Call hosts in parallel, with arguments by share; if one dies, another host is called.
 
         With `remember`, calls that change lanes are kept, so that a new host can repeat them.
         """

@@ -108,7 +108,7 @@ class PausedStates:
 
 
 def _buckets_of_kept(search_state: SearchState) -> dict[tuple[int, int], str]:
-    """Return (trial, replicate) -> bucket for all replicates with a kept state."""
+    """Return the bucket of each (trial, replicate) with a kept state."""
     return {
         _key(run): trial.bucket
         for trial in search_state.going_on()

@@ -44,7 +44,7 @@ def _was_cut(past: PriorTrial) -> bool:
 
 
 def estimates(history: Sequence[PriorTrial]) -> dict[int, Losses]:
-    """Return one loss per objective for every trial that has ended: (trial -> losses).
+    """Return, for every trial that has ended, one loss per objective.
 
     A trial that was stopped or cut at a rung is assumed to make the median gain of finished trials
     from there on, but never to beat the best one. A diverged trial gets the worst loss of all

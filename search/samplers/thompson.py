@@ -85,7 +85,7 @@ class Result:
 
 
 def results_of(history: Sequence[PriorTrial]) -> dict[int, Result]:
-    """Return trial -> result, or {} if too few trials have one."""
+    """Return results by trial, or {} if too few trials have one."""
     finished = [past for past in history if past.losses and all(map(math.isfinite, past.losses))]
     found = {p.trial: Result(_by_seed(p, p.losses or ()), np.zeros(1)) for p in finished}
     found |= _expected_ends(history, finished)

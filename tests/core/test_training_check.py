@@ -332,7 +332,7 @@ def returning(metrics=None, values=None):
         ({"loss": "high"}, "loss is a str; a metric is one number"),
         ({"loss": np.zeros(3)}, r"loss has shape (3,); a metric is one number"),
         ({"loss": np.complex64(1)}, "loss is of complex64; a metric is one number"),
-        ({3: 1.0}, "the name of a metric is 3"),
+        ({3: 1.0}, "a metric is named 3; names must be strings"),
         ([1.0], 'returns a list instead of metrics by name; return (state, {"loss": loss})'),
     ],
 )

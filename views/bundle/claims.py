@@ -371,7 +371,7 @@ class _Tables:
         )
 
     def _values_by_seed(self, sql: str) -> dict[int, float]:
-        """Return replicate -> value."""
+        """Return the values by replicate."""
         found: dict[int, float] = {}
         for replicate, seen, *trained in query(self.folder, sql)[1]:
             if isinstance(seen, list):
