@@ -392,7 +392,7 @@ def _add_other_verbs(verb: Callable[..., Any]) -> None:
         ("--seed", "verify: take the N-th set of new seeds (default: 0)", types.seed),
     ):
         _option(tuned, name, "N", text, type=kind)
-    _flag(tuned, "--bits", "verify: exit code 1 unless it is bit-equal")
+    _flag(tuned, "--bits", "verify: exit with code 1 unless the results are bit-equal")
     _add_verbose(tuned, "ENV: also curves, sources, cost, versions")
     _flag(tuned, "--quiet", "print only the results")
     _add_json(tuned)
