@@ -198,7 +198,8 @@ class Runs:
 
     def search(self, method: str, repetition: int) -> list[Ended]:
         """Run one search, and return its trials in the order in which they ended."""
-        from hpo.studies.spec import Budget, SearchSpec
+        from hpo.studies.execution_spec import Budget
+        from hpo.studies.search_spec import SearchSpec
 
         rows = self._run(
             replace(
@@ -219,7 +220,8 @@ class Runs:
 
         Returns None if it could not choose any.
         """
-        from hpo.studies.spec import Budget, Confirm, EarlyTerminate, SearchSpec
+        from hpo.studies.execution_spec import Budget
+        from hpo.studies.search_spec import Confirm, EarlyTerminate, SearchSpec
 
         rows = self._run(
             replace(
@@ -241,7 +243,8 @@ class Runs:
         judged before run side by side, in one study.
         """
         from hpo.search.seeds import study_seed
-        from hpo.studies.spec import Budget, SearchSpec, Seeds
+        from hpo.studies.execution_spec import Budget
+        from hpo.studies.search_spec import SearchSpec, Seeds
 
         known = self._judged_before(repetition)
         new = {key_of(one): one for one in configs if key_of(one) not in known}
@@ -279,7 +282,7 @@ class Runs:
 
     def _asked(self, method: str, repetition: int) -> Any:
         from hpo.search.seeds import study_seed
-        from hpo.studies.spec import Checkpoint
+        from hpo.studies.execution_spec import Checkpoint
 
         return replace(
             self.study,
@@ -398,7 +401,7 @@ def main(words: Sequence[str] | None = None) -> int:
     make_importable()
     from hpo.errors import ConfigError, HpoError
     from hpo.studies.load import load
-    from hpo.studies.spec import only_one_environment
+    from hpo.studies.study_environments import only_one_environment
     from hpo.version import __version__
 
     methods = ["random", "tpe"] if args.small else args.methods.split(",")

@@ -29,7 +29,10 @@ from hpo.search.samplers import via_optuna
 from hpo.search.samplers.registry import register_sampler
 from hpo.search.samplers.without_model import RandomSearch
 from hpo.spaces import Parameter, Space, make_distribution
-from hpo.studies.spec import Budget, EnvSpec, SearchSpec, Study
+from hpo.studies.env_spec import EnvSpec
+from hpo.studies.execution_spec import Budget
+from hpo.studies.search_spec import SearchSpec
+from hpo.studies.spec import Study
 
 
 class ShadowTpe:

@@ -74,15 +74,10 @@ def our_side(task: dict[str, Any]) -> None:
     """Run a study with the given configurations and print its results."""
     from hpo.search.lanes.local import LocalFactory
     from hpo.search.run import run
-    from hpo.studies.spec import (
-        Budget,
-        EarlyTerminate,
-        EnvSpec,
-        Evaluation,
-        SearchSpec,
-        Seeds,
-        Study,
-    )
+    from hpo.studies.env_spec import EnvSpec
+    from hpo.studies.execution_spec import Budget
+    from hpo.studies.search_spec import EarlyTerminate, Evaluation, SearchSpec, Seeds
+    from hpo.studies.spec import Study
 
     asha = EarlyTerminate("asha", task["env_steps"] // 16, 4.0) if task["asha"] else None
     study = Study(

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int
 
 from ..errors import ConfigError
 from ..knobs import KNOBS, SCHEDULE_KNOBS, SCHEDULES, allow_choice, complete
-from ..knobs.table import Knob
+from ..knobs.knob import Knob
 from .pytree import Leaf, Pytree, pytree
 
 KINDS = {name: index for index, name in enumerate(SCHEDULES)}

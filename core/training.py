@@ -25,7 +25,7 @@ from jaxtyping import Array, Float, UInt32
 
 from ..errors import ConfigError
 from ..files.working_folder import same_working_folder
-from ..knobs.table import Knob, KnobType
+from ..knobs.knob import Knob, KnobType
 from .envs import contract
 from .envs import registry as environments
 from .envs.contract import Environment, HostedEnvironment, agents_of

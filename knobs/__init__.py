@@ -7,25 +7,19 @@ meaning). `check_value` makes a value canonical, and `complete` completes a conf
 if __name__ == "knobs":
     raise ImportError("import hpo.knobs instead, after `pip install -e .`")
 
-from .configuration import (
-    allowed,
-    canonical_name,
-    canonical_value,
-    check_name,
-    check_value,
-    complete,
-    hint_of,
-)
+from .configuration import allowed, canonical_value, check_value, complete
+from .knob import SCHEDULES, Knob
+from .static_knobs import RECURRENT_NETWORKS
 from .table import (
     AVERAGE_REWARD,
     DEFAULTS_OF_OLD,
     KNOBS,
-    RECURRENT_NETWORKS,
     REGISTRABLE,
     SCHEDULE_KNOBS,
-    SCHEDULES,
-    Knob,
     allow_choice,
+    canonical_name,
+    check_name,
+    hint_of,
     known_choices,
     matters,
 )

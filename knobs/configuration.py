@@ -1,4 +1,4 @@
-"""Complete configurations from given hyperparameters."""
+"""Values of hyperparameters, and complete configurations from the values given."""
 
 from __future__ import annotations
 
@@ -6,88 +6,11 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..errors import ConfigError, listed, quoted_number, suggestion
+from ..errors import ConfigError, quoted_number, suggestion
 from ..files.plain_data import is_number
-from ..foreign_names.name_mapping import NameRow
-from ..foreign_names.tables import hints
-from .table import KNOBS, RECURRENT_NETWORKS, REGISTRABLE, Knob, choices_of
-
-
-def canonical_name(name: str) -> str | None:
-    """Return the canonical name of a hyperparameter, given any system's name; None if unknown.
-
-    >>> canonical_name("n_steps"), canonical_name("normalize_advantages"), canonical_name("x")
-    ('rollout_length', 'normalise_advantages', None)
-    """
-    if name in KNOBS:
-        return name
-    british = _british_name(name)
-    if british in KNOBS:
-        return british
-    row = _row_of(name)
-    if row is not None:
-        return row.target
-    plain = _british_name(name.lower().replace("-", "_"))
-    if plain not in KNOBS:
-        return None
-    return plain
-
-
-def _row_of(name: str) -> NameRow | None:
-    american = name
-    for theirs, ours in _AMERICAN.items():
-        american = american.replace(ours, theirs)
-    rows = (*hints(name), *hints(american), *hints(_british_name(name)))
-    return next((row for row in rows if row.target in KNOBS), None)
-
-
-def _british_name(name: str) -> str:
-    for american, ours in _AMERICAN.items():
-        name = name.replace(american, ours)
-    return name
-
-
-_AMERICAN = {
-    "normalize": "normalise",
-    "optimizer": "optimiser",
-    "initialization": "initialisation",
-}
-
-
-def check_name(name: str) -> str:
-    """Return `name` in its canonical spelling; American spellings are accepted.
-
-    Raises:
-        ConfigError: the name is unknown; the error gives our name for it, or the nearest one.
-    """
-    ours = canonical_name(name)
-    if ours is not None and ours.replace("s", "z") == name.replace("s", "z"):
-        return ours
-    if ours is not None:
-        text, row = f"unknown hyperparameter {name!r}; here it is called {ours!r}", _row_of(name)
-        if row is not None and row.values.meaning:
-            text += f" ({row.values.meaning})"
-        raise ConfigError(text)
-    hint = hint_of(name) or f"{suggestion(name, KNOBS)} {listed(name, list(KNOBS))}"
-    raise ConfigError(f"unknown hyperparameter {name!r};{hint}", knobs=True)
-
-
-def hint_of(name: str) -> str:
-    """Return a phrase with the study's key for another system's name; "" if unknown.
-
-    >>> hint_of("num_seeds"), hint_of("learning_rates")
-    (' in a study it is `seeds.per_config`', '')
-    """
-    for row in hints(name):
-        if row.fate == "taken":
-            where = f"{'the hyperparameter ' * (row.target in KNOBS)}`{row.target}`"
-            if row.target.startswith("loggers."):
-                _, kind, *option = row.target.split(".")
-                words = ", ".join((kind, *(f"{one}: ..." for one in option)))
-                where = f"`loggers: [{{type: {words}}}]`"
-            return f" in a study it is {where}"
-        return f" it has no counterpart: {row.because}"
-    return ""
+from .knob import Knob
+from .static_knobs import RECURRENT_NETWORKS
+from .table import KNOBS, REGISTRABLE, check_name, choices_of
 
 
 def allowed(knob: Knob) -> str:

@@ -26,7 +26,7 @@ from ..files.atomic_files import make_folder
 from . import guard
 
 if TYPE_CHECKING:  # not on nodes, where every process starts this module
-    from ..studies.spec import Processes
+    from ..studies.execution_spec import Processes
 
 _SCRIPT = str(Path(guard.__file__))
 _PYTHON = [sys.executable, "-I", "-S", _SCRIPT]

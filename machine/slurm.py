@@ -28,7 +28,7 @@ from ..files.atomic_files import make_folder, read_text, write_text
 from .processes import STDERR, Launch, Process, Wish, follow, last_lines, thread_settings
 
 if TYPE_CHECKING:  # not on nodes, where every job starts this module
-    from ..studies.spec import Executor, Processes
+    from ..studies.execution_spec import Executor, Processes
 
 _JOB, _WISH, _STATE, _LOG = "job.json", "job.wish", "job.state", "job.log"
 _PROGRAMS = ("sbatch", "squeue", "scancel")

@@ -21,7 +21,8 @@ from ..studies.evaluation import goal_note, own_evaluation_note
 from ..studies.load import Source, Written, loads, of_its_day, written_study
 from ..studies.overrides import Given
 from ..studies.resolved import as_recorded, diff, resolved
-from ..studies.spec import Confirm, Study
+from ..studies.search_spec import Confirm
+from ..studies.spec import Study
 from ..studies.train_study import single
 from ..studies.user_code import check_registered, run_own_code
 from ..studies.yaml_io import read_text
@@ -40,7 +41,7 @@ from .run import RunOptions, RunResults
 from .run import run as run_study
 from .state.loop_state import LoopState, Phase
 from .state.progress import Observer
-from .state.warm_start import warm_start
+from .state.warm_start import WarmStartTrials, warm_start
 
 
 def run(
@@ -82,48 +83,41 @@ def run(
             continue; all results so far are kept. CallbackError: a callback raised; all results so
             far are kept. MissingExtraError: a logger's package is not installed.
     """
-    out = Path(out)
-    if not isinstance(study, Study):
-        study, study_text = load_to_run(
-            study,
-            out,
-            new=new,
-            accept_changed_files=accept_changed_files,
-            retry_failed=retry_failed,
-        )
-    if new:
-        study = replace(study, name=free_name(out, study.name))
-    shown = out / checked_name(study.name)
-    place = shown.absolute()  # the study's code, which runs below, may change the folder
-    if not new:
-        _check_files(study, place, accept_changed_files, retry_failed)
-    run_own_code(study)
-    check_registered(study)
-    failure = ""
-    if not new:
-        failure = common_failure(place)
-    if note := goal_note(study):
-        warn(note)
-    study = _resume_study(study, place, failure, warn)
-    earlier = warm_start(study, None if failure else place)
-    if earlier.words:
-        warn(f"warm start: {earlier.words}")
-    settings = RunOptions(
+    options = RunOptions(
+        resume=not new,
         accept_new_bits=accept_new_bits,
         accept_changed_files=accept_changed_files,
         study_text=study_text,
         given=given,
-        sinks=sinks_of(study, warn),
         callbacks=tuple(callbacks),
-        resume=not new,
-        anew=bool(failure),
         retry_failed=retry_failed,
         warn=warn,
         compiling=compiling,
-        shown=shown,
     )
+    study, shown, options = _load_study(study, Path(out), options)
+    place = shown.absolute()  # the study's code, which runs below, may change the folder
+    _run_study_code(study, place, options)
+    study, starts_over = _resume_study(study, place, options)
+    earlier = _read_warm_start(study, place, starts_over, warn)
+    options = replace(options, anew=starts_over, sinks=sinks_of(study, warn), shown=shown)
     with factory_of(study, compiling, warn) as factory:
-        return run_study(study, place, factory, observers, settings, earlier=earlier)
+        return run_study(study, place, factory, observers, options, earlier=earlier)
+
+
+def _load_study(study: Source, out: Path, options: RunOptions) -> tuple[Study, Path, RunOptions]:
+    """Return the loaded study, its folder in `out`, and the options with its text."""
+    if not isinstance(study, Study):
+        study, text = load_to_run(
+            study,
+            out,
+            new=not options.resume,
+            accept_changed_files=options.accept_changed_files,
+            retry_failed=options.retry_failed,
+        )
+        options = replace(options, study_text=text)
+    if not options.resume:
+        study = replace(study, name=free_name(out, study.name))
+    return study, out / checked_name(study.name), options
 
 
 def load_to_run(
@@ -164,18 +158,44 @@ def _check_files(study: Study, place: Path, accept: bool, retry_failed: bool) ->
     check_files_to_resume(place, study.source, accept, asks_for_the_same)
 
 
-def _resume_study(study: Study, place: Path, failure: str, warn: Callable[[str], None]) -> Study:
-    """Return a study as its folder records it, and report changes; on `failure` it starts over."""
+def _run_study_code(study: Study, place: Path, options: RunOptions) -> None:
+    """Run the Python files that a study names, if a study to resume has unchanged files."""
+    if options.resume:
+        _check_files(study, place, options.accept_changed_files, options.retry_failed)
+    run_own_code(study)
+    check_registered(study)
+
+
+def _resume_study(study: Study, place: Path, options: RunOptions) -> tuple[Study, bool]:
+    """Return a study as recorded in its folder, and whether it starts over; report changes.
+
+    It starts over if all its trials failed for the same reason.
+    """
+    failure = ""
+    if options.resume:
+        failure = common_failure(place)
+    if note := goal_note(study):
+        options.warn(note)
     if failure:
         error = f"the last error was: {failure}"
-        warn(f"all trials of {study.name} failed, so the study starts over; {error}")
+        options.warn(f"all trials of {study.name} failed, so the study starts over; {error}")
     else:
         study = as_begun(study, place)
         if note := resume_note(study, place):
-            warn(note)
+            options.warn(note)
     if note := own_evaluation_note(study):
-        warn(note)
-    return study
+        options.warn(note)
+    return study, bool(failure)
+
+
+def _read_warm_start(
+    study: Study, place: Path, starts_over: bool, warn: Callable[[str], None]
+) -> WarmStartTrials:
+    """Return the trials of an earlier study that inform the search, and report their number."""
+    earlier = warm_start(study, None if starts_over else place)
+    if earlier.words:
+        warn(f"warm start: {earlier.words}")
+    return earlier
 
 
 def train(

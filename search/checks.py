@@ -22,7 +22,8 @@ from ..studies.cross_section_checks import contradictions
 from ..studies.overrides import Given, given_in, without_given
 from ..studies.resolved import ChangedKey, as_recorded, diff, resolved, resolved_yaml, study_hash
 from ..studies.search_methods import method_row
-from ..studies.spec import SCORE, Study, labels, scales
+from ..studies.spec import Study
+from ..studies.study_environments import SCORE, labels, scales
 from ..studies.user_code import imported_files
 
 _SHOWN = 12

@@ -13,8 +13,9 @@ from ..errors import UnknownNameError
 from ..store.follow import Follower
 from ..store.sinks import Background, CsvSink, Sink, Sinks
 from ..store.tables import TABLES
+from ..studies.execution_spec import Logger
 from ..studies.resolved import resolved
-from ..studies.spec import Logger, Study
+from ..studies.spec import Study
 from ..studies.study_keys import LOGGERS
 
 VIEWS = ("console",)  # loggers that are views of the command line instead of sinks

@@ -18,9 +18,11 @@ from ..errors import ConfigError, HpoError
 from ..machine.slurm import SlurmJobs
 from ..machine.timings import Timings
 from ..studies.check import CheckReport, ProgramCost, check
+from ..studies.env_spec import EnvSpec
+from ..studies.execution_spec import Processes
 from ..studies.expected_cost import Expected, TimeEstimate
 from ..studies.programs import programs_note
-from ..studies.spec import EnvSpec, Processes, Study
+from ..studies.spec import Study
 from ..studies.user_code import check_registered, run_own_code
 from .lanes.contract import Resolved, check_divides, factory_here
 from .lanes.multi_environment import SeveralFactory, factories_of, notes_of

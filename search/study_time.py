@@ -25,7 +25,8 @@ from ..store.rows import Stream, TrialState
 from ..studies.chunk_sizes import chunk_sizes_of
 from ..studies.evaluation import own_limit
 from ..studies.expected_cost import Expected, TimeEstimate, expected_steps
-from ..studies.spec import SearchSpec, Study
+from ..studies.search_spec import SearchSpec
+from ..studies.spec import Study
 from .engine.engine import Engine, engine_in_memory, lanes_to_keep
 from .engine.evaluate import replicates_of
 from .engine.refill import RefillQueue

@@ -16,15 +16,17 @@ from ..errors import SearchError
 from ..knobs import complete
 from ..machine.software import versions
 from ..spaces.space import Space
-from ..store.comparison import UNBOUNDED, Bounds
 from ..store.journal import Journal
+from ..store.permutation_tests import Agreement, agreement
 from ..store.query import has_column, query
 from ..store.rows import TrialState
-from ..store.statistics import Agreement, agreement, iqm, mean
+from ..store.statistics import iqm, mean
 from ..store.tables import sql_names
-from ..store.unobserved import bounded_interval
+from ..store.unobserved import UNBOUNDED, Bounds, bounded_interval
+from ..studies.execution_spec import Budget, Checkpoint
 from ..studies.load import loads
-from ..studies.spec import Budget, Checkpoint, Seeds, Study
+from ..studies.search_spec import Seeds
+from ..studies.spec import Study
 from ..studies.train_study import single
 from ..studies.tuned.record import TUNED, Contender, Curve, TestCost, TunedRecord, file_name
 from ..studies.tuned.study_text import knobs_of, least, train_text

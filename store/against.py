@@ -12,17 +12,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
-from .comparison import (
-    UNBOUNDED,
-    Bounds,
-    Unless,
-    chance_of_better,
-    decided_pairs,
-    deviation,
-)
+from .comparison import decided_pairs
 from .constraint_tests import Feasibility, Limit, Range, Values, feasibility
 from .interim_analyses import fewest_pairs, next_level
-from .statistics import NO_INTERVAL, Interval, mean
+from .mean_difference import Unless
+from .probability_of_improvement import chance_of_better
+from .statistics import NO_INTERVAL, Interval, deviation, mean
+from .unobserved import UNBOUNDED, Bounds
 
 Verdict = Literal[
     "better",

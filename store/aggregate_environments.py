@@ -13,16 +13,10 @@ from functools import lru_cache
 from typing import Literal
 
 from ..errors import ConfigError
-from .comparison import (
-    UNBOUNDED,
-    Bounds,
-    chance_of_better,
-    paired_interval,
-    placement_interval,
-    unpaired_interval,
-)
 from .interim_analyses import level_of
 from .libraries import np
+from .mean_difference import paired_interval, unpaired_interval
+from .probability_of_improvement import chance_of_better, placement_interval
 from .statistics import (
     NO_INTERVAL,
     Interval,
@@ -35,7 +29,7 @@ from .statistics import (
     t_quantile,
     welch_degrees,
 )
-from .unobserved import bounded_interval
+from .unobserved import UNBOUNDED, Bounds, bounded_interval
 
 Over = Literal["mean", "iqm", "worst"]
 OVER: tuple[Over, ...] = ("mean", "iqm", "worst")

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..files.plain_data import as_lists
-from .comparison import UNBOUNDED, Bounds, paired_interval
 from .journal import Journal
 from .leaderboard import Entry
+from .mean_difference import paired_interval
 from .rows import AttributeRow, BaselineRow, Stream
 from .statistics import Interval, mean, sign_of
-from .unobserved import bounded_interval
+from .unobserved import UNBOUNDED, Bounds, bounded_interval
 
 BASELINES = "baselines"  # name of the table in studies with baselines
 _PREFIX = "baseline/"

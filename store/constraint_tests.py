@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from .comparison import Bounds, paired_interval
+from .mean_difference import paired_interval
 from .statistics import NO_INTERVAL, Interval, aggregate
+from .unobserved import Bounds
 
 State = Literal["kept", "violated", "open", "unmeasured"]
 SeedValues = Mapping[int, float]  # replicate -> value

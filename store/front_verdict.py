@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from .comparison import UNBOUNDED, Bounds, Unless, paired_interval, paired_unless
 from .interim_analyses import fewest_pairs
+from .mean_difference import Unless, paired_interval, paired_unless
 from .statistics import mean, sign_of
+from .unobserved import UNBOUNDED, Bounds
 
 FrontVerdict = Literal["behind", "on_front", "open", "undecided"]
 Vectors = Mapping[int, Sequence[float]]  # replicate -> one value per objective

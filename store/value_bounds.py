@@ -10,8 +10,8 @@ import yaml
 
 from ..environments.registry import find
 from .aggregate_environments import together
-from .comparison import UNBOUNDED, Bounds
 from .rows import StudyMeta
+from .unobserved import UNBOUNDED, Bounds
 
 RETURN = "eval/return_mean"
 _RATES = ("eval/service_blocking_probability", "eval/bitrate_blocking_probability")

@@ -20,9 +20,10 @@ from .against import (
     with_constraints,
 )
 from .chance_of_best import ChosenTrial
-from .comparison import UNBOUNDED, Bounds, sharing_error
+from .comparison import sharing_error
 from .front_verdict import FrontConclusion, FrontVerdict
 from .statistics import mean, sign_of
+from .unobserved import UNBOUNDED, Bounds
 
 _DECIDED = ("better", "worse")
 _NO_OTHER = "It is the default, and no other trial was confirmed."

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError, UnknownNameError
+from .execution_spec import Budget
 from .field import key, keys_of
 from .load import of_its_day, study_of
 from .overrides import apply_overrides
+from .search_spec import Metric
 from .sections import read_section
-from .spec import Budget, Metric, Study
+from .spec import Study
 from .yaml_io import Node, Notes, node_of, read_file, read_text
 
 METHOD_KEYS = ("imports", "search", "enqueue", "evaluation", "early_terminate", "seeds", "confirm",

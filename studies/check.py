@@ -18,17 +18,10 @@ from .expected_cost import Expected, TimeEstimate, confirm_words, expected_steps
 from .portfolio import placement_words
 from .programs import ProgramShape, ProgramShapes, buckets_of
 from .search_methods import METHODS, method_row
-from .spec import (
-    Confirm,
-    Constraint,
-    EarlyTerminate,
-    SearchSpec,
-    Study,
-    env_words,
-    environments_of,
-    metric_words,
-)
+from .search_spec import Confirm, Constraint, EarlyTerminate, SearchSpec
+from .spec import Study
 from .stopping_rules import rule_row
+from .study_environments import env_words, environments_of, metric_words
 from .unused_knobs import idle_knobs
 
 _DRAWS = 2000
@@ -279,7 +272,7 @@ def _picks_by_luck(study: Study, confirm: Confirm) -> bool:
     """Return whether a single seed chooses the best of many trials.
 
     In replays of recorded tables, searches with 12 to 48 trials then choose worse configurations
-    than searches with 4; with selection seeds they choose better ones (decision 81).
+    than searches with 4; with selection seeds they choose better ones (decision 91).
     """
     if study.seeds.per_config > 1 or confirm.choose:
         return False

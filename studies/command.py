@@ -17,7 +17,7 @@ from typing import Any
 from ..errors import ConfigError, listed, suggestion
 from ..files.plain_data import freeze, is_sequence
 from ..knobs import Knob
-from ..knobs.table import KnobType
+from ..knobs.knob import KnobType
 from ..spaces.distributions import Categorical, Distribution, Ordinal
 from ..spaces.make import WHOLE_KINDS, read_distribution
 from .algorithm import COMMAND, ENV_STEPS, Algorithm

@@ -18,22 +18,13 @@ from ..environments.table import ENVIRONMENTS
 from ..errors import ConfigError, MissingExtraError, counted, suggestion
 from ..store.statistics import IQM_MIN_SEEDS
 from .env_section import optical_faults
+from .execution_spec import PopulationSpec, Processes
 from .programs import env_kinds, is_static
 from .search_methods import METHODS, method_row
-from .spec import (
-    Confirm,
-    Constraint,
-    EarlyTerminate,
-    Evaluation,
-    Metric,
-    PopulationSpec,
-    Processes,
-    Racing,
-    Study,
-    each_alone,
-    environments_of,
-)
+from .search_spec import Confirm, Constraint, EarlyTerminate, Evaluation, Metric, Racing
+from .spec import Study
 from .stopping_rules import foreign_keys, rule_row
+from .study_environments import each_alone, environments_of
 from .study_keys import COSTS, DRIVEN_KEYS, EXECUTOR_KEYS, SEARCHER_KEYS
 from .user_code import misfits
 from .yaml_io import Node

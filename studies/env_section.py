@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 from ..environments.registry import Reference, entry, gymnax_class, reference_of, rooted
 from ..environments.table import ENVIRONMENTS, EnvEntry
 from ..errors import ConfigError, MissingExtraError, UnimportedModuleError, UnknownNameError
+from .env_spec import EnvSpec
 from .overrides import apply_overrides
 from .programs import env_kinds
-from .spec import EnvSpec, Study
+from .spec import Study
 from .study_keys import metric_fault
 from .study_values import check_env_value
 from .user_code import is_inside

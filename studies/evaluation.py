@@ -8,7 +8,8 @@ from typing import Any
 
 from ..environments.registry import find
 from ..environments.table import EnvEntry
-from .spec import LONGEST, SHORTEST_CUT, EnvSpec, Study
+from .env_spec import LONGEST, SHORTEST_CUT, EnvSpec
+from .spec import Study
 from .yaml_io import flow
 
 _FRAMES, _SKIP = "max_num_frames_per_episode", "frameskip"

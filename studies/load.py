@@ -16,9 +16,11 @@ from ..files.plain_data import is_mapping, is_sequence
 from .algorithm_section import read_algorithm, set_custom_keys
 from .cross_section_checks import stages
 from .env_section import read_env, read_eval_env, read_imports
+from .execution_spec import Executor, Init, Logger, MetricFiles, Processes
 from .field import keys_of
 from .overrides import apply_overrides
 from .resolved import defaults_of_old, lanes_of_old, meanings_of_old, resolved_yaml
+from .search_spec import Confirm, Constraint, Evaluation, Metric
 from .sections import (
     named_fields,
     read_early_terminate,
@@ -27,18 +29,7 @@ from .sections import (
     run_imports_for_names,
 )
 from .space_section import SpaceReader, read_enqueue, space_nodes
-from .spec import (
-    Confirm,
-    Constraint,
-    Evaluation,
-    Executor,
-    Init,
-    Logger,
-    Metric,
-    MetricFiles,
-    Processes,
-    Study,
-)
+from .spec import Study
 from .study_keys import COSTS, LOGGERS, SECTIONS, TOP, metric_fault
 from .study_values import Vocabulary
 from .yaml_io import Node, Notes, place_of, plain, read_file, read_text, text_of, to_yaml

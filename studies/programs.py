@@ -14,7 +14,8 @@ from ..files.plain_data import as_lists, freeze
 from ..knobs import KNOBS, RECURRENT_NETWORKS
 from ..spaces.space import Parameter, Space
 from .chunk_sizes import ChunkSizes, chunk_sizes_of
-from .spec import Study, environments_of
+from .spec import Study
+from .study_environments import environments_of
 from .unused_knobs import possible_values
 
 _LISTED = 4

@@ -15,9 +15,12 @@ from typing import Any
 from ..files.plain_data import as_lists, is_mapping, is_sequence, shortened
 from ..knobs import AVERAGE_REWARD, DEFAULTS_OF_OLD, KNOBS
 from ..spaces.space import Parameter, Space
+from .execution_spec import Executor
 from .field import keys_of
-from .spec import Confirm, EarlyTerminate, Executor, SearchSpec, Study, environments_of
+from .search_spec import Confirm, EarlyTerminate, SearchSpec
+from .spec import Study
 from .stopping_rules import foreign_keys
+from .study_environments import environments_of
 from .study_keys import DRIVEN_KEYS, EXECUTOR_KEYS, SEARCHER_KEYS, TOP
 from .train_study import LENGTH_KEYS, why_not_longer
 from .yaml_io import plain, read_text, to_yaml

@@ -15,7 +15,7 @@ from ..spaces.distributions import KINDS
 from .algorithm import Algorithm
 from .field import Field, keys_of
 from .search_methods import METHODS
-from .spec import Constraint
+from .search_spec import Constraint
 from .stopping_rules import RULES, StoppingRule
 from .study_keys import COSTS, LOGGERS, METRICS, SECTIONS, TOP
 from .value_kinds import AMOUNT, kind_of, range_schema

@@ -13,7 +13,7 @@ from ..knobs import KNOBS, canonical_name, hint_of
 from .field import Field, keys_of
 from .overrides import SET
 from .search_methods import METHODS
-from .spec import EarlyTerminate, SearchSpec
+from .search_spec import EarlyTerminate, SearchSpec
 from .stopping_rules import FIRST_RUNG, RULES
 from .study_keys import SECTIONS, TOP
 from .study_values import amount_meant

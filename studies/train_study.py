@@ -13,7 +13,9 @@ from typing import Any
 
 from ..knobs import KNOBS, SCHEDULE_KNOBS
 from ..spaces.space import Space
-from .spec import EnvSpec, SearchSpec, Study, has_key
+from .env_spec import EnvSpec, has_key
+from .search_spec import SearchSpec
+from .spec import Study
 
 LENGTH_KEYS = ("env_steps", "schedule_env_steps")  # compared together
 _OTHERWISE = "start another study"

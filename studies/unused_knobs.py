@@ -12,7 +12,8 @@ from typing import Any
 from ..environments.registry import find
 from ..files.plain_data import same
 from ..knobs import KNOBS, SCHEDULE_KNOBS, matters
-from .spec import Study, each_alone
+from .spec import Study
+from .study_environments import each_alone
 from .yaml_io import flow
 
 

@@ -18,7 +18,8 @@ from ..environments.table import ENVIRONMENTS
 from ..errors import ConfigError, is_interrupt, user_streams
 from ..files.working_folder import same_working_folder
 from ..knobs import KNOBS, check_value
-from .spec import Study, environments_of
+from .spec import Study
+from .study_environments import environments_of
 
 _DONE: dict[Path, ModuleType] = {}
 _texts: dict[Path, list[bytes]] = {}  # text of each file and its local imports, when it was run

@@ -26,10 +26,12 @@ from ..search.samplers.registry import PriorTrial, Sampler, make_sampler
 from ..spaces.make import make_distribution
 from ..spaces.space import Condition, Parameter, Space
 from ..store.rows import TrialState
+from ..studies.env_spec import EnvSpec
 from ..studies.field import Field
 from ..studies.search_methods import Method, method_row
+from ..studies.search_spec import EarlyTerminate, SearchSpec
 from ..studies.sections import defaults
-from ..studies.spec import EarlyTerminate, EnvSpec, SearchSpec, Study
+from ..studies.spec import Study
 from ..studies.stopping_rules import StoppingRule, rule_row
 
 

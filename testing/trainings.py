@@ -19,7 +19,7 @@ from ..core.population import Lanes
 from ..core.training import Lane, StudyEnvironment, Training
 from ..core.training_check import Shapes, shapes_of
 from ..core.training_program import TrainingProgram
-from ..knobs.table import Knob
+from ..knobs.knob import Knob
 
 # The name of a test is its docstring.
 

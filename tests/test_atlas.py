@@ -27,8 +27,9 @@ from hpo.search.run import run
 from hpo.search.what_if import read_record, replay
 from hpo.store.importance import ImportanceColumn, explained
 from hpo.store.query import query
+from hpo.studies.execution_spec import Budget
 from hpo.studies.load import load as load_study
-from hpo.studies.spec import Budget, Evaluation, Racing, Seeds
+from hpo.studies.search_spec import Evaluation, Racing, Seeds
 
 ROOT = Path(__file__).resolve().parent.parent
 STUDIES = sorted((ROOT / "studies" / "atlas").glob("*.yaml"))

@@ -11,7 +11,7 @@ from hpo.search.engine.engine import Engine
 from hpo.search.run import run
 from hpo.search.what_if import read_record, replay
 from hpo.studies.chunk_sizes import rung_steps
-from hpo.studies.spec import EarlyTerminate, Evaluation, Racing, Seeds
+from hpo.studies.search_spec import EarlyTerminate, Evaluation, Racing, Seeds
 
 study, Budget = samples.study, samples.Budget
 sketched = run_file("scripts/atlas_parts/sketched.py")

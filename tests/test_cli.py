@@ -21,7 +21,7 @@ import yaml
 import hpo
 from hpo import cli
 from hpo.cli import main, make_parser
-from hpo.studies.spec import PARTS
+from hpo.studies.execution_spec import PARTS
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quickly_compiled")]
 

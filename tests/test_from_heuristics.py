@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from helpers.loading import run_file
-from hpo.studies.spec import Seeds
+from hpo.studies.search_spec import Seeds
 
 ROOT = Path(__file__).resolve().parents[1]
 STUDIES = ROOT / "studies" / "from_heuristics"
@@ -58,7 +58,7 @@ def test_optical_claims_hold_after_multiple_testing(kept):
     assert again < 0.05 < usnet
     assert (
         f"{first:.3f} and, in the second run, {again:.3f}" in page
-        and f"that for USNET is {usnet:.3f}" in page
+        and f"For USNET it is {usnet:.3f}" in page
     )
     assert "On one of four networks, policies [block fewer" in readme
 

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 MOST_WRITES = 30
-MOST = {"files": 381, "root": 5}
+MOST = {"files": 395, "root": 5}
 """Totals of the package. Lines have no bound: one made the code denser, not simpler."""
 
 

@@ -20,7 +20,7 @@ from helpers import view_samples as samples
 from hpo.cli import main
 from hpo.knobs import KNOBS
 from hpo.studies.load import loads
-from hpo.studies.spec import SearchSpec
+from hpo.studies.search_spec import SearchSpec
 
 ROOT = Path(__file__).resolve().parents[1]
 

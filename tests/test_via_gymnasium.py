@@ -10,10 +10,10 @@ from hpo.core.host.batch import code_of
 from hpo.environments import registry, via_gymnasium
 from hpo.errors import ConfigError, MissingExtraError, UnimportedModuleError, UnknownNameError
 from hpo.studies.check import check
+from hpo.studies.env_spec import has_key
 from hpo.studies.load import load, loads, recorded
 from hpo.studies.programs import programs_note, static_searched
 from hpo.studies.resolved import resolved_yaml
-from hpo.studies.spec import has_key
 from hpo.studies.study_values import check_env_value
 from hpo.studies.user_code import import_user_code
 

@@ -8,9 +8,9 @@ from typing import Any
 from ..errors import clause, counted
 from ..search.analysis.across_environments import EnvironmentScores
 from ..store.aggregate_environments import Beside, BySeed, Estimate, on_each
-from ..store.comparison import Bounds
 from ..store.environment_columns import environment_names
 from ..store.rows import Stream, StudyMeta
+from ..store.unobserved import Bounds
 from .formatting import aligned, around, between, folded, narrow, number, seeds_text
 
 TOGETHER = {"mean": "mean of all", "iqm": "IQM of all", "worst": "worst"}

@@ -17,7 +17,8 @@ from ..store.rows import counts_evaluations_alone
 from ..store.statistics import Interval
 from ..studies.algorithm import ENV_STEPS
 from ..studies.resolved import as_recorded
-from ..studies.spec import WITH_TRAINING, Study
+from ..studies.spec import Study
+from ..studies.study_environments import WITH_TRAINING
 
 _BARS = "▁▂▃▄▅▆▇█"
 _PLAIN_BARS = "_.-=+*#@"

@@ -23,7 +23,7 @@ from ..store.leaderboard import Entry
 from ..store.study_folder import RESULTS, StudyFolder, look_inside
 from ..store.verdict import Conclusion
 from ..studies.algorithm import ENV_STEPS
-from ..studies.spec import WITH_TRAINING
+from ..studies.study_environments import WITH_TRAINING
 from .formatting import (
     SEED_KINDS,
     Listing,
@@ -432,7 +432,7 @@ def winner_line(entries: Sequence[Entry], metric: str, unit: str = ENV_STEPS) ->
 
 
 def named(value: str, stream: str) -> str:
-    """Return a value's name, as given by `studies.spec.value_words`, on these seeds."""
+    """Return a value's name, as given by `study_environments.value_words`, on these seeds."""
     if stream != "report":
         return value
     return value.removesuffix(WITH_TRAINING)

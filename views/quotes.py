@@ -26,7 +26,8 @@ _DEFAULT = "the default configuration"
 def metric_name(study: Study) -> str:
     """Return the standard name for a study's metric.
 
-    >>> from hpo.studies.spec import EnvSpec, Study
+    >>> from hpo.studies.env_spec import EnvSpec
+    >>> from hpo.studies.spec import Study
     >>> metric_name(Study(name="s", env=EnvSpec("CartPole-v1"), env_steps=1))
     'mean episode return'
     """

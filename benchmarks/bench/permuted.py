@@ -20,7 +20,7 @@ import yaml
 from hpo.search.bench import read_table
 from hpo.search.bench.tables import BenchTable
 from hpo.store.against import Against
-from hpo.store.comparison import Bounds
+from hpo.store.unobserved import Bounds
 from hpo.store.value_bounds import metric_range
 from hpo.store.verdict import Evidence, conclude
 

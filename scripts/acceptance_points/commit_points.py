@@ -84,16 +84,10 @@ def every_commit(small: bool, work: Path) -> Outcome:
 def paused_case() -> Case:
     """Return a study whose trials pause at rungs one at a time and are then confirmed."""
     from helpers.analytic_lanes import AnalyticFactory
-    from hpo.studies.spec import (
-        Budget,
-        Checkpoint,
-        Confirm,
-        EarlyTerminate,
-        EnvSpec,
-        SearchSpec,
-        Seeds,
-        Study,
-    )
+    from hpo.studies.env_spec import EnvSpec
+    from hpo.studies.execution_spec import Budget, Checkpoint
+    from hpo.studies.search_spec import Confirm, EarlyTerminate, SearchSpec, Seeds
+    from hpo.studies.spec import Study
 
     from .crash_cases import REAL, Case
 

@@ -12,19 +12,19 @@ from typing import Any
 
 from helpers.analytic_lanes import AnalyticFactory
 from hpo.spaces import Parameter, Space, make_distribution
-from hpo.studies.spec import (
-    Budget,
+from hpo.studies.env_spec import EnvSpec
+from hpo.studies.execution_spec import Budget
+from hpo.studies.search_spec import (
     Confirm,
     Constraint,
     EarlyTerminate,
-    EnvSpec,
     Evaluation,
     Metric,
     Racing,
     SearchSpec,
     Seeds,
-    Study,
 )
+from hpo.studies.spec import Study
 
 __all__ = ["KINDS", "REAL", "Case", "draw_case", "study_of"]
 

@@ -195,7 +195,7 @@ def power(
     """
     from scipy.stats import ttest_rel
 
-    from hpo.store.comparison import Bounds
+    from hpo.store.unobserved import Bounds
     from hpo.store.verdict import Evidence, conclude
 
     draw, told, on_condition, in_range, students = KINDS[kind], 0, 0, 0, 0

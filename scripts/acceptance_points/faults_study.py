@@ -11,7 +11,7 @@ from .common import ROOT, load_file
 def analytic(folder: Path) -> None:
     """Run a study over analytic lanes that commits and publishes at every boundary."""
     from hpo.search.run import RunOptions, run
-    from hpo.studies.spec import Confirm, EarlyTerminate
+    from hpo.studies.search_spec import Confirm, EarlyTerminate
 
     samples = load_file(ROOT / "tests" / "helpers" / "search_samples.py")
     study = samples.study(

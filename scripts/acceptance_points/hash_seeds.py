@@ -78,7 +78,8 @@ def tell() -> None:
 def _digest(name: str, folder: Path) -> str:
     from hpo.search.run import RunOptions, run
     from hpo.store.journal import Journal
-    from hpo.studies.spec import Budget, EarlyTerminate, SearchSpec
+    from hpo.studies.execution_spec import Budget
+    from hpo.studies.search_spec import EarlyTerminate, SearchSpec
 
     from .crash_cases import draw_case, study_of
 

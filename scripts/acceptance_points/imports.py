@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from .common import ROOT, Outcome, hpo_command, load_file
-from .imported_scripts import COMMITS, SCRIPTS, Script
+from .imported_scripts import arlbench, cleanrl, lerax_jaxdem, purejaxrl, rlzoo, xlron
+from .imported_scripts.script import COMMITS, Script
 
 _SMALL = ["--budget.trials=2", "--env_steps=4k", "--evaluation.episodes=2", "--seeds.per_config=1"]
 _COMMAND = """python train.py --env_type=rmsa --topology_name=nsfnet_deeprmsa_directed \\
@@ -90,6 +91,8 @@ _SOURCES = "HPO_SCRIPTS"
 Checkouts have the projects' names; for earlier versions the commit is appended, as in
 `lerax-1a2b3c4`.
 """
+_PROJECTS = (purejaxrl, lerax_jaxdem, cleanrl, rlzoo, xlron, arlbench)
+SCRIPTS = tuple(script for project in _PROJECTS for script in project.SCRIPTS)
 _PARTS_OF_WIDTHS = ("num_layers", "hidden_size")  # compared as hidden_sizes
 
 

@@ -12,7 +12,7 @@ from .common import ROOT, Outcome, call, hpo_command
 SEEDS_NEEDED = 9
 WITHOUT_EXTRAS = (
     "tests/core/envs/test_from_jaxmarl.py::test_what_is_missing_is_said_with_what_to_type",
-    "tests/core/envs/test_from_brax.py::test_what_is_missing_is_said_with_what_to_type",
+    "tests/core/envs/test_from_physics.py::test_missing_package_is_refused_with_the_extra",
 )
 """Tests of the messages about missing packages, skipped if the packages are installed."""
 LEFT_OUT = tuple(f"--deselect={test}" for test in WITHOUT_EXTRAS)

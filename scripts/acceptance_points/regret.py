@@ -123,7 +123,10 @@ def height(params: Params) -> float:
 def through_loop(method: str, seed: int, trials: int) -> float:
     """Return the smallest height that a study finds."""
     from hpo.search.run import RunOptions, run
-    from hpo.studies.spec import Budget, EnvSpec, Metric, PopulationSpec, SearchSpec, Study
+    from hpo.studies.env_spec import EnvSpec
+    from hpo.studies.execution_spec import Budget, PopulationSpec
+    from hpo.studies.search_spec import Metric, SearchSpec
+    from hpo.studies.spec import Study
 
     study = Study(
         name="regret",

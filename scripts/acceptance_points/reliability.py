@@ -123,7 +123,7 @@ def _studies() -> Callable[..., None]:
     """Return functions that run the study in a folder: to its end, or cut after some chunks."""
     from hpo.search.run import run
     from hpo.search.state.progress import Observer
-    from hpo.studies.spec import Confirm, EarlyTerminate
+    from hpo.studies.search_spec import Confirm, EarlyTerminate
 
     samples = load_file(ROOT / "tests" / "helpers" / "search_samples.py")
     study = samples.study(

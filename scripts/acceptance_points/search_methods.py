@@ -74,7 +74,10 @@ def _run_small(method: str, rule: str | None, objectives: int, folder: Path) -> 
     from helpers.analytic_lanes import AnalyticFactory
     from hpo.search.run import RunOptions, run
     from hpo.store.journal import Journal
-    from hpo.studies.spec import Budget, EarlyTerminate, EnvSpec, Metric, SearchSpec, Seeds, Study
+    from hpo.studies.env_spec import EnvSpec
+    from hpo.studies.execution_spec import Budget
+    from hpo.studies.search_spec import EarlyTerminate, Metric, SearchSpec, Seeds
+    from hpo.studies.spec import Study
 
     options: dict[str, Any] = {"population_size": 6} if method == "nsga2" else {}
     options |= {"popsize": 4} if method == "cmaes" else {}
@@ -176,7 +179,9 @@ def _sobol_difference() -> float:
 
     from hpo.search.samplers.proposal_queue import Proposer
     from hpo.search.samplers.registry import PriorTrial, make_sampler
-    from hpo.studies.spec import EnvSpec, SearchSpec, Study
+    from hpo.studies.env_spec import EnvSpec
+    from hpo.studies.search_spec import SearchSpec
+    from hpo.studies.spec import Study
 
     space = _mixed_space()
     study = Study(
@@ -280,7 +285,10 @@ def resident_megabytes() -> float:
 def large_study(trials: int) -> tuple[Any, Any]:
     """Return a study with many short trials by TPE and ASHA, on lanes that cost nothing."""
     from helpers.analytic_lanes import AnalyticFactory
-    from hpo.studies.spec import Budget, EarlyTerminate, EnvSpec, SearchSpec, Seeds, Study
+    from hpo.studies.env_spec import EnvSpec
+    from hpo.studies.execution_spec import Budget
+    from hpo.studies.search_spec import EarlyTerminate, SearchSpec, Seeds
+    from hpo.studies.spec import Study
 
     space = _mixed_space()
     study = Study(

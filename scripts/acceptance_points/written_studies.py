@@ -76,7 +76,10 @@ def write_study(folder: Path, size: Size) -> Path:
 
 def _study(name: str, size: Size) -> Any:
     from hpo.spaces import Parameter, Space, make_distribution
-    from hpo.studies.spec import Budget, EarlyTerminate, EnvSpec, SearchSpec, Seeds, Study
+    from hpo.studies.env_spec import EnvSpec
+    from hpo.studies.execution_spec import Budget
+    from hpo.studies.search_spec import EarlyTerminate, SearchSpec, Seeds
+    from hpo.studies.spec import Study
 
     spreads: dict[str, dict[str, Any]] = {
         "learning_rate": {"min": 1e-5, "max": 1e-1, "distribution": "log_uniform"},

@@ -19,7 +19,7 @@ import numpy as np
 
 from hpo.search.engine.finish_trials import clearly_worse
 from hpo.search.state.schedule import stages
-from hpo.studies.spec import Seeds
+from hpo.studies.search_spec import Seeds
 
 __all__ = ["Runs", "winner_of_race"]
 

@@ -8,7 +8,7 @@ from hpo.files.plain_data import as_lists
 from hpo.spaces.distributions import KINDS
 from hpo.studies.field import Field, keys_of
 from hpo.studies.search_methods import METHODS
-from hpo.studies.spec import Constraint, Racing, WarmStart
+from hpo.studies.search_spec import Constraint, Racing, WarmStart
 from hpo.studies.stopping_rules import RULES
 from hpo.studies.study_keys import COSTS, LOGGERS, METRICS, SECTIONS, TOP
 

@@ -41,7 +41,8 @@ from hpo.store.rows import Stream, StudyMeta
 from hpo.store.study_folder import StudyFolder
 from hpo.studies.load import loads, recorded
 from hpo.studies.resolved import diff, resolved
-from hpo.studies.spec import Study, only_one_environment, only_ppo
+from hpo.studies.spec import Study, only_ppo
+from hpo.studies.study_environments import only_one_environment
 from hpo.studies.study_keys import METRICS
 from hpo.studies.tuned.record import (
     DEFAULT,

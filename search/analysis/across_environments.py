@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...store.aggregate_environments import BySeed, Over
-from ...store.comparison import Bounds
 from ...store.environment_columns import environment_names
 from ...store.journal import Journal
 from ...store.rows import Stream, TrialRow
+from ...store.unobserved import Bounds
 from ...store.value_bounds import score_bounds
 from ...studies.load import recorded
 from ...studies.spec import Study

@@ -23,7 +23,8 @@ from ...store.rows import EpisodeRow, EvaluationRow, Stream, TrialRow
 from ...store.study_folder import StudyFolder
 from ...store.tables import sql_names
 from ...studies.load import loads, of_its_day
-from ...studies.spec import Study, only_one_environment
+from ...studies.spec import Study
+from ...studies.study_environments import only_one_environment
 from ...studies.user_code import run_own_code
 from ...studies.yaml_io import read_text
 from ..checks import check_same_files

@@ -30,9 +30,10 @@ from ...store.rows import (
 from ...store.study_verdict import Circumstances, concluded
 from ...store.value_bounds import metric_bounds
 from ...store.verdict import Conclusion, WithoutCopying
+from ...studies.env_spec import has_key
 from ...studies.evaluation import OF_THE_POLICY, SHORTEST_CUT, cut_words
 from ...studies.load import recorded
-from ...studies.spec import Constraint, has_key
+from ...studies.search_spec import Constraint
 from ...studies.study_keys import COSTS
 from ...studies.yaml_io import plain, read_text
 

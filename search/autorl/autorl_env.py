@@ -23,7 +23,9 @@ from ...knobs import KNOBS
 from ...machine.software import enable_compilation_cache
 from ...store.rows import Stream
 from ...studies.load import Source, read_study
-from ...studies.spec import EarlyTerminate, Seeds, Study, only_one_environment, only_ppo
+from ...studies.search_spec import EarlyTerminate, Seeds
+from ...studies.spec import Study, only_ppo
+from ...studies.study_environments import only_one_environment
 from ...studies.user_code import run_own_code
 from ..lanes.contract import (
     ChunkResult,

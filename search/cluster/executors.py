@@ -16,8 +16,9 @@ from ...store.codec import plain_json
 from ...store.rows import Stream
 from ...studies.algorithm_section import with_code
 from ...studies.check import spread_note
+from ...studies.execution_spec import Processes
 from ...studies.programs import words_of_bucket
-from ...studies.spec import Processes, Study
+from ...studies.spec import Study
 from ...studies.user_code import check_registered, run_own_code
 from ..lanes.contract import (
     Division,

@@ -27,7 +27,7 @@ from ...machine.processes import (
     share_of_memory,
     thread_settings,
 )
-from ...studies.spec import Processes
+from ...studies.execution_spec import Processes
 from .via_ray import line_of
 
 _THREADS = 2  # threads of an actor: one follows the process, one replies

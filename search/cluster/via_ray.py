@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from ...errors import ConfigError, HpoError, MissingExtraError, SearchError
-from ...studies.spec import Executor
+from ...studies.execution_spec import Executor
 from .worker_shards import Call, Lost, Machine, ShareHost, ShareSource, sound
 
 _QUIET = {

@@ -27,7 +27,7 @@ from ...store.rows import REFERENCE_TRIAL, Stream, TrialState
 from ...store.statistics import mean
 from ...store.study_store import StudyStore
 from ...store.verdict import Evidence, conclude
-from ...studies.spec import Confirm
+from ...studies.search_spec import Confirm
 from ...studies.study_keys import COSTS
 from ..lanes.contract import Resolved
 from ..state.buckets import Bucket

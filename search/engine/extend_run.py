@@ -16,7 +16,8 @@ from ...errors import StoreError
 from ...store.journal import Journal
 from ...store.rows import Stream, TrialState
 from ...studies.resolved import ABSENT, as_recorded, diff, resolved
-from ...studies.spec import Confirm, Study
+from ...studies.search_spec import Confirm
+from ...studies.spec import Study
 from ...studies.train_study import can_grow, single, with_horizon_of
 from ..lanes.lane_count import population_replicates
 from ..state.loop_state import EndedTrial, Phase

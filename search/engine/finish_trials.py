@@ -16,7 +16,8 @@ from scipy.special import stdtrit
 
 from ...files.atomic_files import copy_folder, delete_folder, make_folder, sync_tree
 from ...store.rows import REFERENCE_TRIAL, Stream, TrialState
-from ...studies.spec import Checkpoint, value_words
+from ...studies.execution_spec import Checkpoint
+from ...studies.study_environments import value_words
 from ..state.buckets import Bucket
 from ..state.loop_state import KeptPolicy
 from ..state.schedule import BUDGET_ENDED, CLEARLY_BELOW, stages

@@ -16,7 +16,8 @@ from typing import Any
 from ...errors import ConfigError
 from ...spaces.space import DRAWS
 from ...store.rows import Stream, TrialState
-from ...studies.spec import EarlyTerminate, Study
+from ...studies.search_spec import EarlyTerminate
+from ...studies.spec import Study
 from ...studies.stopping_rules import rule_row
 from ..lanes.contract import LaneChange
 from ..rules.pbt_perturb import Explorer, Gain, Situation

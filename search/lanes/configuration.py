@@ -20,7 +20,8 @@ from ...errors import ConfigError, UnknownNameError, suggestion
 from ...knobs import KNOBS
 from ...spaces.space import Condition
 from ...studies.chunk_sizes import ChunkSizes, chunk_sizes_of
-from ...studies.spec import EnvSpec, Study
+from ...studies.env_spec import EnvSpec
+from ...studies.spec import Study
 from .contract import Resolved
 
 _SEPARATE = "separate_vf_optimiser"

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...studies.chunk_sizes import rung_steps
-from ...studies.spec import Seeds, Study
+from ...studies.search_spec import Seeds
+from ...studies.spec import Study
 
 _ENOUGH = {"cpu": 64, "gpu": 4096}
 # Lanes that a CPU device computes together: a tile's temporaries should stay in cache, so tiles

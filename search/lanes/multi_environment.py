@@ -18,7 +18,9 @@ from ...errors import ConfigError
 from ...files.atomic_files import new_folder
 from ...store.environment_columns import environment_metric
 from ...store.rows import Stream
-from ...studies.spec import Study, each_alone, labels, own_config
+from ...studies.env_spec import own_config
+from ...studies.spec import Study
+from ...studies.study_environments import each_alone, labels
 from ...studies.study_keys import METRICS
 from .contract import (
     ChunkResult,

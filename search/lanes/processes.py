@@ -38,7 +38,8 @@ from ...store.rows import REFERENCE_TRIAL, Stream
 from ...store.study_folder import PROCESS
 from ...studies.chunk_sizes import ChunkSizes, chunk_sizes_of
 from ...studies.command import Template, resumed
-from ...studies.spec import MetricFiles, Processes, Study
+from ...studies.execution_spec import MetricFiles, Processes
+from ...studies.spec import Study
 from ...studies.study_keys import COSTS
 from .contract import ChunkResult, EvaluationResult, LaneChange, Population, Refill, Resolved
 

@@ -22,7 +22,8 @@ from ray import tune  # pyright: ignore[reportMissingImports]
 from ...errors import ConfigError, HpoError, SearchError, suggestion
 from ...spaces.distributions import Axis
 from ...spaces.space import Space
-from ...studies.spec import EarlyTerminate, Study
+from ...studies.search_spec import EarlyTerminate
+from ...studies.spec import Study
 from ...studies.user_code import user_module
 from ..engine.pbt_step import Evolver
 from ..rules.pbt_perturb import Perturb, Situation

@@ -23,7 +23,8 @@ from scipy.spatial.distance import cdist
 from threadpoolctl import ThreadpoolController
 
 from ...spaces.space import Parameter, Space
-from ...studies.spec import EarlyTerminate, Study
+from ...studies.search_spec import EarlyTerminate
+from ...studies.spec import Study
 from .pbt_perturb import Gain, Perturb, Situation
 from .pbt_perturb import build as build_perturb
 

@@ -12,7 +12,8 @@ from typing import Any, Protocol
 from numpy.random import Generator
 
 from ...spaces.space import Parameter, Space
-from ...studies.spec import EarlyTerminate, Study
+from ...studies.search_spec import EarlyTerminate
+from ...studies.spec import Study
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,9 @@ from typing import Any, Protocol, overload
 
 from ...studies.field import Field
 from ...studies.field import option as option
+from ...studies.search_spec import EarlyTerminate
 from ...studies.sections import checked_options
-from ...studies.spec import EarlyTerminate, Study
+from ...studies.spec import Study
 from ...studies.stopping_rules import StoppingRule, add_rule, rule_row
 from ..seeds import uniform
 from .pbt_perturb import Explorer

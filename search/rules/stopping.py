@@ -16,7 +16,8 @@ from itertools import accumulate
 
 from ...errors import ConfigError
 from ...studies.chunk_sizes import rung_steps
-from ...studies.spec import EarlyTerminate, Study
+from ...studies.search_spec import EarlyTerminate
+from ...studies.spec import Study
 from ..seeds import uniform
 from .registry import Order, TrialAtRung, Verdict, ordered, part_of
 

@@ -20,7 +20,9 @@ from ...store.leaderboard import Ranking
 from ...store.pareto import places
 from ...store.rows import EpisodeRow, Stream
 from ...store.statistics import aggregate
-from ...studies.spec import Constraint, Metric, Study, scales
+from ...studies.search_spec import Constraint, Metric
+from ...studies.spec import Study
+from ...studies.study_environments import scales
 from ...studies.study_keys import COSTS, METRICS
 
 _PREFIX = "eval/"

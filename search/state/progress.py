@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ...store.comparison import Bounds
 from ...store.leaderboard import search_interval
 from ...store.rows import EvaluationRow, Stream, TrialRow, TrialState
+from ...store.unobserved import Bounds
 from ...store.value_bounds import metric_range, range_over, score_range
-from ...studies.spec import Study, environments_of, scales
+from ...studies.spec import Study
+from ...studies.study_environments import environments_of, scales
 from .buckets import Bucket
 from .loop_state import LoopState, Outlook, Phase
 from .objective import Objective, Objectives

@@ -9,17 +9,11 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Literal
 
-from ...store.comparison import (
-    UNBOUNDED,
-    Bounds,
-    Decision,
-    chance_of_better,
-    decided_pairs,
-    paired_interval,
-    sharing_error,
-)
+from ...store.comparison import Decision, decided_pairs, sharing_error
+from ...store.mean_difference import paired_interval
+from ...store.probability_of_improvement import chance_of_better
 from ...store.statistics import NO_INTERVAL, Interval, iqm, mean, median
-from ...store.unobserved import bounded_interval
+from ...store.unobserved import UNBOUNDED, Bounds, bounded_interval
 from ...store.value_bounds import RETURN, metric_range
 from .record import Contender, TunedRecord
 

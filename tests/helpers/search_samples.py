@@ -11,16 +11,10 @@ from helpers.analytic_lanes import AnalyticFactory
 from hpo.search.run import RunOptions
 from hpo.search.state.progress import Observer
 from hpo.spaces import Parameter, Space, make_distribution, parse_rule
-from hpo.studies.spec import (
-    Budget,
-    Confirm,
-    EarlyTerminate,
-    EnvSpec,
-    Metric,
-    SearchSpec,
-    Seeds,
-    Study,
-)
+from hpo.studies.env_spec import EnvSpec
+from hpo.studies.execution_spec import Budget
+from hpo.studies.search_spec import Confirm, EarlyTerminate, Metric, SearchSpec, Seeds
+from hpo.studies.spec import Study
 
 
 def parameter(name, default=None, **fields):

@@ -11,7 +11,7 @@ from hpo.search.state.loop_state import Phase
 from hpo.search.state.progress import Best, Progress
 from hpo.store.leaderboard import leaderboard
 from hpo.store.rows import TrialRow, TrialState
-from hpo.studies.spec import EarlyTerminate
+from hpo.studies.search_spec import EarlyTerminate
 
 
 class ReturningPopulation(AnalyticPopulation):

@@ -145,7 +145,7 @@ def test_a_wrong_file_is_refused(given):
 def test_unknown_logger_is_refused(given):
     from dataclasses import replace
 
-    from hpo.studies.spec import Logger
+    from hpo.studies.execution_spec import Logger
 
     study = replace(load("small.yaml"), loggers=(Logger("cvs"),))
     with pytest.raises(UnknownNameError, match="did you mean 'csv'"):

@@ -7,8 +7,9 @@ import pytest
 from helpers import search_samples as samples
 from hpo.search.run import run
 from hpo.studies.chunk_sizes import chunk_sizes_of
+from hpo.studies.execution_spec import Budget
 from hpo.studies.expected_cost import expected_steps
-from hpo.studies.spec import Budget, EarlyTerminate, Seeds
+from hpo.studies.search_spec import EarlyTerminate, Seeds
 
 RULES = {
     "asha": EarlyTerminate("asha", 2_000, 4.0),

@@ -24,8 +24,8 @@ from hpo.search.run import RunOptions, run
 from hpo.search.state.progress import Observer
 from hpo.store import tables_equal
 from hpo.store.journal import Journal
+from hpo.studies.execution_spec import Checkpoint
 from hpo.studies.load import load
-from hpo.studies.spec import Checkpoint
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quickly_compiled")]
 

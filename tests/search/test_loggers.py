@@ -18,8 +18,8 @@ from hpo.search.run import run
 from hpo.store import Sinks, query, tables_equal
 from hpo.store.follow import FollowingSink
 from hpo.store.sinks import Background
+from hpo.studies.execution_spec import Logger
 from hpo.studies.resolved import resolved
-from hpo.studies.spec import Logger
 
 TRIALS = 16
 TENSORBOARD = Logger("tensorboard", {"top_k": 3, "every": 4})

@@ -395,7 +395,7 @@ class TestDrift(RegisteredExplorerContract):
 
 @pytest.mark.parametrize("name", ["pbt", "pb2"])
 def test_built_in_explorers_pass_the_contract(name):
-    from hpo.studies.spec import EarlyTerminate
+    from hpo.studies.search_spec import EarlyTerminate
     from hpo.testing.search import ExplorerContract
 
     class Ours(ExplorerContract):

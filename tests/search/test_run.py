@@ -17,7 +17,9 @@ from hpo.search.state.usage import Usage
 from hpo.spaces import Space, parse_rule
 from hpo.store import Stream, TrialState
 from hpo.store.journal import Journal
-from hpo.studies.spec import Budget, Checkpoint, EarlyTerminate, EnvSpec, Seeds
+from hpo.studies.env_spec import EnvSpec
+from hpo.studies.execution_spec import Budget, Checkpoint
+from hpo.studies.search_spec import EarlyTerminate, Seeds
 
 Factory = samples.AnalyticFactory
 

@@ -18,7 +18,9 @@ from hpo.search.state.progress import Observer
 from hpo.spaces import Parameter, Space, make_distribution
 from hpo.store.journal import Journal
 from hpo.store.rows import Commit
-from hpo.studies.spec import Budget, EnvSpec, Evaluation, Init
+from hpo.studies.env_spec import EnvSpec
+from hpo.studies.execution_spec import Budget, Init
+from hpo.studies.search_spec import Evaluation
 from hpo.studies.yaml_io import plain, read_text
 
 

@@ -22,7 +22,7 @@ from hpo.studies.check import check
 from hpo.studies.expected_cost import TimeEstimate, span_of_time
 from hpo.studies.init_file import init_text
 from hpo.studies.load import loads
-from hpo.studies.spec import Racing, Seeds
+from hpo.studies.search_spec import Racing, Seeds
 from hpo.views.commands.init_check_run import brief
 
 CONFIRM = samples.Confirm(top_k=3, choose=6, report=12)

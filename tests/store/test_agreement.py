@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hpo.errors import ConfigError
-from hpo.store.statistics import AGREEMENT_LEVEL, agreement
+from hpo.store.permutation_tests import AGREEMENT_LEVEL, agreement
 
 NULLS = {
     "normal": lambda rng, n: rng.normal(0.0, 1.0, n),

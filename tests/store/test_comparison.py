@@ -6,8 +6,9 @@ import pytest
 from scipy import stats
 
 from hpo.errors import ConfigError
-from hpo.store.comparison import chance_of_better, compare
-from hpo.store.statistics import deal_p
+from hpo.store.comparison import compare
+from hpo.store.permutation_tests import deal_p
+from hpo.store.probability_of_improvement import chance_of_better
 from hpo.store.verdict import Evidence, conclude
 
 

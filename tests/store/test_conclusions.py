@@ -13,9 +13,12 @@ import pytest
 from hpo.errors import ConfigError
 from hpo.store.against import ConstraintSamples
 from hpo.store.chance_of_best import ChosenTrial
-from hpo.store.comparison import Bounds, deviation, paired_interval, seeds_to_tell
+from hpo.store.comparison import seeds_to_tell
 from hpo.store.constraint_tests import Limit
 from hpo.store.interim_analyses import next_level
+from hpo.store.mean_difference import paired_interval
+from hpo.store.statistics import deviation
+from hpo.store.unobserved import Bounds
 from hpo.store.verdict import Conclusion, Evidence, conclude
 from hpo.store.verdict_text import as_json, details, sentences
 

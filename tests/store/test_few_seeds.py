@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from hpo.store.comparison import compare, decided_pairs, split_p
+from hpo.store.comparison import compare, decided_pairs
+from hpo.store.permutation_tests import split_p
 from hpo.store.unobserved import Bounds
 from hpo.store.verdict import Conclusion, Evidence, conclude
 from hpo.store.verdict_text import as_json, sentences

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
-from hpo.store.comparison import Bounds, decided_pairs, paired_interval
+from hpo.store.comparison import decided_pairs
 from hpo.store.front_text import front_sentences
 from hpo.store.front_verdict import FrontObjective, conclude_front
+from hpo.store.mean_difference import paired_interval
+from hpo.store.unobserved import Bounds
 
 UP = ("maximize", "maximize")
 NAMES = ("a", "b")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hpo.store.comparison import Bounds
 from hpo.store.importance import ImportanceColumn, main_effect
 from hpo.store.statistics import interval
+from hpo.store.unobserved import Bounds
 
 
 def test_real_main_effect_has_equal_sized_groups() -> None:

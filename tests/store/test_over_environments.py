@@ -19,7 +19,7 @@ from hpo.store.aggregate_environments import (
     profile_band,
     together,
 )
-from hpo.store.comparison import paired_interval
+from hpo.store.mean_difference import paired_interval
 
 
 def scores(seed: int, environments: int = 3, seeds: int = 8) -> list[list[float]]:

@@ -11,16 +11,12 @@ from scipy import stats
 from scipy.optimize import brentq
 
 from hpo.errors import ConfigError
-from hpo.store.comparison import (
-    Bounds,
-    chance_of_better,
-    decided_pairs,
-    paired_interval,
-    paired_over_looks,
-    seeds_to_tell,
-    sign_flip_p,
-)
+from hpo.store.comparison import decided_pairs, seeds_to_tell
 from hpo.store.interim_analyses import Look, earlier_looks, levels, winners_looks
+from hpo.store.mean_difference import paired_interval, paired_over_looks
+from hpo.store.permutation_tests import sign_flip_p
+from hpo.store.probability_of_improvement import chance_of_better
+from hpo.store.unobserved import Bounds
 
 
 @pytest.mark.parametrize("count", [6, 8, 16, 32])

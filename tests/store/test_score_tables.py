@@ -10,7 +10,7 @@ from scipy import stats
 
 from hpo.errors import ConfigError
 from hpo.store.aggregate_environments import beside, difference, on_each, profile_band, profiles
-from hpo.store.comparison import paired_interval
+from hpo.store.mean_difference import paired_interval
 
 NAN = (math.nan, math.nan, math.nan)
 

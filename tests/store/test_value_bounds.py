@@ -12,9 +12,10 @@ from hpo.search.checks import study_meta
 from hpo.search.state.progress import bounds_of
 from hpo.store.aggregate_environments import beside, on_each
 from hpo.store.baselines import baseline_entries
-from hpo.store.comparison import Bounds, paired_interval
 from hpo.store.leaderboard import leaderboard_of
+from hpo.store.mean_difference import paired_interval
 from hpo.store.rows import BaselineRow, StudyMeta, TrialRow, TrialState
+from hpo.store.unobserved import Bounds
 from hpo.store.value_bounds import metric_range, return_bounds, score_bounds, value_bounds
 from hpo.studies.load import load
 

@@ -9,8 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 from scipy import stats
 
-from hpo.store.comparison import Bounds, compare, decided_pairs, paired_interval
-from hpo.store.unobserved import bounded_interval, hidden, lowest_mean, unpaired_ends
+from hpo.store.comparison import compare, decided_pairs
+from hpo.store.mean_difference import paired_interval
+from hpo.store.unobserved import Bounds, bounded_interval, hidden, lowest_mean, unpaired_ends
 from hpo.store.verdict import Evidence, conclude
 
 SAID = ("better", "worse")

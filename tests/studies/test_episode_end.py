@@ -7,9 +7,9 @@ import pytest
 from hpo.core.evaluation import STEP_LIMIT
 from hpo.environments.table import ENVIRONMENTS
 from hpo.studies.check import check
+from hpo.studies.env_spec import EnvSpec
 from hpo.studies.evaluation import LONGEST, cut_after, cut_words, endless_note, may_cut, own_limit
 from hpo.studies.load import loads
-from hpo.studies.spec import EnvSpec
 
 
 def study(env="CartPole-v1", steps="4k", more=""):

@@ -6,9 +6,10 @@ import pytest
 
 from hpo.errors import StudyError
 from hpo.studies.check import check
+from hpo.studies.execution_spec import Budget
 from hpo.studies.load import loads
 from hpo.studies.resolved import resolved, resolved_yaml
-from hpo.studies.spec import Budget, Constraint, Metric, Racing, WarmStart
+from hpo.studies.search_spec import Constraint, Metric, Racing, WarmStart
 
 BASE = """env: CartPole-v1
 env_steps: 100k

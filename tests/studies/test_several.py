@@ -7,15 +7,14 @@ import pytest
 from hpo.environments.registry import reference_of
 from hpo.errors import ConfigError, StudyError
 from hpo.studies.chunk_sizes import chunk_sizes_of
+from hpo.studies.env_spec import EnvSpec, labels_of
 from hpo.studies.expected_cost import expected_steps
 from hpo.studies.load import load, loads
 from hpo.studies.resolved import resolved, resolved_yaml, study_hash
-from hpo.studies.spec import (
-    EnvSpec,
+from hpo.studies.study_environments import (
     alone,
     env_words,
     labels,
-    labels_of,
     metric_words,
     only_one_environment,
     scales,

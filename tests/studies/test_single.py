@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from hpo.errors import StudyError
+from hpo.studies.execution_spec import Init
 from hpo.studies.load import load, loads
 from hpo.studies.resolved import resolved, resolved_yaml
-from hpo.studies.spec import Init, Seeds
+from hpo.studies.search_spec import Seeds
 from hpo.studies.train_study import single
 
 TEXT = """\

@@ -22,9 +22,10 @@ import pytest
 from helpers.bundles import packed, tampered_bundles, verified
 from helpers.recorded_study import write_study
 from hpo.cli import main
-from hpo.store.comparison import Bounds, chance_of_better, decided_pairs
+from hpo.store.comparison import decided_pairs
+from hpo.store.probability_of_improvement import chance_of_better
 from hpo.store.statistics import interval
-from hpo.store.unobserved import bounded_interval
+from hpo.store.unobserved import Bounds, bounded_interval
 from hpo.views.bundle import container
 from hpo.views.bundle.page import verify_page
 from hpo.views.formatting import number

@@ -11,10 +11,11 @@ import pytest
 from helpers import view_samples as samples
 from hpo.cli import main
 from hpo.spaces import make_distribution
-from hpo.store.comparison import Bounds
 from hpo.store.query import query
 from hpo.store.study_folder import StudyFolder
-from hpo.studies.spec import EnvSpec, Metric
+from hpo.store.unobserved import Bounds
+from hpo.studies.env_spec import EnvSpec
+from hpo.studies.search_spec import Metric
 from hpo.views.charts import search_charts
 from hpo.views.charts.knob_charts import effects, importance, parallel, slices
 from hpo.views.charts.matplotlib_files import draw_picture, figure_size, fill_figure

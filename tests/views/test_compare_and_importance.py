@@ -17,7 +17,9 @@ from hpo.store.rows import TrialRow, TrialState
 from hpo.store.statistics import mean
 from hpo.store.study_folder import StudyFolder
 from hpo.store.study_store import StudyStore
-from hpo.studies.spec import Budget, Constraint, EarlyTerminate, EnvSpec, Metric, SearchSpec, Seeds
+from hpo.studies.env_spec import EnvSpec
+from hpo.studies.execution_spec import Budget
+from hpo.studies.search_spec import Constraint, EarlyTerminate, Metric, SearchSpec, Seeds
 from hpo.views.commands import compare
 from hpo.views.formatting import steps
 

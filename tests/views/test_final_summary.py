@@ -14,7 +14,7 @@ from hpo.cli import main
 from hpo.store.journal import Journal
 from hpo.store.verdict import Evidence, conclude
 from hpo.store.verdict_text import sentences
-from hpo.studies.spec import Confirm, EarlyTerminate
+from hpo.studies.search_spec import Confirm, EarlyTerminate
 from hpo.views.commands import train
 from hpo.views.commands.watched_run import (
     Words,

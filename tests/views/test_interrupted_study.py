@@ -13,7 +13,8 @@ from hpo.search.engine.engine import Engine
 from hpo.search.run import run
 from hpo.search.what_if import read_record, what_if
 from hpo.store.journal import Journal
-from hpo.studies.spec import Budget, EarlyTerminate, Evaluation
+from hpo.studies.execution_spec import Budget
+from hpo.studies.search_spec import EarlyTerminate, Evaluation
 from hpo.views.commands.analyses import what_if_text
 
 EVERY = Evaluation(every=2_000)

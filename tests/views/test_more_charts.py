@@ -16,7 +16,8 @@ from hpo.store.importance import EffectPoint
 from hpo.store.rows import BaselineRow, Stream
 from hpo.store.statistics import Interval
 from hpo.store.study_folder import StudyFolder
-from hpo.studies.spec import Budget, EarlyTerminate, Seeds
+from hpo.studies.execution_spec import Budget
+from hpo.studies.search_spec import EarlyTerminate, Seeds
 from hpo.views.charts.knob_charts import effects, parallel
 from hpo.views.charts.matplotlib_files import draw_picture
 from hpo.views.charts.model import Band, Dot, Line, leaders_scale

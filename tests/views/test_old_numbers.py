@@ -29,7 +29,7 @@ from hpo.store.journal import Journal
 from hpo.store.leaderboard import default_of, leaderboard_of
 from hpo.store.rows import BaselineRow, Commit, Stream
 from hpo.store.statistics import interval, iqm, mean
-from hpo.studies.spec import EarlyTerminate, Metric
+from hpo.studies.search_spec import EarlyTerminate, Metric
 from hpo.studies.stopping_rules import finishing_rules
 from hpo.views.commands.watched_run import Words, print_results, results_data
 from hpo.views.formatting import duration, number, steps

@@ -23,16 +23,9 @@ from hpo.store.aggregate_environments import (
 )
 from hpo.store.query import query
 from hpo.store.study_folder import StudyFolder
-from hpo.studies.spec import (
-    Budget,
-    Confirm,
-    Constraint,
-    EarlyTerminate,
-    EnvSpec,
-    Metric,
-    SearchSpec,
-    Seeds,
-)
+from hpo.studies.env_spec import EnvSpec
+from hpo.studies.execution_spec import Budget
+from hpo.studies.search_spec import Confirm, Constraint, EarlyTerminate, Metric, SearchSpec, Seeds
 from hpo.views.charts.several_studies import compared, sides_of
 from hpo.views.charts.snapshot import read_snapshot
 from hpo.views.paper.document import paper_of

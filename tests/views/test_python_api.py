@@ -27,7 +27,7 @@ from hpo.store.leaderboard import leaderboard_of
 from hpo.store.rows import BaselineRow, StudyMeta, TrialRow, TrialState
 from hpo.store.study_verdict import concluded
 from hpo.studies.load import load, read_study
-from hpo.studies.spec import Metric
+from hpo.studies.search_spec import Metric
 from hpo.views.python import calls
 from hpo.views.python.calls import OneLine
 

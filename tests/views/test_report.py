@@ -230,7 +230,8 @@ def test_empty_study_has_a_report(folder, tmp_path):
 
 
 def test_multi_objective_report_has_a_pareto_section(tmp_path):
-    from hpo.studies.spec import EnvSpec, Metric
+    from hpo.studies.env_spec import EnvSpec
+    from hpo.studies.search_spec import Metric
 
     metrics = (Metric(), Metric(name="eval/thrift"))
     asked = {"env": EnvSpec("own"), "imports": ("my_envs.py",), "metric": metrics[0]}

@@ -7,7 +7,7 @@ from helpers import view_samples as samples
 from hpo.search.run import run
 from hpo.search.state.loop_state import Phase
 from hpo.store.rows import TrialState
-from hpo.studies.spec import Logger
+from hpo.studies.execution_spec import Logger
 from hpo.views.terminal.run_view import LinesView, QuietView
 
 

@@ -15,9 +15,10 @@ from hpo.search.run import run
 from hpo.search.what_if import what_if
 from hpo.store.journal import Journal
 from hpo.store.study_folder import StudyFolder
+from hpo.studies.execution_spec import Budget
 from hpo.studies.load import loads
 from hpo.studies.overrides import Given
-from hpo.studies.spec import Budget, EarlyTerminate, Evaluation, SearchSpec
+from hpo.studies.search_spec import EarlyTerminate, Evaluation, SearchSpec
 from hpo.views.charts.search_charts import curves
 from hpo.views.charts.snapshot import read_snapshot
 from hpo.views.commands.analyses import what_if_text

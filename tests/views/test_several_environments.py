@@ -26,8 +26,9 @@ from hpo.store.aggregate_environments import (
 from hpo.store.journal import Journal
 from hpo.store.rows import Stream
 from hpo.store.study_folder import StudyFolder, one_policy, read_leaderboard
+from hpo.studies.execution_spec import Budget
 from hpo.studies.load import load
-from hpo.studies.spec import Budget, Confirm, Seeds
+from hpo.studies.search_spec import Confirm, Seeds
 from hpo.studies.train_study import single
 from hpo.views.charts import search_charts
 from hpo.views.charts.snapshot import read_snapshot

@@ -6,7 +6,7 @@ import pytest
 
 from hpo.store.rows import TrialState
 from hpo.studies.load import loads
-from hpo.studies.spec import Seeds
+from hpo.studies.search_spec import Seeds
 from hpo.views.commands.train import Trained
 
 

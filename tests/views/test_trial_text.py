@@ -7,7 +7,8 @@ from helpers import view_samples as samples
 from hpo.errors import StoreError
 from hpo.store.rows import TrialState
 from hpo.store.study_folder import StudyFolder
-from hpo.studies.spec import Budget, Confirm, Metric
+from hpo.studies.execution_spec import Budget
+from hpo.studies.search_spec import Confirm, Metric
 from hpo.views.formatting import number, steps
 from hpo.views.trial_text import CurvePoint, trial_page, trial_text
 

@@ -13,7 +13,7 @@ from helpers.loading import script_module
 from hpo.cli import main
 from hpo.knobs import complete
 from hpo.search import tuned_runs as verifying
-from hpo.store.statistics import agreement
+from hpo.store.permutation_tests import agreement
 from hpo.studies.load import loads
 from hpo.studies.tuned.record import read_record
 from hpo.views.commands.tuned import record_data, record_words, records_table

@@ -17,7 +17,8 @@ from hpo.store.journal import Journal
 from hpo.store.lock import StudyLock
 from hpo.store.rows import Commit
 from hpo.store.study_folder import StudyFolder
-from hpo.studies.spec import Budget, Constraint, Evaluation, Metric, Racing, Seeds
+from hpo.studies.execution_spec import Budget
+from hpo.studies.search_spec import Constraint, Evaluation, Metric, Racing, Seeds
 from hpo.views.commands.watch_serve import picture_of, standings
 from hpo.views.live.study_status import read_standing
 

@@ -36,7 +36,8 @@ from ...store.value_bounds import value_bounds
 from ...store.verdict import Conclusion, Evidence, conclude
 from ...store.verdict_text import as_json
 from ...studies.load import recorded
-from ...studies.spec import WITH_TRAINING, Study, env_words
+from ...studies.spec import Study
+from ...studies.study_environments import WITH_TRAINING, env_words
 from ...studies.yaml_io import plain, read_text
 from ..formatting import SEED_KINDS, seeds_text, unit_of
 from ..output import finite_or_none

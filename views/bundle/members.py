@@ -20,7 +20,8 @@ from ...files.atomic_files import read_text
 from ...store.journal import JOURNAL_NAME
 from ...store.rows import StudyMeta
 from ...studies.load import recorded
-from ...studies.spec import Study, labels
+from ...studies.spec import Study
+from ...studies.study_environments import labels
 from ...studies.user_code import imported_files, is_inside
 
 MANIFEST, CLAIMS, LOCK = "bundle.json", "claims.json", "lock.json"

@@ -1,6 +1,7 @@
 "use strict";
-// The statistics of a verdict, as in store/statistics.py, unobserved.py and comparison.py: the
-// same formulas and the same random numbers (NumPy's PCG64), so that both give equal intervals.
+// The statistics of a verdict, as in store/: statistics.py, unobserved.py, permutation_tests.py,
+// mean_difference.py, probability_of_improvement.py and comparison.py. Formulas and random numbers
+// (NumPy's PCG64) are the same, so that both give equal intervals.
 const statistics = (() => {
   const LEVEL = 0.95;
   const RESAMPLES = 2000;

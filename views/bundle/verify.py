@@ -28,7 +28,8 @@ from ...store.query import query
 from ...store.rows import Stream, StudyMeta
 from ...store.study_folder import first_of
 from ...studies.load import recorded
-from ...studies.spec import SCORE, Study
+from ...studies.spec import Study
+from ...studies.study_environments import SCORE
 from ...studies.user_code import is_inside
 from ...version import __version__
 from . import forward

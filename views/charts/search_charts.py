@@ -10,13 +10,12 @@ from typing import Any
 
 from ...errors import counted
 from ...spaces.space import Parameter
-from ...store.comparison import Bounds
 from ...store.environment_columns import ENVIRONMENT, environment_names
 from ...store.leaderboard import Entry
 from ...store.query import has_column, query
 from ...store.rows import DecisionRow, Stream, TrialRow, TrialState
 from ...store.statistics import mean
-from ...store.unobserved import bounded_interval
+from ...store.unobserved import Bounds, bounded_interval
 from ...store.value_bounds import return_bounds, value_bounds
 from ..formatting import number, param, steps
 from ..leaderboard_text import front_line

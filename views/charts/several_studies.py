@@ -27,7 +27,7 @@ from ...store.aggregate_environments import (
     profiles,
 )
 from ...store.rows import Stream
-from ...studies.spec import env_words
+from ...studies.study_environments import env_words
 from ..formatting import around, enumerated, method_words, number
 from ..quotes import metric_name
 from .model import XY, Band, Dot, Label, Line, Picture, Scale, round_ticks, value_scale

@@ -30,8 +30,9 @@ from ...store.statistics import sign_of
 from ...store.study_folder import StudyFolder, state_of, trials_seen
 from ...store.value_bounds import value_bounds
 from ...store.verdict import Conclusion
-from ...studies.spec import Study, value_words
+from ...studies.spec import Study
 from ...studies.stopping_rules import finishing_rules
+from ...studies.study_environments import value_words
 from ..formatting import steps
 from ..time_spent import usage_at
 from .model import Scale, round_ticks

@@ -39,7 +39,7 @@ from ...store.aggregate_environments import (
     profiles,
 )
 from ...store.codec import finite_json
-from ...store.comparison import FEWEST_PAIRS, WORDS, Bounds, Comparison, compare, constant
+from ...store.comparison import WORDS, Comparison, compare
 from ...store.interim_analyses import (
     Look,
     begins_interim,
@@ -50,11 +50,12 @@ from ...store.interim_analyses import (
 )
 from ...store.journal import Journal
 from ...store.leaderboard import leaderboard_of
+from ...store.mean_difference import FEWEST_PAIRS
 from ...store.rows import Stream, StudyMeta, TrialRow
-from ...store.statistics import NO_INTERVAL, sign_of
+from ...store.statistics import NO_INTERVAL, constant, sign_of
 from ...store.study_folder import StudyFolder, find_study, trials_seen
 from ...store.study_verdict import COPIES_REMEDY, copies_sentence
-from ...store.unobserved import bounded_interval
+from ...store.unobserved import Bounds, bounded_interval
 from ...store.value_bounds import value_bounds
 from ...studies.algorithm import ENV_STEPS
 from ...studies.load import recorded

@@ -18,7 +18,7 @@ from ...environments.registry import rooted
 from ...environments.table import ENVIRONMENTS
 from ...errors import ConfigError, counted
 from ...machine.software import enable_compilation_cache
-from ...store.comparison import paired_interval
+from ...store.mean_difference import paired_interval
 from ...store.statistics import NO_INTERVAL, interval
 from ...store.value_bounds import RATE
 from ...studies.env_section import EnvFile, read_env_file

@@ -15,9 +15,8 @@ from ...environments.registry import find
 from ...environments.table import ENVIRONMENTS
 from ...errors import ConfigError, StoreError, counted
 from ...machine.software import enable_compilation_cache
-from ...store.comparison import Bounds
 from ...store.statistics import mean
-from ...store.unobserved import bounded_interval
+from ...store.unobserved import Bounds, bounded_interval
 from ...studies.algorithm import Algorithm
 from ...studies.algorithm_section import is_library, loaded_algorithm
 from ...studies.evaluation import LONGEST

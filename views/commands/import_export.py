@@ -23,7 +23,7 @@ from ...store.query import require_tables
 from ...store.study_folder import StudyFolder
 from ...store.tables import TABLES, damaged_table
 from ...studies.load import logger_of, recorded
-from ...studies.spec import only_one_environment
+from ...studies.study_environments import only_one_environment
 from ...studies.yaml_io import plain, read_text
 from ..arguments import study_of
 from ..output import note, print_answer

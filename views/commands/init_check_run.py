@@ -21,7 +21,8 @@ from ...studies.init_file import init_text, own_init_text
 from ...studies.load import load, loads
 from ...studies.portfolio import forecast_of, placement_words
 from ...studies.script_flags import command_init_text
-from ...studies.spec import Study, env_words
+from ...studies.spec import Study
+from ...studies.study_environments import env_words
 from ...studies.tuned.record import known_record
 from ...studies.tuned.study_text import around_text
 from ...studies.user_code import import_user_code

@@ -14,9 +14,10 @@ from ...errors import ConfigError, clause, counted, install_command
 from ...search.api import ask, confirm
 from ...search.engine.extend_run import single_as_begun
 from ...search.run import RunResults
-from ...store.comparison import FEWEST_PAIRS
+from ...store.mean_difference import FEWEST_PAIRS
 from ...store.study_folder import StudyFolder, find_study
-from ...studies.spec import Study, env_words, metric_words, value_words
+from ...studies.spec import Study
+from ...studies.study_environments import env_words, metric_words, value_words
 from ...studies.train_study import single
 from ...studies.tuned.study_text import load_given
 from ..arguments import path_or_none

@@ -20,7 +20,7 @@ from ...store.journal import JOURNAL_NAME, Journal
 from ...store.leaderboard import leaderboard_of
 from ...store.rows import counts_evaluations_alone
 from ...store.study_folder import StudyFolder, trials_seen
-from ...studies.spec import value_words
+from ...studies.study_environments import value_words
 from ..arguments import study_of
 from ..formatting import duration
 from ..leaderboard_text import headline, target

@@ -33,7 +33,8 @@ from ...store.verdict_text import as_json
 from ...studies.algorithm import ENV_STEPS
 from ...studies.load import BeforeCode
 from ...studies.overrides import Given
-from ...studies.spec import Study, value_words
+from ...studies.spec import Study
+from ...studies.study_environments import value_words
 from ..formatting import duration, steps
 from ..leaderboard_text import (
     front_line,

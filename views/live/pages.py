@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from ...search.state.progress import Progress
-from ...studies.spec import env_words
+from ...studies.study_environments import env_words
 from ..formatting import number
 from ..report.page import html_page, script_text, scrolling, style_text
 from .library import StudyLine

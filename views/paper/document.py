@@ -14,7 +14,7 @@ from typing import Any
 from ...errors import ConfigError, StoreError, clause
 from ...files.atomic_files import make_folder, write_text
 from ...store.verdict import Conclusion
-from ...studies.spec import env_words
+from ...studies.study_environments import env_words
 from ..charts.matplotlib_files import draw_picture
 from ..charts.model import XY, Picture, Scale
 from ..charts.search_charts import curves

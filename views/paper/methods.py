@@ -23,8 +23,10 @@ from ...store.interim_analyses import (
 from ...store.journal import Journal
 from ...store.rows import TrialState
 from ...store.value_bounds import value_bounds
+from ...studies.env_spec import EnvSpec
 from ...studies.search_methods import METHODS
-from ...studies.spec import EnvSpec, Study, environments_of, labels
+from ...studies.spec import Study
+from ...studies.study_environments import environments_of, labels
 from ...version import __version__
 from ..charts.snapshot import Snapshot
 from ..formatting import duration, enumerated, number, param

@@ -14,7 +14,7 @@ from ...store.rows import StudyMeta
 from ...store.statistics import mean
 from ...store.unobserved import bounded_interval
 from ...store.value_bounds import value_bounds
-from ...studies.spec import env_words
+from ...studies.study_environments import env_words
 from ..charts.snapshot import Snapshot
 from ..formatting import SEED_KINDS, between, number, with_interval
 from ..leaderboard_text import BoardColumn, board_columns, knob_columns, rows_of, score_columns

@@ -18,7 +18,7 @@ from ...store.rows import CommitHead, Stream
 from ...store.study_folder import StudyFolder
 from ...store.unobserved import bounded_interval
 from ...store.value_bounds import value_bounds
-from ...studies.spec import env_words
+from ...studies.study_environments import env_words
 from ...version import __version__
 from ..charts.knob_charts import effects, importance, parallel, slices
 from ..charts.model import XY, Band, Key, Line, Picture, Scale, round_ticks

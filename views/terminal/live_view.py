@@ -20,7 +20,8 @@ from rich.text import Text
 from ...errors import clause, counted
 from ...search.state.progress import Progress
 from ...studies.algorithm import ENV_STEPS
-from ...studies.spec import Study, env_words
+from ...studies.spec import Study
+from ...studies.study_environments import env_words
 from ..formatting import duration, folded, method_words
 from .console import console, hush_keys, let_go_of_terminal
 from .run_view import RunView, left_text, progress_facts

@@ -15,7 +15,8 @@ from ...search.state.loop_state import Phase
 from ...search.state.progress import Best, Observer, Progress
 from ...store.rows import TrialRow, TrialState
 from ...studies.algorithm import ENV_STEPS
-from ...studies.spec import Study, env_words
+from ...studies.spec import Study
+from ...studies.study_environments import env_words
 from ..formatting import duration, number, steps, with_interval
 from ..output import echo
 from .console import let_go_of_terminal

@@ -1,4 +1,4 @@
-"""brax behind the contract; where brax is not installed only the refusal is seen."""
+"""brax: its table of environments and the physics that it simulates; see test_from_physics.py."""
 
 import importlib.util
 import inspect
@@ -9,17 +9,14 @@ import numpy as np
 import pytest
 
 from hpo.core.envs import registry
-from hpo.core.envs.contract import Box
 from hpo.core.plan import EnvPlan
 from hpo.environments.table import ENVIRONMENTS
-from hpo.errors import MissingExtraError
-from hpo.testing.environments import EnvironmentContract
 
 BRAX = {id_: item for id_, item in ENVIRONMENTS.items() if item.source == "brax"}
 OWN_KEYS = {"max_steps_in_episode", "backend"}
 installed = importlib.util.find_spec("brax") is not None
-needs_brax = pytest.mark.skipif(not installed, reason="brax is not installed")
 pytestmark = [
+    pytest.mark.skipif(not installed, reason="brax is not installed"),
     pytest.mark.slow,
     pytest.mark.usefixtures("quickly_compiled"),
     pytest.mark.filterwarnings("ignore"),  # of brax and its dependencies
@@ -38,27 +35,6 @@ def params_of(env, **values):
     return jax.tree.map(np.float32, registry.params_of(env, values))
 
 
-@pytest.fixture(scope="module")
-def six():
-    """The pendulum of six steps: (itself, its reset and step, compiled)."""
-    env = pendulum(max_steps_in_episode=6)
-    return env, jax.jit(env.reset), jax.jit(env.step)
-
-
-@needs_brax
-class TestContract(EnvironmentContract):
-    @pytest.fixture
-    def environment(self):
-        return pendulum(max_steps_in_episode=20)
-
-
-@pytest.mark.skipif(installed, reason="brax is installed")
-def test_what_is_missing_is_said_with_what_to_type():
-    with pytest.raises(MissingExtraError, match=r"brax:ant needs .*pip install .*\[brax\]"):
-        registry.make(EnvPlan("brax:ant"))
-
-
-@needs_brax
 def test_brax_table_lists_all_environments_and_keys():
     from brax import envs
 
@@ -72,32 +48,6 @@ def test_brax_table_lists_all_environments_and_keys():
             assert given[name].default == item.keys[name].default, (id_, name)
 
 
-@needs_brax
-def test_it_steps_like_brax_until_the_time_limit(six):
-    from brax import envs
-
-    env, reset, step = six
-    assert env.action_space == Box((-1.0,), (1.0,), (1,))
-    params = params_of(env)
-    state, observation = reset(key(1), params)
-    theirs = envs.get_environment("inverted_pendulum", backend="generalized")
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        expected, their_step = jax.jit(theirs.reset)(key(1)), jax.jit(theirs.step)
-        np.testing.assert_allclose(observation, expected.obs, rtol=1e-5, atol=1e-6)
-        ends = []
-        for t in range(8):
-            action = jnp.full((1,), 3.0 if t % 2 else 0.5, jnp.float32)
-            after = step(key(9), state, action, params)
-            expected = their_step(expected, jnp.clip(action, -1.0, 1.0))
-            np.testing.assert_allclose(after.observation, expected.obs, rtol=1e-3, atol=1e-4)
-            assert float(after.reward) == pytest.approx(float(expected.reward), abs=1e-5)
-            assert bool(after.terminated) == bool(expected.done)
-            ends.append(bool(after.truncated))
-            state = after.state
-    assert ends == [False] * 5 + [True] * 3
-
-
-@needs_brax
 def test_brax_pendulum_terminates_when_the_pole_falls():
     env = pendulum()
     params = params_of(env)
@@ -117,7 +67,6 @@ def test_brax_pendulum_terminates_when_the_pole_falls():
     assert abs(seen[first, 1]) > 0.2 and np.all(np.abs(seen[:first, 1]) <= 0.2)
 
 
-@needs_brax
 def test_physics_differ_by_their_parameters_in_one_program():
     env = pendulum()
 
@@ -136,16 +85,3 @@ def test_physics_differ_by_their_parameters_in_one_program():
     plain, light, strong = np.asarray(jax.jit(jax.vmap(last))(stacked))
     assert abs(light[1]) < abs(plain[1])  # falls more slowly
     assert strong[0] > 1.5 * plain[0]  # is driven further
-
-
-@needs_brax
-def test_nonfinite_brax_state_terminates_the_episode(six):
-    env, reset, step = six
-    params = params_of(env)
-    state, _ = reset(key(4), params)
-    pipeline = state.inner.pipeline_state
-    broken = pipeline.replace(q=pipeline.q * jnp.float32(np.nan))
-    state = state.replace(inner=state.inner.replace(pipeline_state=broken))
-    after = step(key(0), state, jnp.zeros((1,), jnp.float32), params)
-    assert bool(after.terminated) and float(after.reward) == 0.0
-    np.testing.assert_array_equal(after.observation, np.zeros(4))

@@ -1,25 +1,22 @@
-"""MuJoCo Playground behind the contract; where it is not installed only refusals are seen."""
+"""MuJoCo Playground: its table of environments and their physics; see test_from_physics.py."""
 
 import importlib.util
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from hpo.core.envs import registry
-from hpo.core.envs.contract import Box
 from hpo.core.plan import EnvPlan
 from hpo.environments.table import ENVIRONMENTS
-from hpo.errors import ConfigError, MissingExtraError
-from hpo.testing.environments import EnvironmentContract
+from hpo.errors import ConfigError
 
 PLAYGROUND = {id_: item for id_, item in ENVIRONMENTS.items() if item.source == "playground"}
 REACHER = {"playground:ReacherEasy", "playground:ReacherHard"}  # call what MuJoCo has no more
 PLANES = {"PointMass", "SwimmerSwimmer6"}  # move in planes that gravity is at right angles to
 installed = importlib.util.find_spec("mujoco_playground") is not None
-needs_playground = pytest.mark.skipif(not installed, reason="playground is not installed")
 pytestmark = [
+    pytest.mark.skipif(not installed, reason="playground is not installed"),
     pytest.mark.usefixtures("quickly_compiled"),
     pytest.mark.filterwarnings("ignore"),  # of playground and its dependencies
 ]
@@ -37,28 +34,6 @@ def params_of(env, **values):
     return jax.tree.map(np.float32, registry.params_of(env, values))
 
 
-@pytest.fixture(scope="module")
-def six():
-    """The pendulum of six steps: (itself, its reset and step, compiled)."""
-    env = pendulum(max_steps_in_episode=6)
-    return env, jax.jit(env.reset), jax.jit(env.step)
-
-
-@needs_playground
-class TestContract(EnvironmentContract):
-    @pytest.fixture
-    def environment(self):
-        return pendulum(max_steps_in_episode=20)
-
-
-@pytest.mark.skipif(installed, reason="playground is installed")
-def test_what_is_missing_is_said_with_what_to_type():
-    told = r"playground:CartpoleBalance needs .*pip install .*\[playground\]"
-    with pytest.raises(MissingExtraError, match=told):
-        registry.make(EnvPlan("playground:CartpoleBalance"))
-
-
-@needs_playground
 def test_playground_table_matches_the_control_suite():
     from mujoco_playground import dm_control_suite
 
@@ -72,7 +47,6 @@ def test_playground_table_matches_the_control_suite():
         assert config.action_repeat == 1, id_  # its wrapper's, which is not used
 
 
-@needs_playground
 def test_playground_table_lists_only_effective_physics_parameters(tmp_path, monkeypatch):
     import mujoco
     from mujoco_playground import dm_control_suite
@@ -91,39 +65,12 @@ def test_playground_table_lists_only_effective_physics_parameters(tmp_path, monk
         np.testing.assert_array_equal(model.actuator_ctrlrange, [[-1.0, 1.0]] * model.nu)
 
 
-@needs_playground
 @pytest.mark.parametrize("given", [{"ctrl_dt": 0.001}, {"sim_dt": 0.015}])
 def test_fractional_physics_steps_are_refused(given):
     with pytest.raises(ConfigError, match="a whole number of physics steps"):
         pendulum(**given)
 
 
-@needs_playground
-def test_it_steps_like_playground_until_the_time_limit(six):
-    from mujoco_playground import registry as playground
-
-    env, reset, step = six
-    assert env.action_space == Box((-1.0,), (1.0,), (1,))
-    params = params_of(env)
-    state, observation = reset(key(1), params)
-    theirs = playground.load("PendulumSwingup", config_overrides={"impl": "jax"})
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        expected, their_step = jax.jit(theirs.reset)(key(1)), jax.jit(theirs.step)
-        np.testing.assert_allclose(observation, expected.obs, rtol=1e-5, atol=1e-6)
-        ends = []
-        for t in range(8):
-            action = jnp.full((1,), 3.0 if t % 2 else 0.5, jnp.float32)
-            after = step(key(9), state, action, params)
-            expected = their_step(expected, jnp.clip(action, -1.0, 1.0))
-            np.testing.assert_allclose(after.observation, expected.obs, rtol=1e-3, atol=1e-4)
-            assert float(after.reward) == pytest.approx(float(expected.reward), abs=1e-5)
-            assert not bool(after.terminated) and not bool(expected.done)
-            ends.append(bool(after.truncated))
-            state = after.state
-    assert ends == [False] * 5 + [True] * 3
-
-
-@needs_playground
 def test_physics_differ_by_their_parameters_in_one_program():
     env = pendulum()
 
@@ -143,16 +90,3 @@ def test_physics_differ_by_their_parameters_in_one_program():
     assert abs(light[2] - plain[2]) > 0.01  # of the angle's velocity
     assert abs(strong[2] - plain[2]) > 0.01
     np.testing.assert_allclose(strong, harder, rtol=1e-4, atol=1e-5)  # a motor: twice is twice
-
-
-@needs_playground
-def test_nonfinite_playground_state_terminates_the_episode(six):
-    env, reset, step = six
-    params = params_of(env)
-    state, _ = reset(key(4), params)
-    data = state.inner.data
-    broken = data.replace(qpos=data.qpos * jnp.float32(np.nan))
-    state = state.replace(inner=state.inner.replace(data=broken))
-    after = step(key(0), state, jnp.zeros((1,), jnp.float32), params)
-    assert bool(after.terminated) and float(after.reward) == 0.0
-    np.testing.assert_array_equal(after.observation, np.zeros(3))

@@ -15,7 +15,8 @@ from hpo.search.analysis.across_environments import environment_scores
 from hpo.search.run import run
 from hpo.store.journal import Journal
 from hpo.store.rows import Stream
-from hpo.studies.spec import Budget, Confirm, EarlyTerminate, Racing, Seeds
+from hpo.studies.execution_spec import Budget
+from hpo.studies.search_spec import Confirm, EarlyTerminate, Racing, Seeds
 
 engine = run_file("tests/search/engine/test_several_environments.py")
 RACE = Seeds(4, racing=Racing(2))

@@ -27,14 +27,17 @@ from hpo.search.state.loop_state import Phase
 from hpo.search.state.search_state import SearchState
 from hpo.spaces import Space
 from hpo.store.baselines import baselines_of
-from hpo.store.comparison import Bounds, paired_interval
 from hpo.store.interim_analyses import Look, earlier_looks, looks_of, winners_looks
 from hpo.store.journal import Journal
 from hpo.store.leaderboard import leaderboard_of
+from hpo.store.mean_difference import paired_interval
 from hpo.store.rows import BaselineRow, Stream
 from hpo.store.study_folder import StudyFolder
+from hpo.store.unobserved import Bounds
 from hpo.store.verdict import Evidence, conclude
-from hpo.studies.spec import Budget, Constraint, EarlyTerminate, EnvSpec, Metric, Racing, Seeds
+from hpo.studies.env_spec import EnvSpec
+from hpo.studies.execution_spec import Budget
+from hpo.studies.search_spec import Constraint, EarlyTerminate, Metric, Racing, Seeds
 from hpo.views.leaderboard_text import front_line
 from hpo.views.report.report import write_report
 

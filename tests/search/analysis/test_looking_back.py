@@ -22,7 +22,7 @@ from hpo.search.state.objective import Objective
 from hpo.store.importance import Decided, KnobShare
 from hpo.store.journal import Journal
 from hpo.store.rows import Commit, TrialRow, TrialState
-from hpo.studies.spec import EarlyTerminate
+from hpo.studies.search_spec import EarlyTerminate
 from hpo.views.formatting import steps
 
 

@@ -9,7 +9,7 @@ from hpo.search.run import run
 from hpo.store.journal import Journal
 from hpo.store.rows import AskRow, TrialRow, TrialState
 from hpo.store.study_folder import StudyFolder
-from hpo.studies.spec import SearchSpec
+from hpo.studies.search_spec import SearchSpec
 from hpo.views.trial_text import start_up_words, trial_page, trial_text
 
 

@@ -159,7 +159,8 @@ def test_interrupted_export_leaves_nothing(home, tmp_path, monkeypatch):
 
 def test_export_includes_several_objectives_and_constraints(tmp_path):
     from hpo.search.analysis.to_optuna_storage import write_storage
-    from hpo.studies.spec import Constraint, EnvSpec, Metric
+    from hpo.studies.env_spec import EnvSpec
+    from hpo.studies.search_spec import Constraint, Metric
 
     metrics = (Metric(), Metric(name="eval/thrift", goal="minimize"))
     asked = samples.study(

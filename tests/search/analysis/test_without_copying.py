@@ -14,21 +14,17 @@ from hpo.cli import main
 from hpo.search.analysis.verdict import conclusion_of, how_to_know, without_copying
 from hpo.search.run import run
 from hpo.store.against import ConstraintSamples
-from hpo.store.comparison import chance_of_better, paired_interval
 from hpo.store.constraint_tests import Limit
 from hpo.store.journal import Journal
+from hpo.store.mean_difference import paired_interval
+from hpo.store.probability_of_improvement import chance_of_better
 from hpo.store.study_folder import StudyFolder
 from hpo.store.study_store import StudyStore
 from hpo.store.verdict import Evidence, WithoutCopying, conclude
+from hpo.studies.env_spec import EnvSpec
+from hpo.studies.execution_spec import Budget, Checkpoint, PopulationSpec
 from hpo.studies.resolved import resolved_yaml
-from hpo.studies.spec import (
-    Budget,
-    Checkpoint,
-    EarlyTerminate,
-    EnvSpec,
-    Evaluation,
-    PopulationSpec,
-)
+from hpo.studies.search_spec import EarlyTerminate, Evaluation
 from hpo.views.report.report import write_report
 
 POOR = samples.parameter("learning_rate", 1e-5, min=1e-5, max=1.0, distribution="log_uniform")

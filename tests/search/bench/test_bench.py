@@ -28,9 +28,10 @@ from hpo.spaces import Condition, Parameter, Space, make_distribution
 from hpo.store.rows import Stream
 from hpo.studies import user_code
 from hpo.studies.bench_file import read_bench
+from hpo.studies.execution_spec import Budget
 from hpo.studies.load import loads
 from hpo.studies.search_methods import METHODS as METHODS_TABLE
-from hpo.studies.spec import Budget, SearchSpec
+from hpo.studies.search_spec import SearchSpec
 
 ONE_COMMIT = RunOptions(1e9, 1e9)
 SAMPLER = """\

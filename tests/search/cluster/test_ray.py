@@ -21,7 +21,8 @@ from hpo.search.state.progress import Observer
 from hpo.search.state.schedule import schedule_of
 from hpo.store import tables_equal
 from hpo.store.journal import Journal
-from hpo.studies.spec import Budget, Evaluation, Executor, SearchSpec, Seeds
+from hpo.studies.execution_spec import Budget, Executor
+from hpo.studies.search_spec import Evaluation, SearchSpec, Seeds
 from hpo.studies.user_code import import_user_code
 
 pytest.importorskip("ray", reason="the extra `ray` is not installed")

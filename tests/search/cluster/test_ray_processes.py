@@ -21,8 +21,8 @@ from hpo.search.api import run
 from hpo.search.cluster import via_ray
 from hpo.search.cluster.ray_processes import RayProcesses
 from hpo.store.rows import TrialState
+from hpo.studies.execution_spec import Processes
 from hpo.studies.load import load
-from hpo.studies.spec import Processes
 
 RAY = "executor: {type: ray}\n"
 PATIENT = {"timeout: 1s": "timeout: 60s"}

@@ -27,8 +27,9 @@ from hpo.search.run import run
 from hpo.search.study_estimate import preview
 from hpo.store import Stream, tables_equal
 from hpo.store.journal import Journal
+from hpo.studies.execution_spec import Budget
 from hpo.studies.load import loads
-from hpo.studies.spec import Budget, Confirm, EarlyTerminate
+from hpo.studies.search_spec import Confirm, EarlyTerminate
 
 pytestmark = pytest.mark.slow
 

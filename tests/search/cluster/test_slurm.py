@@ -19,8 +19,8 @@ from hpo.machine.slurm import SlurmJobs
 from hpo.search.api import run
 from hpo.store.journal import Journal
 from hpo.store.rows import TrialState
+from hpo.studies.execution_spec import Executor, Processes
 from hpo.studies.load import load
-from hpo.studies.spec import Executor, Processes
 
 pytestmark = pytest.mark.slow
 

@@ -25,9 +25,10 @@ from hpo.search.state.loop_state import LoopState
 from hpo.spaces import Space
 from hpo.store import Stream, tables_equal
 from hpo.store.journal import Journal
+from hpo.studies.execution_spec import Budget, PopulationSpec
 from hpo.studies.load import loads
 from hpo.studies.programs import programs_note
-from hpo.studies.spec import Budget, EarlyTerminate, PopulationSpec, Racing, SearchSpec, Seeds
+from hpo.studies.search_spec import EarlyTerminate, Racing, SearchSpec, Seeds
 
 QUANTA = {"16": 500, "32": 1_000, "64x64": 2_000}
 FACTORY = samples.AnalyticFactory(lanes=64, block=4, quanta=QUANTA, diverges_above=0.3)

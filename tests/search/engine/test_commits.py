@@ -15,9 +15,9 @@ from hpo.search.state.search_state import SearchState
 from hpo.store import tables_equal
 from hpo.store.journal import Journal
 from hpo.store.rows import CommitHead
+from hpo.studies.execution_spec import Budget, Checkpoint
 from hpo.studies.load import loads
 from hpo.studies.resolved import diff, resolved, study_hash
-from hpo.studies.spec import Budget, Checkpoint
 
 TEXT = "env: CartPole-v1\nenv_steps: 16k\nspace: {gamma: {min: 0.9, max: 0.99}}\n"
 

@@ -25,9 +25,10 @@ from hpo.store.journal import Journal
 from hpo.store.lock import StudyLock
 from hpo.store.rows import REFERENCE_TRIAL
 from hpo.store.study_folder import StudyFolder
+from hpo.studies.execution_spec import Budget
 from hpo.studies.load import loads
 from hpo.studies.resolved import resolved_yaml
-from hpo.studies.spec import Budget, EarlyTerminate
+from hpo.studies.search_spec import EarlyTerminate
 
 growing = run_file("tests/search/engine/test_growing_confirm.py")
 LENGTH, KINDS = growing.LENGTH, growing.KINDS

@@ -18,15 +18,8 @@ from hpo.search.state.progress import Observer
 from hpo.store import Stream, TrialState, tables_equal
 from hpo.store.journal import FORMAT, Journal
 from hpo.store.rows import REFERENCE_TRIAL
-from hpo.studies.spec import (
-    Budget,
-    Confirm,
-    EarlyTerminate,
-    Evaluation,
-    Metric,
-    SearchSpec,
-    Seeds,
-)
+from hpo.studies.execution_spec import Budget
+from hpo.studies.search_spec import Confirm, EarlyTerminate, Evaluation, Metric, SearchSpec, Seeds
 
 LENGTH = 16_000
 CONFIRM = samples.Confirm(2, 3, 6)

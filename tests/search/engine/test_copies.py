@@ -12,7 +12,7 @@ from hpo.search.run import run
 from hpo.search.state.trials import Replicate, RunState, Trial
 from hpo.store.journal import Journal
 from hpo.store.rows import Stream, TrialState
-from hpo.studies.spec import Confirm
+from hpo.studies.search_spec import Confirm
 
 POOR = samples.Space(
     (

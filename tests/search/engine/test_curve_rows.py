@@ -13,7 +13,7 @@ from hpo.search.state.schedule import chunks_of_row
 from hpo.store import query, tables_equal
 from hpo.store.journal import Journal
 from hpo.studies.chunk_sizes import row_ends, rows_per_chunk
-from hpo.studies.spec import EarlyTerminate
+from hpo.studies.search_spec import EarlyTerminate
 
 CONFIRM = samples.Confirm(2, 2, 2)
 PBT = EarlyTerminate("pbt", every=4_000)

@@ -10,7 +10,7 @@ from hpo.search.state.buckets import order
 from hpo.search.state.loop_state import Phase
 from hpo.search.state.trials import Replicate
 from hpo.store.rows import REFERENCE_TRIAL, Stream
-from hpo.studies.spec import Budget
+from hpo.studies.execution_spec import Budget
 
 confirming = run_file("tests/search/engine/test_confirm_default.py")
 samples, study, go, rows_of = (

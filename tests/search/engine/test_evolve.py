@@ -20,7 +20,8 @@ from hpo.spaces import Space, parse_rule
 from hpo.store import Stream, tables_equal
 from hpo.store.journal import Journal
 from hpo.store.query import query
-from hpo.studies.spec import Budget, Confirm, EarlyTerminate, Seeds
+from hpo.studies.execution_spec import Budget
+from hpo.studies.search_spec import Confirm, EarlyTerminate, Seeds
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ from hpo.search.run import run
 from hpo.search.samplers.proposal_queue import Proposer
 from hpo.store import TrialState, tables_equal
 from hpo.store.journal import Journal
-from hpo.studies.spec import Budget
+from hpo.studies.execution_spec import Budget
 
 Factory = samples.AnalyticFactory
 RAISED = re.compile(r".*test_failures\.py:\d+: MemoryError: out of memory")

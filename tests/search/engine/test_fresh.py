@@ -11,7 +11,8 @@ from hpo.search.state.loop_state import Phase
 from hpo.search.state.progress import Observer
 from hpo.store import Stream, tables_equal
 from hpo.store.journal import Journal
-from hpo.studies.spec import Budget, Metric
+from hpo.studies.execution_spec import Budget
+from hpo.studies.search_spec import Metric
 
 LENGTH = 16_000
 

@@ -14,16 +14,9 @@ from hpo.search.lanes.multi_environment import SeveralFactory
 from hpo.search.run import run
 from hpo.store import Stream, tables_equal
 from hpo.store.journal import Journal
-from hpo.studies.spec import (
-    Budget,
-    Checkpoint,
-    Constraint,
-    EarlyTerminate,
-    EnvSpec,
-    Metric,
-    Racing,
-    Seeds,
-)
+from hpo.studies.env_spec import EnvSpec
+from hpo.studies.execution_spec import Budget, Checkpoint
+from hpo.studies.search_spec import Constraint, EarlyTerminate, Metric, Racing, Seeds
 
 LENGTH = 16_000
 CONFIRM = samples.Confirm(2, 3, 6)

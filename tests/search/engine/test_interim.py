@@ -19,8 +19,10 @@ from hpo.store.comparison import decided_pairs
 from hpo.store.interim_analyses import looks_of, pair_begins_interim
 from hpo.store.journal import Journal
 from hpo.store.rows import REFERENCE_TRIAL
+from hpo.studies.env_spec import EnvSpec
+from hpo.studies.execution_spec import Checkpoint
 from hpo.studies.load import loads
-from hpo.studies.spec import Checkpoint, Constraint, EarlyTerminate, EnvSpec, Metric, Seeds
+from hpo.studies.search_spec import Constraint, EarlyTerminate, Metric, Seeds
 from hpo.views.bundle.claims import claims_of
 
 growing = run_file("tests/search/engine/test_growing_confirm.py")

@@ -9,7 +9,7 @@ from hpo.search.state.schedule import schedule_of
 from hpo.search.state.search_state import SearchState
 from hpo.search.state.trials import Replicate, RunState, Trial
 from hpo.store.rows import Stream, TrialState
-from hpo.studies.spec import EarlyTerminate
+from hpo.studies.search_spec import EarlyTerminate
 
 STUDY = samples.study()
 SCHEDULES = {"a": schedule_of(STUDY, 1000)}

@@ -21,7 +21,7 @@ from hpo.store.journal import Journal
 from hpo.studies.chunk_sizes import chunk_sizes_of, updates_per_chunk
 from hpo.studies.load import loads
 from hpo.studies.resolved import diff, resolved, resolved_yaml, study_hash
-from hpo.studies.spec import Confirm, Evaluation, Metric, Seeds
+from hpo.studies.search_spec import Confirm, Evaluation, Metric, Seeds
 from hpo.studies.train_study import moving_schedules, single
 
 pytestmark = pytest.mark.slow

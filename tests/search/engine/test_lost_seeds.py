@@ -9,7 +9,8 @@ from helpers import search_samples as samples
 from hpo.search.run import run
 from hpo.store import Stream, tables_equal
 from hpo.store.journal import Journal
-from hpo.studies.spec import Budget, Seeds
+from hpo.studies.execution_spec import Budget
+from hpo.studies.search_spec import Seeds
 
 CONFIRM = samples.Confirm(3, 3, 5)
 STUDY = samples.study(

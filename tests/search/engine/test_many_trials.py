@@ -20,7 +20,8 @@ from hpo.search.run import run
 from hpo.search.samplers.proposal_queue import AskAhead, Proposer
 from hpo.search.samplers.registry import make_sampler
 from hpo.search.state.progress import Observer
-from hpo.studies.spec import Checkpoint, EarlyTerminate, Racing, Seeds
+from hpo.studies.execution_spec import Checkpoint
+from hpo.studies.search_spec import EarlyTerminate, Racing, Seeds
 
 STUDIES = {
     "asha": {"early_terminate": EarlyTerminate("asha", 1_000, 4.0)},

@@ -14,7 +14,8 @@ from hpo.search.what_if import what_if
 from hpo.store import Stream, tables_equal
 from hpo.store.journal import Journal
 from hpo.store.rows import TrialState, counts_evaluations_alone
-from hpo.studies.spec import Budget, EarlyTerminate, Metric, Racing, Seeds, WarmStart
+from hpo.studies.execution_spec import Budget
+from hpo.studies.search_spec import EarlyTerminate, Metric, Racing, Seeds, WarmStart
 
 growing = run_file("tests/search/engine/test_growing_confirm.py")
 dies, Died = growing.dies, growing.Died

@@ -23,7 +23,9 @@ from hpo.search.state.search_state import SearchState
 from hpo.search.state.trials import Replicate, RunState, Trial
 from hpo.store import Stream, TrialState, tables_equal
 from hpo.store.journal import Journal
-from hpo.studies.spec import Budget, EarlyTerminate, EnvSpec, Executor, Metric, SearchSpec, Seeds
+from hpo.studies.env_spec import EnvSpec
+from hpo.studies.execution_spec import Budget, Executor
+from hpo.studies.search_spec import EarlyTerminate, Metric, SearchSpec, Seeds
 
 NEVER = RunOptions(publish_seconds=1e9, commit_seconds=1e9)
 ALWAYS = RunOptions(publish_seconds=1e9, commit_seconds=0.0)

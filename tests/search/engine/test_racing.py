@@ -16,7 +16,8 @@ from hpo.search.state.search_state import SearchState
 from hpo.search.state.trials import Replicate, RunState, Trial
 from hpo.store.journal import Journal
 from hpo.store.rows import Stream, TrialState
-from hpo.studies.spec import Budget, Racing, Seeds
+from hpo.studies.execution_spec import Budget
+from hpo.studies.search_spec import Racing, Seeds
 
 FACTORY = samples.AnalyticFactory(lanes=12, block=4, diverges_above=0.3)
 RACING = samples.study(

@@ -15,7 +15,7 @@ from hpo.search.run import run
 from hpo.search.what_if import what_if
 from hpo.store.study_folder import StudyFolder, common_failure
 from hpo.studies.chunk_sizes import chunk_sizes_of
-from hpo.studies.spec import EarlyTerminate, Evaluation, Seeds
+from hpo.studies.search_spec import EarlyTerminate, Evaluation, Seeds
 from hpo.views.trial_text import trial_page
 
 TRIALS = 40

@@ -18,7 +18,8 @@ from hpo.search.samplers.proposal_queue import AskAhead, Proposer
 from hpo.search.state.progress import Observer
 from hpo.store import tables_equal
 from hpo.store.journal import Journal
-from hpo.studies.spec import Budget, EarlyTerminate, SearchSpec, Seeds
+from hpo.studies.execution_spec import Budget
+from hpo.studies.search_spec import EarlyTerminate, SearchSpec, Seeds
 
 pytestmark = pytest.mark.slow
 

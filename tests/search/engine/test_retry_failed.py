@@ -13,7 +13,8 @@ from hpo.search.run import run
 from hpo.search.state.progress import Observer
 from hpo.store import TrialState, tables_equal
 from hpo.store.journal import Journal
-from hpo.studies.spec import Budget, EarlyTerminate, Seeds
+from hpo.studies.execution_spec import Budget
+from hpo.studies.search_spec import EarlyTerminate, Seeds
 
 Factory = samples.AnalyticFactory
 CONFIRM = samples.Confirm(3, 2, 4)

@@ -11,7 +11,8 @@ from helpers.episodes import episodes_in
 from hpo.search.run import run
 from hpo.store.journal import Journal
 from hpo.store.rows import Stream
-from hpo.studies.spec import Budget, Checkpoint, Confirm, EarlyTerminate, Metric, Seeds
+from hpo.studies.execution_spec import Budget, Checkpoint
+from hpo.studies.search_spec import Confirm, EarlyTerminate, Metric, Seeds
 
 
 def go(folder, **changes):

@@ -21,19 +21,18 @@ from hpo.store import tables_equal
 from hpo.store.aggregate_environments import together
 from hpo.store.journal import Journal
 from hpo.store.leaderboard import leaderboard_of
-from hpo.studies.spec import (
-    Budget,
+from hpo.studies.env_spec import EnvSpec
+from hpo.studies.execution_spec import Budget
+from hpo.studies.search_spec import (
     Constraint,
     EarlyTerminate,
-    EnvSpec,
     Evaluation,
     Metric,
     Racing,
     SearchSpec,
     Seeds,
-    alone,
-    labels,
 )
+from hpo.studies.study_environments import alone, labels
 
 SCALES = (Reference(0.0, 80.0), Reference(20.0, 60.0), Reference(100.0, 50.0))
 IDS = ("CartPole-v1", "Acrobot-v1", "MountainCar-v0")

@@ -11,7 +11,8 @@ from hpo.search.run import run
 from hpo.search.state.progress import Observer
 from hpo.store import tables_equal
 from hpo.store.journal import Journal
-from hpo.studies.spec import Checkpoint, EarlyTerminate
+from hpo.studies.execution_spec import Checkpoint
+from hpo.studies.search_spec import EarlyTerminate
 
 WANTED = Checkpoint(2, policies_every=3_500, best_of_each=True)
 STUDIES = {

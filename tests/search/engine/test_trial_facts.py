@@ -17,7 +17,7 @@ from hpo.store.lock import StudyLock
 from hpo.store.query import query
 from hpo.store.rows import TrialState
 from hpo.store.study_folder import StudyFolder, read_leaderboard
-from hpo.studies.spec import EarlyTerminate
+from hpo.studies.search_spec import EarlyTerminate
 from hpo.views.live.study_status import read_standing
 
 POOR = samples.parameter("learning_rate", 1e-5, min=1e-5, max=1.0, distribution="log_uniform")

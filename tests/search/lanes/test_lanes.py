@@ -19,7 +19,9 @@ from hpo.search.lanes.local import LocalFactory
 from hpo.search.lanes.multi_environment import factories_of
 from hpo.search.study_estimate import preview
 from hpo.spaces import Space
-from hpo.studies.spec import EnvSpec, PopulationSpec, Racing, Seeds
+from hpo.studies.env_spec import EnvSpec
+from hpo.studies.execution_spec import PopulationSpec
+from hpo.studies.search_spec import Racing, Seeds
 
 PLENTY = 10**12
 

@@ -13,8 +13,9 @@ from hpo.search.lanes.local import LocalFactory
 from hpo.search.run import run
 from hpo.store.codec import plain_json
 from hpo.store.journal import Journal
+from hpo.studies.execution_spec import Budget, Checkpoint
 from hpo.studies.load import loads
-from hpo.studies.spec import Budget, Checkpoint, Confirm, Racing, Seeds
+from hpo.studies.search_spec import Confirm, Racing, Seeds
 
 REAL = """\
 name: once

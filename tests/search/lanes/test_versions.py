@@ -7,7 +7,7 @@ import pytest
 from helpers import search_samples as samples
 from hpo.machine import software as module
 from hpo.machine.software import others, versions, versions_of_study
-from hpo.studies.spec import EnvSpec
+from hpo.studies.env_spec import EnvSpec
 
 BASE = {"hpo-lanes", "jax", "jaxlib", "flax", "optax", "gymnax", "optuna", "numpy"}
 

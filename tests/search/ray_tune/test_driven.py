@@ -16,7 +16,8 @@ from hpo.search.samplers.proposal_queue import Proposer
 from hpo.search.samplers.registry import make_sampler
 from hpo.search.state.trials import lineage_of
 from hpo.store.journal import Journal
-from hpo.studies.spec import Budget, Confirm, Evaluation, SearchSpec, Seeds
+from hpo.studies.execution_spec import Budget
+from hpo.studies.search_spec import Confirm, Evaluation, SearchSpec, Seeds
 
 FACTORY = samples.AnalyticFactory(lanes=8, block=2, diverges_above=0.3)
 

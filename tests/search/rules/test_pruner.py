@@ -10,7 +10,7 @@ from helpers import search_samples as samples
 from hpo.errors import ConfigError, UnknownNameError
 from hpo.search.rules.registry import TrialAtRung, is_audited, make_pruner, rank_of, register_rule
 from hpo.search.rules.stopping import Asha, Hyperband, Median, Plateau, PromotingAsha
-from hpo.studies.spec import EarlyTerminate
+from hpo.studies.search_spec import EarlyTerminate
 from hpo.studies.stopping_rules import RULES
 from hpo.testing.search import PrunerContract
 

@@ -8,7 +8,7 @@ from hpo.search.samplers.proposal_queue import Proposer
 from hpo.search.samplers.registry import PriorTrial, draws_ahead, make_sampler
 from hpo.spaces import Space, parse_rule
 from hpo.studies.search_methods import METHODS, Method
-from hpo.studies.spec import SearchSpec
+from hpo.studies.search_spec import SearchSpec
 
 
 def proposer(study):

@@ -32,7 +32,7 @@ from hpo.search.samplers.via_optuna import HistoryStorage
 from hpo.spaces import Space
 from hpo.store.rows import TrialState
 from hpo.studies.search_methods import METHODS
-from hpo.studies.spec import Metric
+from hpo.studies.search_spec import Metric
 from hpo.testing.search import SamplerContract, contract_space
 
 

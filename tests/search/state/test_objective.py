@@ -6,7 +6,7 @@ import pytest
 from hpo.errors import UnknownNameError
 from hpo.search.lanes.contract import EvaluationResult
 from hpo.search.state.objective import Objective, measure
-from hpo.studies.spec import Metric
+from hpo.studies.search_spec import Metric
 from hpo.studies.study_keys import METRICS
 
 RESULT = EvaluationResult(

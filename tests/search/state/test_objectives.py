@@ -19,7 +19,8 @@ from hpo.store.journal import Journal
 from hpo.store.pareto import fronts, hypervolume
 from hpo.store.query import query
 from hpo.store.rows import Stream, TrialState
-from hpo.studies.spec import Budget, Constraint, EarlyTerminate, Metric
+from hpo.studies.execution_spec import Budget
+from hpo.studies.search_spec import Constraint, EarlyTerminate, Metric
 
 RETURN, THRIFT = Metric(), Metric("eval/thrift")
 FACTORY = samples.AnalyticFactory(lanes=12, block=4, diverges_above=0.3)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hpo.search.state.objective import Objective, Objectives
 from hpo.search.state.tally import Tally
 from hpo.store.rows import TrialRow, TrialState
-from hpo.studies.spec import Constraint, Metric
+from hpo.studies.search_spec import Constraint, Metric
 
 OBJECTIVE = Objective(Metric())
 SPEED = Objective(Metric("eval/speed", "minimize"))

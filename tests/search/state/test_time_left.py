@@ -20,7 +20,7 @@ from hpo.search.state.schedule import EventSchedule
 from hpo.search.state.usage import Usage
 from hpo.store import StudyStore
 from hpo.store.journal import Journal
-from hpo.studies.spec import Racing, Seeds
+from hpo.studies.search_spec import Racing, Seeds
 from hpo.views.time_spent import usage_at
 
 

@@ -17,8 +17,8 @@ from hpo.store import tables_equal
 from hpo.store.journal import Journal
 from hpo.store.rows import TrialState
 from hpo.store.study_folder import WARM_START_NAME
-from hpo.studies.spec import (
-    Budget,
+from hpo.studies.execution_spec import Budget
+from hpo.studies.search_spec import (
     Constraint,
     EarlyTerminate,
     Metric,

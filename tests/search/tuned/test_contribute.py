@@ -24,9 +24,10 @@ from hpo.store.baselines import baselines_of
 from hpo.store.journal import JOURNAL_NAME, Journal
 from hpo.store.query import query
 from hpo.store.study_folder import StudyFolder
+from hpo.studies.execution_spec import Budget
 from hpo.studies.load import loads
 from hpo.studies.resolved import resolved_yaml
-from hpo.studies.spec import Budget, Confirm, EarlyTerminate, Metric, Seeds
+from hpo.studies.search_spec import Confirm, EarlyTerminate, Metric, Seeds
 from hpo.studies.tuned.record import read_record
 from hpo.studies.tuned.study_text import train_text
 from hpo.studies.tuned.summary import comparisons

@@ -10,7 +10,8 @@ from helpers.loading import run_file
 from hpo.search.run import run
 from hpo.search.what_if import matches, read_record, replay, what_if
 from hpo.store.journal import Journal
-from hpo.studies.spec import Budget, EarlyTerminate, Evaluation, Racing, Seeds
+from hpo.studies.execution_spec import Budget
+from hpo.studies.search_spec import EarlyTerminate, Evaluation, Racing, Seeds
 
 _TESTS = Path(__file__).parents[1]
 engine = run_file("tests/search/engine/test_several_environments.py")

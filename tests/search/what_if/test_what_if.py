@@ -11,7 +11,7 @@ from hpo.errors import ConfigError
 from hpo.search.run import run
 from hpo.search.what_if import asked_rules, matches, read_record, replay, what_if
 from hpo.store.journal import Journal
-from hpo.studies.spec import EarlyTerminate, Evaluation, Metric, Racing, SearchSpec, Seeds
+from hpo.studies.search_spec import EarlyTerminate, Evaluation, Metric, Racing, SearchSpec, Seeds
 from hpo.views.commands.analyses import what_if_text
 
 study, quick, Budget = samples.study, samples.quick, samples.Budget

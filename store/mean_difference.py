@@ -1,0 +1,303 @@
+"""Intervals of the difference of two means, for seeds that are paired or not.
+
+Values on the same seeds are compared pair by pair. The test of a mean difference is exact: under
+equal distributions each difference has a random sign, for any distribution and with ties. The
+interval is Student's, or Hall's to the extent that the sides' variances differ (differences are
+then as skewed as one of the sides). The interval includes 0 unless the exact test excludes 0, and
+is clipped to the bounds of the difference.
+
+With 4 or 5 seeds per side, too few for a test of signs, all splits of both sides' values are
+compared instead. That is exact for equal distributions, whether or not seeds are paired.
+
+No test can detect outcomes that no seed has shown. So the end of the interval next to 0 allows for
+such outcomes on either side, and allows for more of them the less that side varies (`unobserved`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..errors import ConfigError
+from .interim_analyses import fewest_pairs, is_few, level_of, levels
+from .permutation_tests import deal_p, sign_flip_p, split_p
+from .statistics import (
+    NO_INTERVAL,
+    Interval,
+    IntervalKind,
+    deviation,
+    mean,
+    t_quantile,
+    variance,
+    welch_degrees,
+)
+from .unobserved import UNBOUNDED, Bounds, End, paired_ends, unpaired_ends
+
+FEWEST_PAIRS = fewest_pairs(level_of(1))  # 6; with fewer, there is no verdict and no interval
+FEWEST_EACH = 5  # seeds per side that a verdict needs if they are not paired
+
+
+@dataclass(frozen=True)
+class Unless:
+    """A difference that unobserved outcomes could reverse."""
+
+    interval: Interval  # of the mean difference without such outcomes
+    one_in: int  # the verdict holds unless at least one seed in so many has such an outcome
+
+
+@dataclass(frozen=True)
+class DifferenceInterval:
+    """The interval of a mean difference, without and with unseen outcomes."""
+
+    seen: Interval  # without unseen kinds of outcomes
+    whole: Interval  # including unseen outcomes
+    worst: float  # difference of an unseen pair that could reverse the sign; 0 if none could
+
+    def unless(self) -> Unless | None:
+        seen, whole = self.seen, self.whole
+        if seen.low is None or seen.high is None or whole.low is None or whole.high is None:
+            return None
+        if seen.low <= 0.0 <= seen.high or not whole.low <= 0.0 <= whole.high or not self.worst:
+            return None
+        nearest = min(abs(seen.low), abs(seen.high))
+        return Unless(seen, math.ceil(1.0 + abs(self.worst) / nearest))
+
+
+_NOTHING = DifferenceInterval(NO_INTERVAL, NO_INTERVAL, 0.0)
+
+
+def paired_interval(
+    ours: Sequence[float],
+    theirs: Sequence[float],
+    *,
+    level: float = level_of(1),
+    bounds: Bounds = UNBOUNDED,
+) -> Interval:
+    """Return the interval of the mean of `ours` minus `theirs`, seed by seed.
+
+    It excludes 0 only if the exact test does (`sign_flip_p`) and unseen outcomes could not change
+    its sign (`unobserved`). There is none below 6 pairs, where the exact test cannot exclude 0, or
+    if both sides vary with the same difference on every seed. `level` is the error rate, by
+    default that of a first look; `bounds` are those of both sides' values.
+
+    >>> found = paired_interval([3.0, 4, 6, 4, 5, 4], [1.0, 3, 3, 3, 2, 3])
+    >>> round(found.low, 3), round(found.high, 3), found.kind
+    (0.727, 2.94, 't')
+    """
+    return _compare_pairs(ours, theirs, level, bounds).whole
+
+
+def paired_unless(
+    ours: Sequence[float],
+    theirs: Sequence[float],
+    *,
+    level: float = level_of(1),
+    bounds: Bounds = UNBOUNDED,
+) -> Unless | None:
+    """Return the condition under which `paired_interval` would exclude 0; None without one."""
+    return _compare_pairs(ours, theirs, level, bounds).unless()
+
+
+def unpaired_interval(
+    a: Sequence[float], b: Sequence[float], bounds: Bounds = UNBOUNDED
+) -> Interval:
+    """Return the interval of a difference of means with unequal variances (Welch 1947).
+
+    It uses the level of a first look, with degrees of freedom rounded down. It includes 0 unless
+    the exact test of equal distributions excludes 0 (`deal_p`) and unseen outcomes could not
+    change its sign (`unobserved`). There is none below 5 values per side, or with a non-finite
+    value.
+    """
+    return compare_unpaired(a, b, bounds).whole
+
+
+def paired_over_looks(
+    ours: Sequence[float],
+    theirs: Sequence[float],
+    earlier: Sequence[int] = (),
+    bounds: Bounds = UNBOUNDED,
+    interim: bool = False,
+    *,
+    among: int = 1,
+) -> Interval:
+    """Return the 95 % interval of the mean difference, over all looks together.
+
+    This is the intersection of the intervals at all looks, each at its level; if it is empty, it
+    is the interval at this look. `earlier` is the number of leading pairs at each earlier look; 0
+    if that look had different values. For `interim` see `interim_analyses.level_of`. `among` is
+    the number of comparisons that share the error rate.
+    """
+    own = len(ours)
+    if among > 1:
+        own = 0  # few seeds decide alone, not several at once
+    before, level = levels(earlier, interim, own)
+    now = compare_sides(ours, theirs, level / among, bounds).whole
+    if now.low is None or now.high is None:
+        return now
+    low, high = now.low, now.high
+    for pairs, its in before:
+        then = compare_sides(ours[:pairs], theirs[:pairs], its / among, bounds).whole
+        if then.low is not None and then.high is not None:
+            low, high = max(low, then.low), min(high, then.high)
+    if low <= high:
+        return Interval(low, high, now.kind)
+    return now
+
+
+def compare_sides(
+    ours: Sequence[float], theirs: Sequence[float], level: float, bounds: Bounds
+) -> DifferenceInterval:
+    """Compare pairs, or all splits if there are few values."""
+    if is_few(len(ours)) and len(ours) == len(theirs):
+        return _compare_few(ours, theirs, level, bounds)
+    return _compare_pairs(ours, theirs, level, bounds)
+
+
+def _compare_pairs(
+    ours: Sequence[float], theirs: Sequence[float], level: float, bounds: Bounds
+) -> DifferenceInterval:
+    if len(ours) != len(theirs):
+        raise ConfigError(f"paired samples of {len(ours)} and {len(theirs)} values")
+    differences = [one - other for one, other in zip(ours, theirs, strict=True)]
+    if len(differences) < FEWEST_PAIRS or not all(map(math.isfinite, differences)):
+        return _NOTHING
+    alike = is_rounding(max(differences) - min(differences), ours, theirs)
+    if alike and is_rounding(mean(differences), ours, theirs):
+        return _NOTHING
+    seen = _seen_interval(differences, ours, theirs, level)
+    if sign_flip_p(differences) > level:
+        seen = _with_zero(seen)
+    found = _with_unseen(seen, ours, theirs, paired_ends(ours, theirs, level, bounds), bounds)
+    if alike and found.whole == seen:
+        return _NOTHING  # only the exact test can decide
+    return found
+
+
+def _compare_few(
+    ours: Sequence[float], theirs: Sequence[float], level: float, bounds: Bounds
+) -> DifferenceInterval:
+    """Return the mean difference of 4 or 5 values per side, by Welch's interval and all splits."""
+    if not all(map(math.isfinite, [*ours, *theirs])):
+        return _NOTHING
+    seen = _welch(ours, theirs, level)
+    if split_p(ours, theirs) > level or is_rounding(mean(ours) - mean(theirs), ours, theirs):
+        seen = _with_zero(seen)
+    return _with_unseen(seen, ours, theirs, unpaired_ends(ours, theirs, level, bounds), bounds)
+
+
+def compare_unpaired(a: Sequence[float], b: Sequence[float], bounds: Bounds) -> DifferenceInterval:
+    if min(len(a), len(b)) < FEWEST_EACH or not all(map(math.isfinite, [*a, *b])):
+        return _NOTHING
+    level = level_of(1)
+    seen = _welch(a, b, level)
+    if deal_p([a], [b]) > level or is_rounding(mean(a) - mean(b), a, b):
+        seen = _with_zero(seen)
+    return _with_unseen(seen, a, b, unpaired_ends(a, b, level, bounds), bounds)
+
+
+def _with_unseen(
+    seen: Interval,
+    ours: Sequence[float],
+    theirs: Sequence[float],
+    unseen: Sequence[End],
+    bounds: Bounds,
+) -> DifferenceInterval:
+    """Move the end next to 0 for unseen outcomes, at most to 0, and within the possible range.
+
+    Unseen outcomes can prevent a verdict, but a few seeds cannot show how far beyond 0 they reach.
+    """
+    if seen.low is None or seen.high is None:
+        return _NOTHING
+    falls = min((end.at for end in unseen if end.cause.sign < 0.0), default=math.inf)
+    rises = max((end.at for end in unseen if end.cause.sign > 0.0), default=-math.inf)
+    low, high = min(seen.low, max(falls, 0.0)), max(seen.high, min(rises, 0.0))
+    kind = seen.kind
+    if (low, high) != (seen.low, seen.high):
+        kind = "unseen"
+    centre = mean(ours) - mean(theirs)
+    turning = [end.cause.difference for end in unseen if end.at * centre <= 0.0]
+    ends = Bounds(*bounds.of_difference())
+
+    def within(low: float, high: float, kind: IntervalKind) -> Interval:
+        low, high = (min(max(end, ends.low), ends.high) for end in (low, high))
+        return Interval(min(low, centre), max(high, centre), kind)
+
+    whole = within(low, high, kind)
+    worst = max(turning, key=abs, default=0.0)
+    return DifferenceInterval(within(seen.low, seen.high, seen.kind), whole, worst)
+
+
+def _with_zero(found: Interval) -> Interval:
+    if found.low is None or found.high is None:
+        return found
+    return Interval(min(found.low, 0.0), max(found.high, 0.0), found.kind)
+
+
+def is_rounding(difference: float, ours: Sequence[float], theirs: Sequence[float]) -> bool:
+    return abs(difference) <= 1e-12 * max(map(abs, [*ours, *theirs]))
+
+
+def _seen_interval(
+    differences: Sequence[float], ours: Sequence[float], theirs: Sequence[float], level: float
+) -> Interval:
+    """Return Student's interval, or Hall's to the extent that both sides' spreads differ.
+
+    Differences between equal distributions are symmetric; next to a constant side they are as
+    skewed as the other side. If all signs are equal, Hall's interval does not extend beyond 0
+    further than Student's.
+    """
+    tail, unlike = 1.0 - level / 2.0, _unlike_spreads(ours, theirs)
+    low, high = _hall(differences, tail, unlike)
+    if min(differences) * max(differences) >= 0.0:
+        plain = _student(differences, tail)
+        if max(differences) > 0.0:
+            low = max(low, plain[0])
+        else:
+            high = min(high, plain[1])
+    return Interval(low, high, "hall" if unlike > 0.5 else "t")
+
+
+def _unlike_spreads(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """Return a smooth measure of unequal variances, from 0 (equal) to 1 (one of them is 0)."""
+    a, b = variance(ours), variance(theirs)
+    if a + b > 0.0:
+        return ((a - b) / (a + b)) ** 4
+    return 1.0
+
+
+def _student(values: Sequence[float], tail: float) -> tuple[float, float]:
+    centre, error = mean(values), deviation(values) / math.sqrt(len(values))
+    reach = t_quantile(tail, len(values) - 1) * error
+    return centre - reach, centre + reach
+
+
+def _hall(values: Sequence[float], tail: float, weight: float) -> tuple[float, float]:
+    """Return Hall's interval with `weight` times the observed skewness and Student's quantiles.
+
+    Hall 1992, "On the removal of skewness by transformation", equation 2.3.
+    """
+    count, centre, spread = len(values), mean(values), deviation(values)
+    plain = math.sqrt(math.fsum((v - centre) ** 2 for v in values) / count)
+    third = weight * math.fsum((v - centre) ** 3 for v in values) / count
+    skewness = 0.0
+    if plain**3 > 0.0:
+        skewness = third / plain**3
+    if abs(skewness) < 1e-6:
+        return _student(values, tail)
+    reach = t_quantile(tail, count - 1) / math.sqrt(count)
+    low, high = (  # x where x + s x^2 / 3 + s^2 x^3 / 27 + s / (6 n) = end
+        3.0 / skewness * (math.cbrt(1.0 + skewness * (end - skewness / (6.0 * count))) - 1.0)
+        for end in (reach, -reach)
+    )
+    return centre - spread * low, centre - spread * high
+
+
+def _welch(a: Sequence[float], b: Sequence[float], level: float) -> Interval:
+    shares = [variance(values) / len(values) for values in (a, b)]
+    centre, total = mean(a) - mean(b), sum(shares)
+    if total == 0.0:
+        return Interval(centre, centre, "t")
+    degrees = welch_degrees(shares, (len(a), len(b)))
+    reach = t_quantile(1.0 - level / 2.0, degrees) * math.sqrt(total)
+    return Interval(centre - reach, centre + reach, "t")

@@ -1,0 +1,219 @@
+"""Where and how long a study's trials run, as frozen data: one class per section of its file.
+
+Lanes, limits, executors, processes of a command, checkpoints and loggers are here. What is
+measured and searched is in `search_spec`.
+"""
+
+# `key` returns a field
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from .field import REQUIRED, key
+
+PARTS = ("parameters", "optimiser", "losses", "gradients", "advantages", "trajectories")
+
+
+@dataclass(frozen=True)
+class PopulationSpec:
+    """Lanes of a program; None means `auto`: `search.lanes` and `search.hosting` decide."""
+
+    lanes: int | None = key(
+        None,
+        "lanes per program, or auto; rounded up to whole tiles",
+        low=1,
+        high=1_000_000,
+        words=("auto",),
+    )
+    tiles: Literal["auto", "whole", "narrow"] = key(
+        "auto",
+        (
+            "grouping of lanes on a CPU: whole tiles give a run the same numbers for any "
+            "number of lanes; narrow ones fit the lanes; auto: whole, but narrow for fewer "
+            "lanes than one tile per device"
+        ),
+    )
+    device: Literal["auto", "cpu", "gpu"] = key("auto", "where lanes run")
+    deterministic: bool = key(False, "bitwise reproducible results on a GPU, at some cost")
+    workers: int | None = key(
+        None, "processes that step gym: environments, or auto; 0: none", high=1024, words=("auto",)
+    )
+    step_timeout: float | None = key(
+        None,
+        (
+            "time after which a call to a gym: environment counts as hung, or auto: 2m for "
+            "a step, 5m to create one; 0: no limit"
+        ),
+        type="seconds",
+        low=0,
+        high=1e9,
+        words=("auto",),
+        late=True,
+    )
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Limits of the whole study; None means unlimited."""
+
+    trials: int | None = key(64, "number of configurations proposed", low=1, high=1e9)
+    env_steps: int | None = key(None, "training env steps of the whole study", low=1)
+    wall_seconds: float | None = key(
+        None,
+        "total running time over all starts",
+        key="wall",
+        type="seconds",
+        low=0,
+        low_open=True,
+        high=1e9,
+    )
+    max_failures: int = key(20, "errors after which the study stops", high=1e9)
+
+
+@dataclass(frozen=True)
+class Executor:
+    type: Literal["local", "ray", "slurm"] = key(
+        "local", "this process, workers of a Ray cluster, or SLURM jobs (only with command)"
+    )
+    workers: int = key(1, "ray: processes over which lanes are spread", low=1, high=1024)
+    address: str | None = key(
+        None, "ray: address of the cluster, auto or host:port; null: this machine alone"
+    )
+    cpus: int | None = key(
+        None, "ray: CPUs per worker; null: its share of the cluster's CPUs", low=1, high=4096
+    )
+    partition: str | None = key(
+        None, "slurm: partition of the jobs; null: the cluster's default", type="text", late=True
+    )
+    time: float | None = key(
+        None,
+        "slurm: time limit of each job; null: that of the partition",
+        type="seconds",
+        low=60,
+        high=1e9,
+        late=True,
+    )
+    options: Mapping[str, Any] = key(
+        {}, "slurm: further sbatch options, such as {account: lab, mem: 8G}", late=True
+    )
+    setup: str | None = key(
+        None,
+        "slurm: shell lines that run before the command, such as module load cuda",
+        type="text",
+        late=True,
+    )
+    poll: float = key(
+        15.0,
+        "slurm: time between two calls of squeue",
+        type="seconds",
+        low=0,
+        high=3600,
+        late=True,
+    )
+
+
+@dataclass(frozen=True)
+class Processes:
+    """The processes of a study with `command`."""
+
+    at_once: int | None = key(
+        None,
+        "processes at the same time, or auto: as many as GPUs and CPU cores allow",
+        low=1,
+        high=4096,
+        words=("auto",),
+    )
+    gpus: float | None = key(
+        None,
+        "GPUs per process; 0.5: two share one; 0: none visible; null: all visible",
+        low=0,
+        high=64,
+    )
+    threads: int | None = key(
+        None,
+        "threads per process, as OMP_NUM_THREADS; auto: its share of the cores",
+        low=1,
+        high=4096,
+        words=("auto",),
+    )
+    timeout: float = key(
+        3600.0,
+        "time without a metric after which a process counts as hung; 0: no limit",
+        type="seconds",
+        low=0,
+        high=1e9,
+    )
+    grace: float = key(
+        10.0, "time between SIGTERM and SIGKILL", type="seconds", low=0, high=86_400
+    )
+
+
+@dataclass(frozen=True)
+class MetricFiles:
+    """The source from which a process's metrics are read."""
+
+    type: Literal["stdout", "jsonl", "csv", "tensorboard", "wandb"] = key(
+        "stdout",
+        (
+            "source: printed JSON lines, a file of such lines, a CSV file, event files, or "
+            "offline W&B runs"
+        ),
+    )
+    file: str | None = key(
+        None,
+        "path or pattern of the files, with placeholders; null: in {folder}",
+        type="text",
+    )
+    step: str = key("step", "the name of the step in each line or row")
+    mean_of: int = key(1, "number of last metric values that are averaged", low=1, high=100_000)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The policies to save, and the time between commits."""
+
+    keep_best: int = key(3, "number of best trials whose final policies are kept", high=1000)
+    best_evaluation: bool = key(False, "also keep the policy with the best evaluation of all")
+    each_seed: bool = key(False, "also keep the policies of all seeds of the best trials")
+    policies_every: int | None = key(
+        None,
+        "env steps between saved policies of each seed of the best trials; null: none",
+        low=1,
+        high=1e13,
+        late=True,
+    )
+    best_of_each: bool = key(
+        False, "also keep each trial's policy at its best evaluation", late=True
+    )
+    parts: tuple[str, ...] = key((), "parts saved with each policy", type="words", words=PARTS)
+    commit_seconds: float = key(
+        10.0,
+        "time between commits, shorter after a start; 0: at every boundary",
+        key="commit_every",
+        type="seconds",
+        low=0,
+        high=1e9,
+        late=True,
+    )
+
+
+@dataclass(frozen=True)
+class Init:
+    folder: str = key(REQUIRED, "folder of a saved policy, relative to this file", key="from")
+    keep: Literal["all", "critic", "policy"] = key(
+        "all", "parameters to keep; the rest starts fresh"
+    )
+    optimiser: Literal["fresh", "restored"] = key(
+        "fresh", "restored needs keep: all and a policy saved with its optimiser"
+    )
+
+
+@dataclass(frozen=True)
+class Logger:
+    """A sink in addition to the store: `console`, `csv`, `tensorboard`, `wandb` or `mlflow`."""
+
+    type: str
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
