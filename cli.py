@@ -392,7 +392,7 @@ def _add_other_verbs(verb: Callable[..., Any]) -> None:
         ("--seed", "verify: take the N-th set of new seeds (default: 0)", types.seed),
     ):
         _option(tuned, name, "N", text, type=kind)
-    _flag(tuned, "--bits", "verify: exit code 1 unless it is bit-equal")
+    _flag(tuned, "--bits", "verify: exit with code 1 unless the results are bit-equal")
     _add_verbose(tuned, "ENV: also curves, sources, cost, versions")
     _flag(tuned, "--quiet", "print only the results")
     _add_json(tuned)
@@ -415,7 +415,7 @@ def _add_other_verbs(verb: Callable[..., Any]) -> None:
     ):
         _option(evaluate, name, "N", text, type=types.positive)
     _option(evaluate, "--loads", "LOADS", "loads in Erlang, such as 100:300:10 or 100,150")
-    found = "find the load at which SHARE of requests is blocked; compare rules by it"
+    found = "find the load where SHARE of requests is blocked, and compare rules by it"
     _option(evaluate, "--find-load", "SHARE", found, type=float)
     _option(evaluate, "--plot", "FILE", "draw blocking over load as PNG")
     _option(evaluate, "--trace", "FILE", "write every env step (request) as CSV")

@@ -31,7 +31,7 @@ _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 
 @runtime_checkable
 class ActionDistribution(Protocol):
-    """Distribution of one action in the form that `log_prob` accepts; leading axes are batch axes.
+    """The distribution of one action, in `log_prob`'s form; leading axes are batch axes.
 
     The environment's action may be a function of this action (see `policy.environment_action`).
     """
@@ -402,13 +402,13 @@ class Family:
     ) -> Float[Array, "... D"]:
         """Map the policy's real-valued actions to the environment's actions.
 
-        Densities near the edges of a box need unbounded actions, which are mapped into the box
-        here.
+        Until this point actions are unbounded, because densities are inaccurate near the edges of
+        a box.
         """
         return action
 
     def logits(self, outputs: Float[Array, "... P"], actions: Actions) -> Float[Array, "... A"]:
-        """Return the unmasked logits of the choices, from which the valid mass is computed."""
+        """Return the unmasked logits of the choices, which give the valid mass."""
         return outputs
 
 
@@ -510,7 +510,7 @@ _FAMILIES: dict[str, Family] = {
 
 
 def register(name: str, family: Family) -> None:
-    """Add a distribution under a name for `distribution`.
+    """Add a distribution, so that studies can select it by `distribution: name`.
 
     `testing.DistributionContract` checks all requirements.
 

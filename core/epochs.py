@@ -301,8 +301,8 @@ def _moved_spread(
     """Return the mean after one more gradient, and the increase in the spread of the gradients.
 
     The n-th gradient g moves the mean m by (g - m) / n and adds |g - m|^2 (n - 1) / n (Welford
-    1962). The difference of mean(|g|^2) and |mean(g)|^2 would lose their common digits. `distance`
-    is |g - m| if it is already known.
+    1962). Subtracting |mean(g)|^2 from mean(|g|^2) would lose the digits that they share.
+    `distance` is |g - m| if it is already known.
     """
     away = jax.tree.map(jnp.subtract, gradients, mean)
     count = taken + 1.0

@@ -63,7 +63,7 @@ class Seen(Pytree):
 
 @pytree
 class Carry(Pytree):
-    """Running episodes of lanes, or of one lane."""
+    """The running episodes of several lanes, or of one."""
 
     step: Int[Array, ""]
     env_state: Any
@@ -184,8 +184,9 @@ def evaluate(
     """Return the results of `episodes` episodes per lane.
 
     Episode e of every lane with the same key has the same seed, whatever the policy (common random
-    numbers). With `steps`, counts that many env steps after the environment's warm-up and ignores
-    episode ends (continuous operation). Otherwise each episode runs to its end, or to `cut_after`.
+    numbers). With `steps`, that many env steps are counted after the environment's warm-up, and
+    episode ends are ignored (continuous operation). Otherwise each episode runs to its end, or to
+    `cut_after`.
     """
     return play(players_of(plan, lanes, greedy), episodes, steps, cut_after)
 
@@ -193,7 +194,7 @@ def evaluate(
 def play(
     players: Players, episodes: int, steps: int | None = None, cut_after: int = STEP_LIMIT
 ) -> Episodes:
-    """Return the results of episodes as `evaluate` does."""
+    """Return episode results, like `evaluate`."""
     env = players.env
     last = cut_after
     if steps is not None:
@@ -244,7 +245,7 @@ def act(
     memory: Any,
     greedy: bool,
 ) -> tuple[Array, Array, Any]:
-    """Return the actions of one lane (of every agent), raw step keys [episodes, 2] and memory."""
+    """Return one lane's actions (one per agent), raw step keys [episodes, 2] and memory."""
     segments = jax.tree.leaves(observation)[0].shape[0]
     mask, key = contract.mask_all(env, env_state, lane.hypers.eval_params), None
     if not greedy:
@@ -304,13 +305,13 @@ def film(make: Making, policies: Any, episodes: int) -> tuple[float, Iterator[np
     `make(policies)` creates one player.
 
     Raises:
-        ConfigError: the environment cannot draw itself.
+        ConfigError: the environment cannot be rendered.
     """
     env = contract.unwrapped(make(policies).env)
     if not isinstance(env, DrawingEnvironment):
         raise ConfigError(
-            f"{env.id} cannot be drawn; allowed: Gymnasium (gym:...) and gymnax environments, and "
-            "any environment with a method `pictures`"
+            f"{env.id} cannot be rendered; allowed: Gymnasium (gym:...) and gymnax environments, "
+            "and any environment with a `pictures` method"
         )
     return env.pictures_a_second, _pictures(make, policies, episodes, env)
 
@@ -346,7 +347,7 @@ def _step_blocks(
     steps: int | None,
     show: Callable[[Carry, Carry, Seen], Any],
 ) -> Iterator[Any]:
-    """Yield `show(before, after, seen)` of each step in blocks [steps, ...], as host arrays."""
+    """Yield `show(before, after, seen)` for each step, in blocks [steps, ...] of host arrays."""
 
     @jax.jit
     def block(policies: Any, carry: Any) -> tuple[Any, Any]:

@@ -36,7 +36,7 @@ _POSITIVE: dict[str, Any] = {"low": 0, "low_open": True}
 
 
 def algorithm(name: str) -> type[Rejax]:
-    """Return the class of one of rejax's algorithms.
+    """Return the class of a rejax algorithm.
 
     Raises:
         UnknownNameError: rejax has no such algorithm.
@@ -141,7 +141,7 @@ def _bound(values: tuple[float, ...]) -> Any:
 
 
 class Rejax(Training):
-    """Any of rejax's algorithms; a subclass declares its hyperparameters by their rejax names."""
+    """A rejax algorithm; each subclass declares its hyperparameters under their rejax names."""
 
     takes: ClassVar[tuple[type, ...]] = (Discrete, Box)  # action spaces
     networks: ClassVar[tuple[str, ...]] = ("actor", "critic")  # fields that contain a network
@@ -316,21 +316,23 @@ class _EpsilonGreedy(Rejax):
 
 class SAC(_Replay):
     activation = fixed("relu", "non-linearity of the hidden layers", choices=_ACTIVATIONS)
-    num_critics = fixed(2, "critics, of which the lowest value counts", low=1)
+    num_critics = fixed(2, "number of critics; the lowest value is used", low=1)
     num_epochs = _whole(1, "gradient steps per iteration", low=1)
-    target_entropy_ratio = traced(0.98, "target / largest entropy (discrete actions)", **_FRACTION)
+    target_entropy_ratio = traced(
+        0.98, "target entropy as a share of the largest (discrete actions)", **_FRACTION
+    )
 
 
 class TD3(_Replay):
     takes = (Box,)
-    num_critics = fixed(2, "critics, of which the lowest value counts", low=2, high=2)
+    num_critics = fixed(2, "number of critics; the lowest value is used", low=2, high=2)
     num_epochs = fixed(1, "gradient steps per iteration", low=1)
     policy_delay = fixed(2, "critic iterations per policy iteration", low=1)
     exploration_noise = traced(
         0.3, "standard deviation of the action noise", low=0, search={"min": 0.05, "max": 0.5}
     )
     target_noise = traced(0.2, "standard deviation of the target noise", low=0)
-    target_noise_clip = traced(0.5, "bound of the target noise", low=0)
+    target_noise_clip = traced(0.5, "largest magnitude of the target noise", low=0)
 
     def steps_of_iteration(self) -> int:
         return self.num_envs * self.policy_delay

@@ -97,8 +97,8 @@ def annealed_lambda(
     """Return lambda(p) = l0 + (l1 - l0)(1 - sech(3 p)) with p = progress / multiplier.
 
     At multiplier 1, 90.07 % of the way is covered at the end of the run, as published. With a
-    multiplier below 1, lambda keeps approaching l1 until the run ends. Above 1, progress beyond
-    the run's length still counts.
+    multiplier below 1, lambda keeps approaching l1 until the run ends. With one above 1, progress
+    beyond the run's length still counts.
     """
     p = jnp.minimum(jnp.maximum(1.0, 1.0 / multiplier), progress / multiplier)
     return initial + (final - initial) * (1.0 - 1.0 / jnp.cosh(3.0 * p))

@@ -1,4 +1,4 @@
-"""The state that a lane carries from update to update, and the keys of its random numbers.
+"""The state that a lane carries from update to update, and its random keys.
 
 Letters used in array shapes throughout: L lanes, E environments, T rollout steps, N training rows
 (T E single steps, or E whole segments), B minibatch rows, A actions or action components, K
@@ -151,7 +151,7 @@ def _float_arrays(data: Mapping[str, float], names: tuple[str, ...]) -> list[Arr
 
 
 def reward_notes(plan: Plan, rewards: RewardState | None, same_units: bool = True) -> list[str]:
-    """Return notes on missing reward statistics; earlier versions saved none (`rewards` None)."""
+    """Return notes on missing reward statistics; earlier versions did not save them (None)."""
     found = rewards or RewardState()
     here = {"normalise_rewards": found.returns, "reward_centering": found.average}
     lacks = [name for name, value in here.items() if name in plan.features and value is None]
@@ -160,7 +160,7 @@ def reward_notes(plan: Plan, rewards: RewardState | None, same_units: bool = Tru
     words = " and ".join(f"{_USES[name]} ({name})" for name in lacks)
     why = "it was trained without them"
     if not same_units:
-        why = "raw_reward_deviation differs or may differ"
+        why = "its raw_reward_deviation may be different"
     if rewards is None:
         why = "it was written by an earlier version; train it again to include them"
     return [f"init: the saved policy has no {words}, so they start fresh: {why}"]

@@ -30,7 +30,7 @@ Mean = Callable[[Array], Array]
 
 
 class _Purposes(NamedTuple):
-    """One value per use in `masking.RowWeights`: step weights (None: equal), totals or means."""
+    """One value per entry of `masking.RowWeights`: step weights (None: equal), totals or means."""
 
     policy: Any
     value: Any
@@ -298,7 +298,10 @@ def _loss(
     *,
     in_parts: bool = False,
 ) -> tuple[Float[Array, ""], Losses]:
-    """Return the loss over single steps; `in_parts` makes `ratio_std` part of mean (r - 1)^2."""
+    """Return the loss over single steps.
+
+    With `in_parts`, `ratio_std` is this part's share of mean (r - 1)^2.
+    """
     rows, terms, learned, counts = batch
     over_policy, over_value, over_mass = means.policy, means.value, means.mass
     # r = pi(a|s) / pi_old(a|s), and KL(pi_old, pi) by the estimator k3

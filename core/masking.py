@@ -1,4 +1,4 @@
-"""Valid actions: their share of the raw policy, and the weight of rows with few of them.
+"""Valid actions: the raw policy's probability of them, and the weight of rows with only a few.
 
 The valid mass of a state is the raw (unmasked) policy's probability of its valid actions. A masked
 policy learns from rounding errors if its raw policy gives the valid actions no mass. With several

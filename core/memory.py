@@ -51,7 +51,7 @@ def estimate_memory(plan: Plan, example: Hypers, lanes: int, tile: int, devices:
     """Estimate the bytes a program needs: all lanes, and the temporaries of the running tiles.
 
     A lane's state is counted once, or twice while it is refilled. A running lane adds its
-    trajectory in both layouts and shuffled, its gradients and steps, and the activations of one
+    trajectory (in both layouts, and shuffled), its gradients and steps, and the activations of one
     minibatch part (packed observations expanded). A GPU updates the lanes of a single tile in
     place; `benchmarks/gpu_compiled.py` checks the estimate against its compiler.
     """
@@ -91,7 +91,7 @@ def _row_numbers_on_gpus(plan: Plan, params: Any) -> int:
     """Return the number of values per sample that learning keeps at the same time.
 
     For an MLP these are the layers of both towers, the two widest arrays of the backward pass, and
-    three and a half times the outputs. For other networks it is a share of all values of one
+    three and a half times the outputs. For other networks it is a fixed share of the values in one
     forward pass.
     """
     if plan.network != "mlp":
@@ -105,8 +105,9 @@ def gpu_tile(plan: Plan, example: Hypers, lanes: int, memory_bytes: int) -> int:
     """Return the tile: the number of lanes that one GPU runs side by side.
 
     Tiles run one after the other, and a kernel takes as long for few lanes as for many. So all
-    lanes run at once if memory allows; otherwise the tile is the widest rung of a ladder that
-    fits. If no wide rung fits all lanes, the number of lanes is that of the widest tile that fits.
+    lanes run at once if memory allows; otherwise the tile is the widest of a few fixed widths that
+    fits. If no wide tile fits all lanes, there are only as many lanes as the widest tile that
+    fits.
     """
     whole = min(_RUNGS[0], math.ceil(lanes / _LEAST_STEP) * _LEAST_STEP)
     ladder = (whole, *(rung for rung in _RUNGS if rung < whole))

@@ -17,20 +17,21 @@ from .pytree import Pytree, pytree
 
 @pytree
 class Metrics(Pytree):
-    """One update, [L] (or [K, L] for a chunk); all float32 except `diverged`.
+    """The metrics of one update, [L] (or [K, L] for a chunk); all float32 except `diverged`.
 
     Fields without a comment are means over the gradient steps taken in the update.
 
-    `features` holds metrics that only some plans have. With masks, these are `valid_actions` (mean
-    count per step) and `valid_actions_min`, `_max`, `valid_fraction` (mean share of valid
-    actions), `valid_mass_mean`, `_std`, `_min`, `_max` (the raw policy's probability of valid
-    actions), `invalid_actions` (share of steps with an invalid action), `all_actions_valid` (1 if
-    that share is 0), `policy_weight_mean` (mean weight of a step in the policy loss),
-    `choice_fraction` (share of steps with at least two valid actions), and `choice_log_prob` and
-    `choice_entropy` (`log_prob` and the entropy over those steps). The features of the same names
-    add `average_reward`, `priority_beta`, `priority_mean`, `priority_std`, `valid_mass_loss`,
-    `valid_mass_coef` and `progress` (which drives the schedules). Shadows add `shadow_removed`,
-    the share of the advantages' variance that they removed.
+    `features` holds metrics that only some plans have. Masks add `valid_actions` (mean count per
+    step), `valid_actions_min`, `_max`, and `valid_fraction` (mean share of valid actions). They
+    also add `valid_mass_mean`, `_std`, `_min` and `_max`, the raw policy's probability of valid
+    actions. `invalid_actions` is the share of steps with an invalid action, and
+    `all_actions_valid` is 1 if that share is 0. `policy_weight_mean` is the mean weight of a step
+    in the policy loss. `choice_fraction` is the share of steps with at least two valid actions;
+    `choice_log_prob` and `choice_entropy` are `log_prob` and the entropy over those steps. The
+    features with the same names add `average_reward`, `priority_beta`, `priority_mean`,
+    `priority_std`, `valid_mass_loss`, `valid_mass_coef` and `progress` (which drives the
+    schedules). Shadows add `shadow_removed`, the share of the advantages' variance that they
+    removed.
     """
 
     episodes: Float[Array, "..."]  # number of finished episodes

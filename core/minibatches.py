@@ -20,12 +20,12 @@ from .pytree import Pytree, pytree
 def permutation(key: Array, size: int) -> Int[Array, " N"]:
     """Return a random permutation of 0 .. size-1 by sorting random words once.
 
-    The low bits of each word hold the index, the high bits are random; sorting single words is
-    several times faster than `jax.random.permutation`, which sorts keys with values, twice.
+    The low bits of each word are the index, and the high bits are random. Sorting single words is
+    several times faster than `jax.random.permutation`, which sorts key-value pairs twice.
 
-    Words with equal high bits keep their order. With 2^16 rows, a row shares its high bits with
-    one other row on average; with 2^20 rows, with 256. Only rows at the boundary between two
-    minibatches are affected.
+    Words with equal high bits keep their order. On average, a row shares its high bits with one
+    other row if there are 2^16 rows, and with 256 if there are 2^20. Only rows at the boundary
+    between two minibatches are affected.
     """
     bits = max(1, (size - 1).bit_length())
     low = np.uint32((1 << bits) - 1)

@@ -101,7 +101,7 @@ def group_squares(gradients: Params) -> tuple[Float[Array, ""], Float[Array, ""]
 def squares_and_distance(
     gradients: Params, mean: Params
 ) -> tuple[tuple[Float[Array, ""], Float[Array, ""]], Float[Array, ""]]:
-    """Return `group_squares` and |g - m|: a GPU computes both sums of a leaf in one kernel."""
+    """Return `group_squares` and |g - m|, which a GPU computes in one kernel per leaf."""
     (policy, near), (critic, far) = map(
         _group_sums, _policy_and_critic(gradients), _policy_and_critic(mean)
     )
@@ -314,7 +314,7 @@ def progress_of(
 
     This is the number of updates done divided by the updates of the full run. With
     `schedule_on_gradient_steps`, gradient steps count instead; progress may then end below 1,
-    because target_kl skips steps. `state` is from before this update. Each of an epoch's
+    because target_kl skips steps. `state` is the state before this update. Each of an epoch's
     `minibatches` is one step; with `accumulate_minibatches`, each group of that many is one.
     `taken` counts this update's gradient steps so far.
     """

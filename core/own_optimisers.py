@@ -39,7 +39,7 @@ _OWN: dict[str, OptimiserFactory] = {}
 
 
 def register(name: str, factory: OptimiserFactory) -> None:
-    """Add an optimiser under a name for `optimiser`.
+    """Add an optimiser, so that studies can select it by `optimiser: name`.
 
     `factory(settings)` is called at every step with that step's numbers, inside the compiled
     program. A learning rate taken from `settings` therefore follows its schedule; one that `init`

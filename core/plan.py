@@ -108,7 +108,7 @@ class EnvPlan:
 class Plan:
     """The static part of a configuration; equal plans share a compiled program.
 
-    Its fields are the static hyperparameters of `knobs.KNOBS`; hyperparameters of other networks
+    Its fields are the static hyperparameters of `knobs.KNOBS`; those that only other networks use
     have their defaults. `history` and `transformer_obs_type` are part of the environments.
     """
 
@@ -199,7 +199,7 @@ class Plan:
 
     @property
     def has_free_minibatches(self) -> bool:
-        """Whether both number and size of minibatches were given (prioritised sampling)."""
+        """Whether both the number and size of minibatches were given (prioritised sampling)."""
         return self.num_minibatches != math.ceil(self.steps_per_update / self.minibatch_size)
 
 
@@ -274,7 +274,7 @@ def _check_minibatches(plan: Plan) -> None:
     if plan.has_free_minibatches and "priority" not in plan.features:
         raise ConfigError(
             f"num_minibatches is {plan.num_minibatches} and minibatch_size "
-            f"{plan.minibatch_size}, which together need prioritised rows: set or search "
+            f"{plan.minibatch_size}, which together need prioritised sampling: set or search "
             "priority_alpha above 0, or remove one of them"
         )
     if not plan.by_segments:
@@ -317,8 +317,8 @@ def as_seen(env: EnvPlan, config: Mapping[str, Any]) -> EnvPlan:
 def for_backend(env: EnvPlan, backend: Backend) -> EnvPlan:
     """Return the environment in the form that suits a backend; networks see the same numbers.
 
-    Spectra of optical networks are packed if the study leaves the format open; shared lightpaths
-    need more than one bit per slot.
+    Spectra of optical networks are packed if the study leaves the format open, except for shared
+    lightpaths, which need more than one bit per slot.
 
     >>> for_backend(EnvPlan("rmsa", (("k", 3),)), GPU).keys
     (('k', 3), ('observation', 'packed'))

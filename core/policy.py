@@ -123,8 +123,8 @@ def action_range(plan: Plan, space: Box) -> tuple[np.ndarray, np.ndarray]:
     if not np.all(low < high):
         at = int(np.argmin(low < high))
         raise ConfigError(
-            f"actions would be between {low[at]:g} and {high[at]:g}; action_low must be below "
-            "action_high (if one is unset, the environment's bound)"
+            f"actions would range from {low[at]:g} to {high[at]:g}; action_low must be below "
+            "action_high (the default is the environment's bound)"
         )
     return low, high
 
@@ -252,8 +252,8 @@ def _cast(tree: Any, dtype: str) -> Any:
 def _expand_observation(observation: Any) -> Any:
     """Return an observation in the network's form; packed ones are expanded.
 
-    Matrix products see the same floats as from a rollout that stores them, so outputs are bitwise
-    equal.
+    Matrix products then see the same floats as if the rollout had stored them expanded, so outputs
+    are bitwise equal.
     """
     if isinstance(observation, Keyed):
         return observation.replace(observation=as_array(observation.observation))
@@ -378,8 +378,8 @@ def act(
     """Return one lane's environment action for raw observations [...], and the next memory.
 
     Observations are stacked if `history` is above 1. `mask` None allows every action; `memory`
-    None is the memory at the start of episodes. Actions are drawn with `key`; if it is None, they
-    are the mode.
+    None is the memory at the start of episodes. Actions are sampled with `key`; if it is None,
+    they are the mode.
     """
     outputs, memory = _step_outputs(plan, hypers, params, statistics, observation, memory=memory)
     distribution = distribution_of(plan, hypers, params, outputs, mask)

@@ -63,8 +63,8 @@ def kept(
 ) -> Initial:
     """Select the part of a saved policy to keep, and check that it fits.
 
-    Shared layers count as the policy's. `normalised` is whether the saved policy normalised its
-    observations; a study that searches `normalise_observations` gathers these statistics in all
+    Shared layers belong to the policy. `normalised` is whether the saved policy normalised its
+    observations. A study that searches `normalise_observations` gathers these statistics in all
     lanes. `rewards` are kept with the critic, because the critic's values are in the units of
     these rewards.
 
@@ -102,8 +102,8 @@ def _check_statistics(saved: tuple[int, ...], own: tuple[int, ...]) -> None:
         return
     if saved:
         raise ConfigError(
-            "init: the saved policy has observations of a different shape, so its "
-            "statistics do not fit; use a policy trained on these observations"
+            "init: the observations of the saved policy have a different shape, so its "
+            "statistics cannot be used; use a policy trained on these observations"
         )
     raise ConfigError(
         "init: the saved policy was trained without normalise_observations, but this "
@@ -123,7 +123,7 @@ def _check_shapes(given: Any, here: Any) -> None:
             raise ConfigError(
                 f"init: the parameter {name} has shape {other or 'none'} in the saved "
                 f"policy and {one or 'none'} here; use the network and sizes of the saved "
-                "policy (in its policy.json), or another value of init.keep"
+                "policy (in its policy.json), or a different init.keep"
             )
 
 
@@ -364,9 +364,9 @@ def change_function(mesh: Mesh) -> Any:
 
     `lanes` has `hypers` and a `state` with `updates`; `changes` has the fields of `Changes`.
 
-    A lane may copy the state of a lane on another device, so this program communicates. It copies
-    one batch of lanes at a time, so a device needs memory for twice its lanes (sources are read
-    before any copy) and one batch.
+    A lane may copy the state of a lane on another device, so devices communicate. They copy one
+    batch of lanes at a time. A device needs memory for this batch and for twice its lanes, because
+    sources are read before any copy.
     """
 
     def local(lanes: Any, source: Array, mask: Array, hypers: Any) -> Any:

@@ -210,7 +210,7 @@ class Program(LaneProgram):
         return {}
 
     def phase_seconds(self) -> dict[str, np.ndarray]:
-        """Return the seconds of each part of the last chunk's updates, name -> [K], if hosted."""
+        """Return the seconds per part of the last chunk's updates, name -> [K], if hosted."""
         return {}
 
     @property
@@ -265,7 +265,7 @@ class Program(LaneProgram):
         return self._evaluate_wide(self._gather(lanes, padded), count)
 
     def _evaluate_wide(self, policies: Policies, count: int) -> Episodes:
-        """Return the episodes of the first `count` policies of [evaluation_width, ...]."""
+        """Return the episodes of the first `count` of the policies [evaluation_width, ...]."""
         result = jax.device_get(self._evaluate(policies))
         return jax.tree.map(lambda x: x[:count], result)
 

@@ -1,7 +1,7 @@
 """Frozen dataclasses that are pytrees, with every field a child unless `static` marks it.
 
-Unflattening does not run `__init__`. jax fills trees with shapes, axes and sentinels, whereas
-`__init__`, whose annotations are checked in tests, receives only arrays.
+Unflattening does not run `__init__`. jax fills trees with shapes, axes and sentinels, but
+`__init__` takes only arrays (tests check its annotations).
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def stack(trees: list[Any]) -> Any:
 
 
 def where(mask: Array, new: Any, old: Any) -> Any:
-    """Return trees whose leading axes match the mask: `new` where it is true, otherwise `old`."""
+    """Select from trees whose leading axes match the mask: `new` where it is true, else `old`."""
 
     def one(new: Array, old: Array) -> Array:
         return jnp.where(mask.reshape(mask.shape + (1,) * (new.ndim - mask.ndim)), new, old)
@@ -105,7 +105,7 @@ Axes = int | None | tuple[int | None, ...]
 def over_lanes(
     function: Callable[..., Any], in_axes: Axes = 0, out_axes: int = 0
 ) -> Callable[..., Any]:
-    """Turn a function of one lane into one of lanes: `jax.vmap`, but a single lane is not vmapped.
+    """Map a function of one lane over lanes, like `jax.vmap`; a single lane is not vmapped.
 
     >>> over_lanes(lambda x, y: x + y, (0, None))(jnp.zeros((1, 3)), jnp.ones(3)).shape
     (1, 3)

@@ -1,8 +1,8 @@
 """T steps of E environments in each of L lanes, loops outside and `vmap` inside.
 
 All arrays start with the lane axis, except those of a rollout, which start with time. If the
-backend has branches, conditionals over the whole tile skip resets and bootstrap values in steps
-where no episode ends. A lane's numbers never depend on whether a neighbour took the branch.
+backend has branches, a whole tile skips resets and bootstrapping in steps where no episode ends. A
+lane's numbers never depend on whether a neighbour took the branch.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class EpisodeSums(Pytree):
         return cls(zero, zero, zero, {})
 
     def of_lanes(self, agents: int) -> EpisodeSums:
-        """Return the lanes' sums, [L]; an episode of several agents counts once, as a mean."""
+        """Return one sum per lane, [L]; an episode counts once, with the mean over its agents."""
         sums = [self.episodes, self.returns, self.lengths]
         if self.episodes.ndim == 2:
             sums = [jnp.sum(x, axis=-1) for x in sums]
@@ -120,7 +120,7 @@ def forget(plan: Plan, ended: Bool[Array, "L E"], memory: Any) -> Any:
 
 
 def as_record(step: Trajectory) -> tuple[Trajectory, Int[Array, "W L E"]]:
-    """Return a step without its [L, E] scalars, and the scalars as rows of words, flags last."""
+    """Split a step into its arrays and its [L, E] scalars, as rows of words with flags last."""
     leaves, structure = jax.tree.flatten(step)
     small = [leaf for leaf in leaves if _is_number(leaf)]
     flags = [leaf for leaf in small if leaf.dtype == jnp.bool_]
@@ -151,7 +151,7 @@ def _is_number(leaf: Array) -> bool:
 
 @pytree
 class Shadow(Pytree):
-    """A copy of each rollout environment, in which a heuristic acts on the same inputs.
+    """A copy of each rollout environment where a heuristic acts on the same inputs.
 
     If inputs (requests) do not depend on actions, chance affects both in the same way. The shadow
     starts in the state of the policy's environment. Its advantages (from its rewards, and V at its
@@ -207,7 +207,7 @@ def shadow_advantages(
     last: Float[Array, " E"],
     gae_lambda: Float[Array, ""],
 ) -> Float[Array, "T E"]:
-    """Return `shadow_weight` times the advantages of one lane's shadows; `last` is their V."""
+    """Return `shadow_weight` times the advantages of a lane's shadows; `last` is their final V."""
     shadow = seen.shadow
     assert shadow is not None
     following = jnp.concatenate([shadow.value[1:], last[None]])
@@ -225,7 +225,7 @@ def values_wait(plan: Plan) -> bool:
 def with_values(
     plan: Plan, hypers: Hypers, state: LaneState, seen: Trajectory, final: Any
 ) -> Trajectory:
-    """Return a trajectory [T, L, ...] with values and bootstraps of the acting lane state."""
+    """Return a trajectory [T, L, ...] with values and bootstraps from the acting lane state."""
     value, after = _in_parts(plan, hypers, state, (seen.observation, final))
     if after is None:
         return seen.replace(value=value)

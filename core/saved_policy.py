@@ -167,7 +167,7 @@ class SavedPolicy:
             lead = array.ndim - len(struct.shape)
             if lead < 0 or array.shape[lead:] != struct.shape:
                 raise ConfigError(
-                    f"the observation has shape {array.shape}, but those of {env.id} have "
+                    f"the observation has shape {array.shape}, but observations of {env.id} have "
                     f"{struct.shape}{stacked}; leading batch axes are allowed"
                 )
             return array
@@ -194,7 +194,7 @@ class SavedPolicy:
     def trace(
         self, episodes: int, seed: int = 0, greedy: bool = True, steps: int | None = None
     ) -> dict[str, np.ndarray]:
-        """Return every env step of the episodes of `evaluate`, by columns."""
+        """Return every env step of the evaluated episodes, as columns."""
         lane = self._as_lane(seed)
         if self._is_hosted:
             return _host_evaluation().trace_here(self.plan, lane, episodes, greedy, steps)
@@ -203,13 +203,13 @@ class SavedPolicy:
     def film(
         self, episodes: int, seed: int = 0, greedy: bool = True
     ) -> tuple[float, Iterator[np.ndarray]]:
-        """Return the frame rate, and the pictures of the first episodes of `evaluate`.
+        """Return the frame rate, and pictures of the first evaluated episodes.
 
         Pictures are uint8 [height, width, 3], one at the start of an episode and one after each
         step, drawn one at a time.
 
         Raises:
-            ConfigError: the environment cannot draw itself. MissingExtraError: a package needed
+            ConfigError: the environment cannot be rendered. MissingExtraError: a package needed
             for drawing is not installed.
         """
         lane = self._as_lane(seed)
@@ -252,7 +252,7 @@ def evaluate(
     greedy: bool = True,
     steps: int | None = None,
 ) -> Episodes:
-    """Return returns and lengths [1, episodes] on seeds that no study uses.
+    """Return episode returns and lengths [1, episodes] on seeds that no study uses.
 
     Args:
         policy: from `load_policy`.
@@ -361,8 +361,8 @@ def load_policy(directory: str | Path) -> SavedPolicy:
     """Read a policy written by `save_policy`; code in its folder is not run.
 
     Raises:
-        StoreError: the folder is not a policy folder, or is damaged. ConfigError: one of its parts
-            is unknown here; the error names the files that define it.
+        StoreError: the folder is not a policy folder, or is damaged. ConfigError: the policy has
+            an unknown part; the error names the files that define it.
     """
     directory = Path(directory)
     path = directory / NAME
@@ -374,7 +374,7 @@ def load_policy(directory: str | Path) -> SavedPolicy:
     if not path.is_file():
         why = f"{directory} is not a policy folder: it has no policy.json"
         if inside := _policies_inside(directory):
-            why += f"; inside it are {', '.join(inside)}"
+            why += f"; it contains {', '.join(inside)}"
         raise StoreError(why)
     document, rewards = read_document(path), None
     if document.rewards is not None:
@@ -409,8 +409,8 @@ def _explain_unknown(imports: Sequence[str], directory: Path) -> Generator[None,
             raise ConfigError(f"{directory / NAME}: {error}", **remedies) from error
         files = [str(directory / IMPORTS / name) for name in imports]
         raise ConfigError(
-            f"{error}; the policy needs {', '.join(imports)} of {directory}; read that code, then "
-            "allow it",
+            f"{error}; the policy needs {', '.join(imports)} from {directory}; read that code, "
+            "then allow it",
             policy_imports=(directory, files),
         ) from error
 

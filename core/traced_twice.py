@@ -174,7 +174,7 @@ class _Difference:
 
 
 def _first_difference(one: Any, other: Any) -> _Difference | None:
-    """Describe the first difference of two jaxprs, closed or not."""
+    """Describe the first difference between two jaxprs, closed or not."""
     consts = zip(_consts(one), _consts(other), strict=False)
     one, other = _open_jaxpr(one), _open_jaxpr(other)
     same = [_is_equal(*pair) for pair in consts]
@@ -252,7 +252,7 @@ def _is_literal(atom: Any) -> bool:
 
 
 def _number_variables(jaxpr: Any) -> dict[Any, int]:
-    """Number variables in the order of their binding."""
+    """Number variables in the order in which they are bound."""
     bound = [*jaxpr.constvars, *jaxpr.invars]
     for equation in jaxpr.eqns:
         bound += equation.outvars

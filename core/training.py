@@ -108,7 +108,7 @@ def fixed(
 ) -> Any:
     """Declare a hyperparameter that is compiled in: a Python value on `self`.
 
-    Its type is the default's: bool, int, float, str (one of `choices`), or a tuple of layer
+    Its type is that of the default: bool, int, float, str (one of `choices`), or a tuple of layer
     widths. The other arguments are those of `traced`.
     """
     return Declared(default, False, meaning, low=low, high=high, choices=choices, search=search)
@@ -266,7 +266,7 @@ class Training:
     def play(
         self, state: Any, h: Any, key: UInt32[Array, "2"], episodes: int
     ) -> dict[str, Float[Array, " episodes"]]:
-        """Return values of the episodes played by `act`, under the names used for PPO policies."""
+        """Return the values of episodes played by `act`, named as for PPO policies."""
         assert self.given is not None
         found = play(self.player(state, h, key), episodes, self.given.steps, self.given.cut_after)
         values = {"return": found.returns, "length": found.lengths, **found.metrics}

@@ -1,4 +1,4 @@
-"""Checks of a training before lanes run it: pure methods, constant shapes; nothing is compiled.
+"""Checks that a training's methods are pure and its shapes constant, without compiling.
 
 Each method is traced twice. The object must not change, and both programs must be equal.
 """
@@ -144,7 +144,7 @@ class _Tracer:
                 where = f"{self.cls.__name__}.{method}: {line}:"
             raise ConfigError(
                 f"{where} self.{shown} changes outside setup, but all lanes share this object; "
-                "keep changing values in the state that init returns and update passes on"
+                "keep values that change in the state that init returns and update passes on"
             )
 
     def numbers(self, method: str, found: Any) -> dict[str, Any]:
@@ -160,7 +160,7 @@ class _Tracer:
         for name, value in found.items():
             if not isinstance(name, str):
                 raise ConfigError(
-                    f"{self.at(method)} the name of a {noun} is {name!r}; use a string"
+                    f"{self.at(method)} a {noun} is named {name!r}; names must be strings"
                 )
             problem = _not_a_number(name, value)
             if problem:
@@ -184,7 +184,7 @@ class _Tracer:
             names = f" ({', '.join(owned)})"
         return (
             f"{self.cls.__name__} compiles {total / 2**20:.0f} MB of data into its programs"
-            f"{names}, which takes time and memory; return it from a method shared() and read "
+            f"{names}, which takes time and memory; return it from a shared() method and read "
             "h.shared"
         )
 
@@ -250,7 +250,7 @@ def _marks_by_path(held: Mapping[str, Any], prefix: str, module: str, depth: int
 
 
 def _change_mark(value: Any) -> Any:
-    """Return a value and a mark that changes with it, such as the sum of its bytes."""
+    """Return a value and a fingerprint that changes with it, such as the sum of its bytes."""
     if isinstance(value, np.ndarray) and value.dtype != object:
         return value, zlib.crc32(value.tobytes())
     if isinstance(value, bool | int | float | str):

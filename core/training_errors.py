@@ -201,7 +201,7 @@ def _warn_if_slow(cls: type, method: str) -> Generator[None]:
 
 @contextmanager
 def in_user_words(cls: type, method: str) -> Generator[None]:
-    """Turn any error of a method, even `sys.exit`, into a ConfigError with file and line."""
+    """Turn any error in a method, even `sys.exit`, into a ConfigError with file and line."""
     try:
         with user_streams(), _warn_if_slow(cls, method):
             yield

@@ -99,7 +99,7 @@ class TrainingProgram(LaneProgram):
     def starts(
         self, busy: Sequence[int], fresh: Mapping[int, tuple[int, int, Mapping[str, Any]]]
     ) -> Starts:
-        """Return running lanes, and lane -> (stream, replicate, hyperparameters) of new ones."""
+        """Return the running lanes, and (stream, replicate, hyperparameters) for each new one."""
         made = Starts(
             np.zeros(self.lanes, bool),
             np.zeros(self.lanes, bool),
@@ -115,7 +115,7 @@ class TrainingProgram(LaneProgram):
         return made
 
     def changes(self, given: Mapping[int, tuple[int, Mapping[str, Any]]]) -> Changes:
-        """Return changes: lane -> (lane whose state it continues, hyperparameters)."""
+        """Return the changes by lane: (lane whose state it continues, hyperparameters)."""
         order = np.arange(self.lanes, dtype=np.int32)
         made = Changes(order, np.zeros(self.lanes, bool), self._no_hypers())
         for lane, (source, hypers) in given.items():
@@ -230,7 +230,7 @@ class TrainingProgram(LaneProgram):
         return lanes, jax.device_get(metrics)
 
     def evaluate(self, lanes: Lanes, which: Sequence[int]) -> dict[str, np.ndarray]:
-        """Return values of some lanes' episodes, name -> float32 [len(which), episodes]."""
+        """Return the episode values of some lanes, name -> float32 [len(which), episodes]."""
         wanted = np.zeros(self.lanes, bool)
         wanted[list(which)] = True
         found = jax.device_get(self._evaluate(lanes, self.place(wanted), self._shared))
@@ -282,7 +282,7 @@ class SavedTraining:
         if training.given is None or not training.acts():
             name = type(training).__name__
             raise ConfigError(
-                f"only a class with hpo.environment() and act can be watched; {name} has a "
+                f"only a class with hpo.environment() and act can be recorded; {name} has a "
                 "custom evaluate"
             )
         return training.given
@@ -293,14 +293,14 @@ class SavedTraining:
         return dict(jax.device_get(run(self.leaves, self.hypers, _player_key(seed))))
 
     def trace(self, episodes: int, seed: int) -> dict[str, np.ndarray]:
-        """Return every env step of the episodes of `evaluate`, by columns."""
+        """Return every env step of the evaluated episodes, as columns."""
         return trace(self._player(seed), self.leaves, episodes, self._environment.steps)
 
     def film(self, episodes: int, seed: int) -> tuple[float, Iterator[np.ndarray]]:
-        """Return the frame rate, and the pictures of the episodes of `evaluate`.
+        """Return the frame rate, and pictures of the evaluated episodes.
 
         Raises:
-            ConfigError: the environment cannot draw itself.
+            ConfigError: the environment cannot be rendered.
         """
         self._environment  # noqa: B018  # refuses a class that does not act
         return film(self._player(seed), self.leaves, episodes)

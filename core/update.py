@@ -164,7 +164,7 @@ def _prepare_samples(plan: Plan, lane: _Played) -> tuple[LaneState, Samples]:
 def _shadow_advantages(
     plan: Plan, lane: _Played, state: LaneState, average: Float[Array, ""]
 ) -> Float[Array, "T E"] | None:
-    """Return the advantages of the baseline policy that acts alongside, or None."""
+    """Return the advantages of the lane's shadows, or None if it has none."""
     seen = lane.seen
     if seen.shadow is None or lane.shadow_value is None:
         return None
@@ -210,7 +210,7 @@ def _with_memory(plan: Plan, seen: Trajectory, samples: Samples) -> Samples:
 def _advantages(
     plan: Plan, hypers: Hypers, steps: Steps, decay: Float[Array, ""]
 ) -> Float[Array, "T E"]:
-    """Return one lane's advantages under the acting policy, for which every ratio is 1.
+    """Return one lane's advantages under the acting policy, where every ratio is 1.
 
     V-trace's clips apply here too if they are below 1, because priorities and metrics use the
     advantages of the losses. In lanes without V-trace both clips are infinite, so the result

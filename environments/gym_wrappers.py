@@ -19,7 +19,7 @@ _SMALLER = (
 
 @dataclass(frozen=True)
 class Observation:
-    """An environment's observation, and the line of Python that makes it readable to networks."""
+    """An environment's observation, and the line of Python that lets networks read it."""
 
     space: str  # `Dict`, or `image of 96x96x3`
     is_image: bool = False
@@ -31,8 +31,8 @@ class Observation:
 def observation_of(id_: str) -> Observation | None:
     """Make a hosted environment and describe an observation that needs a wrapper or a `cnn`.
 
-    Environments of libraries that step many of them per call accept no wrappers; their keys offer
-    the same settings.
+    Libraries that step many environments per call accept no wrappers; their keys offer the same
+    settings.
 
     Returns:
         None for a vector or a number, which any network reads.

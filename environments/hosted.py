@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # studies of compiled environments are checked without numpy
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """The results of a step of n rows, in the order in which the rows were sent."""
+    """The results of stepping n rows, in the order the rows were sent."""
 
     observation: np.ndarray  # [n, ...] after the step; the last one of an episode that ended
     reward: np.ndarray  # [n]

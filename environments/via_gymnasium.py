@@ -159,11 +159,11 @@ def drawn_by(id_: str, env: Any) -> Any:
             text += (
                 "; MuJoCo needs OpenGL: try MUJOCO_GL=egl or MUJOCO_GL=osmesa before the command"
             )
-        raise ConfigError(f"{id_} cannot be drawn here: {text}") from error
+        raise ConfigError(f"{id_} cannot be rendered here: {text}") from error
 
 
 def draw_unheard() -> None:
-    """Let pygame and MuJoCo draw without a display and without a sound card."""
+    """Let pygame and MuJoCo render without a display or a sound card."""
     for name in ("SDL_AUDIODRIVER", "SDL_VIDEODRIVER"):
         os.environ.setdefault(name, "dummy")
     os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # a greeting on stdout
@@ -262,7 +262,7 @@ def _register_atari(id_: str) -> None:
 
 
 def _refuse_elsewhere(id_: str, name: str) -> None:
-    """Raise an error that names the package of an id, if another package registers it."""
+    """Raise an error that names the package behind an id, if that package is not imported."""
     for pattern, module, package in _ELSEWHERE:
         if pattern.match(name) and module not in sys.modules:
             raise errors.UnimportedModuleError(id_, module, package)

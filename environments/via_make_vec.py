@@ -5,9 +5,9 @@ A simulator's `autoreset_mode` determines how ended rows are reset:
 - SAME_STEP: ended rows are already reset when the step returns; their last observations are in
   `final_obs`.
 - DISABLED: rows are reset by `reset` with a `reset_mask`.
-- NEXT_STEP: rows would be reset in place of their next step, whose action is lost and whose
-  reward is 0. With a `reset_mask` they are reset earlier, as in DISABLED, so that training never
-  sees such a step.
+- NEXT_STEP: rows would be reset instead of taking their next step, which ignores the action and
+  returns reward 0. With a `reset_mask` they are reset earlier, as in DISABLED, so that training
+  never sees such a step.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ class VectorEntryBackend:
         try:
             if not _resets_rows(env):
                 raise ConfigError(
-                    f"the vector environment of {id_} resets rows in place of their next step "
-                    "and has no reset_mask, so it cannot be used for training; use "
+                    f"the vector environment of {id_} resets finished rows instead of "
+                    "stepping them, and has no reset_mask, so it cannot be used for training; use "
                     f"{_gymnasium_id(id_)}"
                 )
             return _Spaces(env.single_observation_space, env.single_action_space)

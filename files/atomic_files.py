@@ -35,7 +35,7 @@ _OS_ERROR = re.compile(r"(?:OS error|os_error_code|errno|Errno)[:=' ]+(\d+)")
 
 
 def reason(error: BaseException) -> tuple[str, bool] | None:
-    """Return the reason of a disk error, and whether the disk is full; None for other errors.
+    """Return the reason for a disk error, and whether the disk is full; None for other errors.
 
     >>> reason(OSError(28, "No space left on device"))
     ('No space left on device', True)

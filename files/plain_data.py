@@ -144,7 +144,7 @@ def reading(path: str | Path, what: str) -> Generator[None]:
 
 
 def parse_json(text: str) -> Any:
-    """Parse JSON; raise `ValueError` also for deep nesting and for numbers beyond float64.
+    """Parse JSON; deep nesting and numbers beyond float64 also raise `ValueError`.
 
     >>> parse_json("[1]")
     [1]
@@ -157,5 +157,5 @@ def parse_json(text: str) -> Any:
 
 def _parse_digits(digits: str) -> int:
     if len(digits) > _LONGEST:
-        raise ValueError(f"a number of {len(digits)} characters is not allowed")
+        raise ValueError(f"a number with {len(digits)} characters is too long")
     return int(digits)

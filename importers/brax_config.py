@@ -177,7 +177,7 @@ class _Config:
         return self.values
 
     def _follow_statements(self, body: Sequence[ast.stmt]) -> bool:
-        """Follow statements; return whether the function ends in them."""
+        """Follow statements; return whether the function returns within them."""
         for node in body:
             if isinstance(node, ast.Return):
                 return True

@@ -35,8 +35,8 @@ class Command:
 def read_command(text: str, folder: Path | None, given: Mapping[str, Any]) -> Command:
     """Return the training command in a string: a typed line or a shell script.
 
-    A flag that a loop varies gets all its values. Commands that differ in a single flag are
-    merged. Otherwise `env` selects one of them; without it they are rejected.
+    A flag that a loop varies gets all of the loop's values. Commands that differ in a single flag
+    are merged. Otherwise `env` selects one of them; without it they are rejected.
 
     Raises:
         ConfigError: the commands train different things, or contain words that are not flags.

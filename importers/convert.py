@@ -179,7 +179,7 @@ def _read_schedules(draft: ConvertedStudy, source: ImportSource) -> None:
             continue
         draft.schedule = schedule
         draft.silent |= {row.name for row in draft.system.rows if row.target == "lr_schedule"}
-        draft.note(f"{name}: {value} gives {schedule.learning_rate:g} and lr_schedule")
+        draft.note(f"{name}: {value} becomes {schedule.learning_rate:g} with an lr_schedule")
 
 
 def _count_loops(draft: ConvertedStudy, source: ImportSource) -> None:
@@ -206,7 +206,7 @@ def _count_loops(draft: ConvertedStudy, source: ImportSource) -> None:
         text = f"{called} is called in a loop of unknown length; give the env steps of "
         raise draft.fault(f"{text}the whole training", flags={"env_steps": 10 * total})
     source.constants[name] = total * times
-    draft.note(f"{name}: {total:,}, {times} times in a loop")
+    draft.note(f"{name}: {total:,}, repeated {times} times in a loop")
 
 
 def put_env(draft: ConvertedStudy, source: ImportSource) -> None:
@@ -279,7 +279,7 @@ def _add_critic(draft: ConvertedStudy) -> None:
 
 
 def add_defaults(draft: ConvertedStudy, source: ImportSource) -> None:
-    """Add the system's defaults that differ from ours, and its other differences."""
+    """Add the system's differing defaults and unnamed settings, and notes on other differences."""
     _add_critic(draft)
     given = {name.replace("-", "_") for name in (*source.names(), *source.used)}
     for row in draft.system.rows:
@@ -310,7 +310,7 @@ def _add_default(draft: ConvertedStudy, row: NameRow) -> None:
 
 
 def _add_unnamed(draft: ConvertedStudy, target: str, value: Any) -> None:
-    """Add a setting for which the system has no name."""
+    """Add a setting that has no name in the system."""
     if _is_set(draft, target) or _is_idle(draft, target):
         return
     checked = check_value(target, value)
@@ -409,7 +409,7 @@ def add_space(draft: ConvertedStudy) -> None:
         value = draft.fixed.get(name, KNOBS[name].default)
         fields = dict(KNOBS[name].search or {})
         if fields.get("distribution") == "one_minus_log" and value >= 1.0:
-            draft.note(f"space: {name} stays {value!r}, the end of its range")
+            draft.note(f"space: {name} stays at {value!r}, the end of its range")
             continue
         draft.fixed.pop(name, None)
         if value > 0 or "zero" not in fields:

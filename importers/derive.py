@@ -1,4 +1,4 @@
-"""Formulas of the tables: names whose value is computed from several other names."""
+"""The formulas in the tables: names whose values are computed from several others."""
 
 from __future__ import annotations
 

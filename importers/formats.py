@@ -80,7 +80,7 @@ def words_of(text: str) -> list[str]:
 def flags_of(
     words: Sequence[str], folder: Path | None = None, depth: int = 0
 ) -> dict[str, str | bool]:
-    """Return flag -> value; a flag without a value is true, and `--noflag` keeps its name.
+    """Return values by flag; a flag without a value is true, and `--noflag` keeps its name.
 
     Hydra's `name=value` also counts as a flag. The flags in a `--flagfile` are inserted where it
     is named; later flags override earlier ones.
@@ -187,7 +187,7 @@ _Loader.add_constructor(
 
 
 def translated(note: Note, name: str, row: NameRow, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return target -> distribution, or {"value": ...} for a setting with a single value."""
+    """Return distributions by target, with {"value": ...} for a setting with a single value."""
     fields = _with_listed_steps(note, name, row, fields)
     try:
         if "values" in fields:

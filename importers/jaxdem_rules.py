@@ -101,7 +101,7 @@ def _clip_actions(draft: ConvertedStudy, source: ImportSource) -> None:
     if ends is None:
         ends = list(_CLIP_RANGE)
     if not isinstance(ends, list) or len(ends) != 2 or not all(map(is_number, ends)):
-        text = f"clip_range is {ends}, which cannot be read; name its ends"
+        text = f"clip_range is {ends}, which cannot be read; give both ends"
         raise draft.fault(
             text, flags={"without": "clip_actions", "action_low": "LOW", "action_high": "HIGH"}
         )

@@ -1,4 +1,4 @@
-"""Names that a study would lose: searched ones are errors; many of them prompt a question."""
+"""Names that a study would lose: each searched one is an error, and many prompt a question."""
 
 from __future__ import annotations
 

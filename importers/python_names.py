@@ -177,7 +177,7 @@ def _field_default(node: ast.AST) -> ast.AST:
 
 
 def constants_of(tree: ast.AST) -> dict[str, list[Any]]:
-    """Return name -> the distinct plain values assigned to it anywhere in a file."""
+    """Return the distinct plain values assigned to each name, anywhere in a file."""
     found: dict[str, list[Any]] = {}
     for node in ast.walk(tree):
         for name, value in (*pairs_of(node), *_argument_defaults(node)):
@@ -200,7 +200,7 @@ def _argument_defaults(node: ast.AST) -> list[Pair]:
 
 
 def _definitions(tree: ast.AST) -> dict[str, list[ast.AST]]:
-    """Return name -> the calls and attributes assigned to it in a file, without duplicates."""
+    """Return the calls and attributes assigned to each name in a file, without duplicates."""
     found: dict[str, dict[str, ast.AST]] = {}
     for node in ast.walk(tree):
         if not isinstance(node, ast.Assign | ast.AnnAssign):
@@ -212,7 +212,7 @@ def _definitions(tree: ast.AST) -> dict[str, list[ast.AST]]:
 
 
 def mentioned_in(tree: ast.AST) -> set[str]:
-    """Return all names in a file, and `TWO_OF_TRAIN`."""
+    """Return all names in a file, and `TWO_OF_TRAIN` if its `train` returns two values."""
     found: set[str] = set()
     for node in ast.walk(tree):
         match node:

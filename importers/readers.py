@@ -291,7 +291,7 @@ def _merge_mappings(first: dict[str, Any], second: dict[str, Any]) -> dict[str, 
 
 
 def _flatten_names(named: Mapping[str, Any], one: System, outer: str = "") -> dict[str, Any]:
-    """Return dotted name -> value; the value of a known name stays a mapping."""
+    """Return values by dotted name; the value of a known name stays a mapping."""
     found: dict[str, Any] = {}
     for name, value in named.items():
         whole = f"{outer}{name}"

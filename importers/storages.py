@@ -53,7 +53,7 @@ def _begin_draft(
 
 
 def _drop_given(draft: ConvertedStudy, source: ImportSource, given: Mapping[str, Any]) -> None:
-    """Drop searched names whose value is given, under any of their names."""
+    """Drop searched names whose value is given under any of their aliases."""
     rows = {name: draft.row(name) for name in (*given, *source.searched)}
     targets = {rows[name].target: name for name in given if rows[name] is not None}  # pyright: ignore
     for name in tuple(source.searched):
@@ -267,7 +267,7 @@ def read_storage(storage: str, name: str | None, given: Mapping[str, Any]) -> Co
 
 
 def _sign(theirs: OptunaStudy) -> float:
-    """Return the sign by which to multiply values so that smaller is better."""
+    """Return the sign that makes smaller values better."""
     if theirs.directions[0] == "maximize":
         return -1.0
     return 1.0
@@ -325,7 +325,7 @@ def _set_metric(
 
 @dataclass
 class _Enqueued:
-    """The best trials of a study whose values are in the converted space."""
+    """A study's best trials that fit into the converted space."""
 
     kept: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     outside: int = 0  # number of trials with values outside the space
@@ -372,7 +372,7 @@ def _note_enqueued(draft: ConvertedStudy, found: _Enqueued, finished: int) -> No
     if found.outside:
         text += f"; the space lacks values of {counted(found.outside, 'trial')}"
     if found.equal:
-        text += f"; {counted(found.equal, 'trial')} would be equal to another one"
+        text += f"; {counted(found.equal, 'trial')} would duplicate another one"
     draft.note(text)
 
 

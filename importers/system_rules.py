@@ -1,4 +1,4 @@
-"""Import rules that a system's table cannot express, in the order in which they apply.
+"""Import rules that a system's table cannot express, in the order they apply.
 
 A name that is computed from several others is a `Derived` in the system's table, applied by
 `apply_derived`. The functions here are rules that no formula can express: names that are dropped

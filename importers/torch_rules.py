@@ -39,7 +39,7 @@ def refuse_settings_elsewhere(draft: ConvertedStudy, source: ImportSource) -> No
 
 
 def gamma_of_rewards(draft: ConvertedStudy, source: ImportSource) -> None:
-    """Note a gamma of VecNormalize that differs from the study's."""
+    """Note a VecNormalize gamma that differs from the study's."""
     normalise = source.find("normalize")
     if normalise is True:
         normalise = {}
@@ -55,7 +55,7 @@ def gamma_of_rewards(draft: ConvertedStudy, source: ImportSource) -> None:
 
 
 def leave_out_noise(draft: ConvertedStudy, source: ImportSource) -> None:
-    """Omit the standard deviation of gSDE's noise together with gSDE itself."""
+    """Omit gSDE's noise scale together with gSDE itself."""
     if source.find("use_sde") is not True or "use_sde" not in draft.without:
         return
     with suppress(NoCounterpart):  # an error when it is taken
@@ -63,7 +63,7 @@ def leave_out_noise(draft: ConvertedStudy, source: ImportSource) -> None:
         if "log_std_init" in arguments:
             value = arguments.pop("log_std_init")
             source.constants["policy_kwargs"] = arguments
-            draft.leave_out(f"log_std_init {value}", "with use_sde it sets a matrix of noise")
+            draft.leave_out(f"log_std_init {value}", "with use_sde, it sets a noise matrix")
 
 
 def recurrent_minibatches(draft: ConvertedStudy) -> None:
@@ -154,5 +154,5 @@ def unscaled_actions(draft: ConvertedStudy) -> None:
     draft.fixed |= {"action_low": low, "action_high": high}
     draft.note(
         f"action_low, action_high: {low:g} and {high:g}, because that program does not scale "
-        f"{kind} actions; off: they fill the environment's range"
+        f"{kind} actions; off scales them to the environment's range"
     )

@@ -1,7 +1,7 @@
 """Batches stepped by this process, with a time limit for environment calls.
 
 A thread watches the calls. If a call takes too long, the main thread is interrupted, which counts
-as an error of the environment. If the call continues even then, this process ends, because the
+as an environment error. If the call continues even then, this process ends, because the
 environment would never release the lanes.
 """
 
@@ -35,7 +35,7 @@ _SIGNAL = signal.SIGURG  # ignored by default, so a late one does nothing
 _LOOK_SECONDS = 1.0
 TOLD_SECONDS = 20.0  # seconds in a call before a warning about a slow call
 _GRACE_SECONDS = 5.0  # from the interruption of a call to the end of the process
-_WORKERS = "with population.workers: 1 only a worker process would end"
+_WORKERS = "with population.workers: 1, only a worker process would end"
 
 
 class TookTooLong(BaseException):

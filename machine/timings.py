@@ -82,4 +82,4 @@ class Timings:
             text = json.dumps({name: asdict(one) for name, one in latest}, indent=1)
             atomic_files.write_text(self.path, f"{text}\n")
         except (HpoError, OSError) as error:
-            self.note = f"timings are not kept for next time: {error}"
+            self.note = f"timings were not saved: {error}"

@@ -30,11 +30,11 @@ _SHOWN = 12
 
 
 def files_of_study(study: Study) -> dict[str, str]:
-    """Return the files that affect results: path relative to the study's folder -> sha256.
+    """Return the sha256 of each file that affects results, by path relative to the study's folder.
 
     These are the files of `imports` with their local imports; the environment's files (topology,
     traffic, modulations, requests, ...), including searched ones and those of `eval_env`; and the
-    policy from which lanes start. A space file and the trials of a warm start are copied into the
+    policy that lanes start from. A space file and the trials of a warm start are copied into the
     study when it starts, so they are not included.
     """
     source = Path(study.source)
@@ -267,10 +267,9 @@ def _is_declared(change: ChangedKey) -> bool:
 
 
 def _as_if_given(refused: Sequence[ChangedKey], now: Given) -> Given | None:
-    """Return the command that sets an unchanged file's old values; None if no option is missing.
+    """Return the command with options for the old values; None if no option is missing.
 
-    This applies to a study that ran from Python, without a command, with values that are not in
-    its file.
+    This applies to a study that ran from Python with values that are not in its file.
     """
     if now.overrides:
         return None

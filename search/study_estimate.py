@@ -143,7 +143,7 @@ def process_time(
 
 
 def process_count(study: Study, expected: Expected) -> float:
-    """Return the expected number of processes of a study, within its budget of steps."""
+    """Return a study's expected number of processes, within its step budget."""
     length, total = study.env_steps, expected.total or 0
     if expected.trials is None or expected.search is None:
         return total / length

@@ -107,7 +107,7 @@ class ExpectedProgram:
 
     @property
     def blocks(self) -> float:
-        """The expected number of (chunk, block) pairs in which the block has a busy lane."""
+        """The expected number of (chunk, block) pairs where the block has a busy lane."""
         return (self.search + self.confirm).block_steps / self.schedule.quantum
 
     @property
@@ -265,7 +265,7 @@ def _as_similar(
 
 
 def _longer_episodes(program: ExpectedProgram, costs: Costs) -> float:
-    """Return the factor by which evaluations become slower once policies have learnt.
+    """Return how many times slower evaluations become once policies have learnt.
 
     Learning may make episodes longer or shorter. A compiled evaluation runs until the longest of
     many episodes ends, which is assumed to reach the environment's limit. With host environments

@@ -152,7 +152,7 @@ class Distribution(ABC):
 
     @property
     def axis(self) -> Axis:
-        """The axis on which samplers work."""
+        """The axis that samplers work on."""
         if not self.zero:
             return self._axis()
         return self._axis().extended(self.zero)
@@ -520,7 +520,7 @@ class Normal(Distribution):
     """Gaussian with mean mu and standard deviation sigma, truncated at min, max and 4 sigma.
 
     The axis is the share of the Gaussian below the value. It is truncated at 4 sigma, because
-    farther out the share has too few digits to distinguish values to eight digits.
+    farther out the share is too imprecise to distinguish values to eight digits.
     """
 
     kind = "normal"

@@ -57,7 +57,7 @@ class Rule(Protocol):
 
 @dataclass(frozen=True)
 class ValueRule:
-    """Forbids configurations in which every named hyperparameter has one of its listed values."""
+    """Forbids configurations where every named hyperparameter has one of its listed values."""
 
     wanted: tuple[tuple[str, tuple[Any, ...]], ...]
 
@@ -86,7 +86,7 @@ def _one_or_list(values: tuple[Any, ...]) -> Any:
 
 @dataclass(frozen=True)
 class TextRule:
-    """Forbids configurations for which a comparison is true; created by `parse_rule`."""
+    """Forbids configurations that make a comparison true; created by `parse_rule`."""
 
     text: str
     names: tuple[str, ...] = field(compare=False)

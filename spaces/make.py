@@ -226,7 +226,7 @@ def _crossed_text(low: float, high: float) -> str:
 
 
 def _lost_minus(low: float, high: float) -> str:
-    """Return the lower bound with a negative exponent if its minus sign was left out; or "".
+    """Return the lower bound with a minus in its exponent, if that seems to be missing, or "".
 
     >>> _lost_minus(1e4, 1e-2), _lost_minus(3e5, 0.1), _lost_minus(64.0, 32.0)
     ('1e-4', '3e-5', '')

@@ -57,7 +57,7 @@ class Space:
     Attributes:
         parameters: the searched hyperparameters, in file order, which is the order of every
             configuration.
-        forbid: rules; configurations for which one of them is true never run.
+        forbid: rules; a configuration that makes one of them true never runs.
         constants: values that are not searched but named by a condition or a rule.
 
     Raises:

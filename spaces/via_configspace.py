@@ -116,7 +116,7 @@ def shown_value(value: Any) -> Any:
 
 
 def _equals_or_in(kinds: tuple[Any, Any], values: Sequence[Any], *nodes: Any) -> Any:
-    """Return a condition or clause that a node equals one value, or is one of several."""
+    """Return a condition or clause that holds if a node has one of these values."""
     equals, among = kinds
     shown = [shown_value(value) for value in values]
     if len(shown) == 1:

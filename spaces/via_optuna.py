@@ -172,7 +172,7 @@ def open_storage(storage: str, make: bool = False) -> Any:
 
 
 def _check_file(path: Path, make: bool) -> None:
-    """Reject files that Optuna would wait for, or into which it would write its tables."""
+    """Reject files that Optuna would wait for, or would write its tables into."""
     if not path.is_file() and (path.exists() or not make):
         what = "no such file"
         if path.exists():

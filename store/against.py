@@ -168,7 +168,7 @@ class _Pairs:
 def compare_samples(
     winner: Sample, other: Sample, rival: str, terms: Terms, among: int = 1
 ) -> Against:
-    """Pair two samples and decide; `among` is how many comparisons share the error rate."""
+    """Pair two samples and decide; `among` comparisons share the error rate."""
     both = sorted(winner.keys() & other.keys())
     if not both:
         return Against(rival, "nothing")
@@ -231,7 +231,7 @@ def _by_value(pairs: _Pairs, rival: str, terms: Terms, among: int) -> Against:
 def with_constraints(
     against: Against, samples: ConstraintSamples, rival: Values | None, level: float
 ) -> Against:
-    """Return a comparison with the verdict under constraints; `by_value` ignores them."""
+    """Add the verdict under constraints to a comparison; `by_value` keeps the one without them."""
     both = LimitsOfBoth(
         winner=feasibility(samples.limits, samples.winner, level, samples.seen),
         rival=feasibility(samples.limits, rival, level, samples.seen),

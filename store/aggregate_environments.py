@@ -246,7 +246,7 @@ def _score_table(scores: Scores) -> np.ndarray:
 def _score_tables(ours: Scores, theirs: Scores) -> tuple[np.ndarray, np.ndarray]:
     a, b = _score_table(ours), _score_table(theirs)
     if len(a) != len(b):
-        raise ConfigError(f"scores on {len(a)} environments and on {len(b)}; compare equal ones")
+        raise ConfigError(f"cannot compare scores on {len(a)} and on {len(b)} environments")
     return a, b
 
 

@@ -64,7 +64,7 @@ def _kind_of_value(value: Any) -> str:
 
 
 def _to_kind(what: str, kind: str, value: Any) -> Any:
-    """Return plain data of one of the `PARAM_KINDS`."""
+    """Convert a value to one of the `PARAM_KINDS`."""
     if type(value) is _PLAIN.get(kind):
         return value
     seen = _kind_of_value(value)
@@ -253,7 +253,9 @@ def evaluation_cells(row: EvaluationRow) -> Cells:
         returns, lengths = np.asarray(row.returns, "<f8"), np.asarray(row.lengths, "<i8")
         metrics = [np.asarray(row.metrics[name], "<f8") for name in names]
     except (TypeError, ValueError) as error:
-        raise StoreError(f"an evaluation of trial {key[0]} has no numbers: {error}") from error
+        raise StoreError(
+            f"an evaluation of trial {key[0]} has values that are not numbers: {error}"
+        ) from error
     if {one.shape for one in (returns, lengths, *metrics)} != {(returns.size,)}:
         raise StoreError(
             f"the evaluation of trial {key[0]}, {key[1]} replicate {key[2]} at {key[3]} env steps "

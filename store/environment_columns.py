@@ -40,7 +40,7 @@ def split_metric(name: str) -> tuple[int | None, str]:
 
 
 def by_environment(metrics: Mapping[str, _T]) -> dict[int | None, dict[str, _T]]:
-    """Return environment -> its metrics, and None -> metrics of all environments together.
+    """Return the metrics by environment; None has the metrics of all environments together.
 
     >>> by_environment({"0:loss": 1, "1:loss": 2, "seconds": 3})
     {0: {'loss': 1}, 1: {'loss': 2}, None: {'seconds': 3}}

@@ -1,7 +1,7 @@
 """Changes in the published tables since a sink last read them: trials to show, points to add.
 
-A sink's progress mark (the number of points per trial) is a small JSON file in the study's folder,
-from which a resumed study continues. Rows are only appended to the tables.
+A sink's progress mark (the number of points per trial) is a small JSON file in the study's folder;
+a resumed study continues from it. Rows are only appended to the tables.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Follower:
     planned: int | None = None
 
     def news(self, directory: Path, mark: SinkProgress, final: bool = False) -> News:
-        """Return the news since the mark, and advance it; `final` if the study has ended."""
+        """Return the new data since the mark, and advance it; `final` if the study has ended."""
         table = pq.read_table(directory / "trials.parquet").to_pydict()
         rows = _searched(table)
         followed = self._followed_trials(rows, mark, final)

@@ -103,7 +103,7 @@ def _objective_values(values: Vectors, seeds: Sequence[int], place: int) -> list
 def _front_verdict(
     table: Mapping[int, Sequence[Apart]],
 ) -> tuple[FrontVerdict, int | None, int]:
-    """Return the verdict, the dominating trial and N: unless 1 in N seeds differs (0: none).
+    """Return the verdict, the dominating trial, and the N in "unless 1 in N seeds differs" (or 0).
 
     Unconditional verdicts have priority, then verdicts with weaker conditions.
     """

@@ -35,7 +35,7 @@ class ImportanceColumn:
 
 @dataclass(frozen=True)
 class Regressors:
-    """The regressors of a hyperparameter, among the trials in which it was active."""
+    """The regressors of a hyperparameter, among the trials where it was active."""
 
     rows: np.ndarray  # [m] indices of these trials
     basis: np.ndarray  # [m, d] orthonormal columns that sum to 0; d may be 0
@@ -115,7 +115,7 @@ def explained(form: Regressors, values: np.ndarray) -> np.ndarray:
 def explained_when_dealt(
     forms: Sequence[Regressors], ranks: np.ndarray, deals: np.ndarray
 ) -> np.ndarray:
-    """Return `explained` for each shape and for `ranks[deals]`, [n], [b, n] -> [k, b].
+    """Return `explained` for k shapes and all permutations `ranks[deals]`, [n], [b, n] -> [k, b].
 
     Ranks are permuted separately for each shape, but the ranks of all trials only once, because
     that array is the largest.
@@ -162,9 +162,9 @@ def resampled(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return two shares [b] per resample, from weighted normal equations.
 
-    These are the share by which a hyperparameter reduces the squared errors left by `before` [n,
-    q], and their share of the total variance. `weights` [b, n] is the count of each trial in each
-    resample.
+    The first is the share of the squared errors left by `before` [n, q] that a hyperparameter
+    removes, the second the share that these errors have in the total variance. `weights` [b, n] is
+    the count of each trial in each resample.
     """
     rows, places = _active_places(column)
     known = np.hstack([np.ones((len(rows), 1)), before[rows]])
@@ -351,7 +351,7 @@ class EffectPoint:
 def main_effect(
     column: ImportanceColumn, values: Sequence[float], bounds: Bounds = UNBOUNDED
 ) -> tuple[EffectPoint, ...]:
-    """Return a hyperparameter's main effect over the trials in which it was active.
+    """Return a hyperparameter's main effect over the trials where it was active.
 
     `bounds` is the range of values.
 

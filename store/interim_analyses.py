@@ -156,7 +156,7 @@ def pair_begins_interim(looks: Sequence[Look], a: int, b: int) -> bool:
 
 
 def earlier_looks(looks: Sequence[Look], a: int, b: int, seeds: int) -> tuple[int, ...]:
-    """Return the numbers of seeds on which two trials were compared earlier.
+    """Return the seed counts of earlier comparisons between two trials.
 
     >>> before = [Look(9, 8, True), Look(0, 8), Look(9, 20, True), Look(0, 20)]
     >>> earlier_looks(before, 9, 0, 20), earlier_looks(before, 9, 6, 20)

@@ -148,7 +148,7 @@ _OTHERS = {
 
 
 def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
-    """Open for writing even to read, because the first connection after a crash rolls back."""
+    """Open for writing even when reading: after a crash, the first connection rolls back."""
     for name in JOURNAL_FILES:
         is_plain_file(path.with_name(name))
     check_readable(path)

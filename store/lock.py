@@ -110,7 +110,7 @@ def _write_holder(descriptor: int, text: str) -> None:
 
 def _read_holder(descriptor: int) -> str:
     text = os.pread(descriptor, _LONGEST, 0).decode(errors="replace").strip()
-    return text or "a process that has not written its name"
+    return text or "an unnamed process"
 
 
 def ask_to_stop(folder: Path, holder: str) -> None:

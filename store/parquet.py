@@ -150,7 +150,7 @@ class CurveParts:
         return Part(path.name, _checksum(path), rows, first, level)
 
     def reached(self, without: Stream) -> dict[tuple[int, str, int], int]:
-        """Return (trial, stream, replicate) -> last env steps of the curves in the last commit."""
+        """Return the last env steps of each committed curve, by (trial, stream, replicate)."""
         found: dict[tuple[int, str, int], int] = {}
         wanted = pc.field("stream") != str(without)  # skips whole row groups
         for part in self.live:

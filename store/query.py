@@ -299,7 +299,7 @@ def _check_statement(sql: str) -> None:
         )
     if statements[0].type != duckdb.StatementType.SELECT:
         raise StoreError(
-            f"a query must only read (here: {statements[0].type.name}); "
+            f"a query must be read-only (here: {statements[0].type.name}); "
             "allowed: SELECT, WITH, FROM, DESCRIBE, SHOW and SUMMARIZE"
         )
 

@@ -137,7 +137,7 @@ def _evidence(sides: _Sides, baselines: Sequence[BaselineRow], given: Circumstan
 
 
 def _compared_trials(sides: _Sides) -> int:
-    """Return the number of other trials with which the winner was compared."""
+    """Return the number of other trials that the winner was compared with."""
     of_search = not sides.winner.choose_values
     return sum(
         entry.confirmed or (of_search and entry.state is TrialState.FINISHED)

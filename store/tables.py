@@ -66,7 +66,7 @@ class RankedTrials:
 
 
 class Publisher:
-    """Publishes one study's tables at intervals; `seconds` is the last publication's time."""
+    """Publishes one study's tables at intervals; `seconds` is how long the last time took."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Publisher:
 
 
 def sql_names(names: Iterable[str], taken: Sequence[str]) -> dict[str, str]:
-    """Return metric name -> column name that SQL accepts without quotes, ignoring case.
+    """Return a column name for each metric that SQL accepts without quotes, ignoring case.
 
     Invalid characters become `_`; a name that is taken or starts with a digit gets the prefix
     `metric_`.
@@ -157,7 +157,7 @@ def write_trials(directory: Path, journal: Journal, ranked: RankedTrials | None 
 def _measured_columns(
     entries: Sequence[Entry], meta: StudyMeta, taken: Sequence[str]
 ) -> dict[str, Any]:
-    """Return one column per objective and constraint (without costs), fronts and feasibility."""
+    """Return the columns for objectives, constraints (without costs), fronts and feasibility."""
     found: dict[str, list[float | None]] = {}
     for index, objective in enumerate(meta.objectives):
         found[str(objective["name"])] = [_value_at(entry.objectives, index) for entry in entries]

@@ -232,7 +232,7 @@ def _diverged_sentences(conclusion: Conclusion, against: Against) -> list[str]:
     return [
         f"{upper_first(winner)} diverged on {against.own_diverged} of {seeds}.",
         f"{upper_first(against.rival)} diverged on {against.diverged or 'none'} of them.",
-        *_of_values("Where both have a value", _difference_text(against)),
+        *_of_values("Where both have a value,", _difference_text(against)),
     ]
 
 

@@ -118,7 +118,7 @@ def updates_per_chunk(study: Study, steps_per_update: int) -> int:
 
 
 def _worst_excess(marks: Sequence[int], k: int) -> float:
-    """Return the largest share by which rounding up to chunks of `k` moves a mark."""
+    """Return the largest relative shift of a mark when it is rounded up to chunks of `k`."""
     return max(_ceil(mark, k) * k / mark for mark in marks) - 1.0
 
 

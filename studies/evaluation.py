@@ -1,4 +1,4 @@
-"""The step limit at which evaluations cut episodes that their environment does not end."""
+"""The step limit where evaluations cut episodes that their environment does not end."""
 
 from __future__ import annotations
 

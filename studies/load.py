@@ -299,7 +299,7 @@ class _StudyReader:
         if name is None:
             name, hint = self.stem, "; give `name:`"
         if not _NAME.fullmatch(name):
-            text = "allowed: up to 100 letters, digits, '.', '_', '-', first a letter or digit"
+            text = "allowed: up to 100 letters, digits, '.', '_', '-'; the first a letter or digit"
             self.notes.add(f"name is {name[:60]!r}; {text}{hint}", self.root, "name")
         return name
 

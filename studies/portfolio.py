@@ -1,7 +1,7 @@
 """The learnt portfolio: PPO configurations that a search tries first, in order.
 
 `scripts/portfolio` learns them from recorded runs on many environments; the file that it writes
-documents how they were learnt and from which data. This module moves them into a study's space.
+documents the method and the data. This module moves them into a study's space.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ class Forecast:
 def forecast_of(study: Study) -> Forecast | None:
     """Return the forecast from replays for a study that tries only learnt configurations.
 
-    The result is None for any other study. The forecast is that of the recorded plan with the most
-    configurations and test seeds that does not exceed this study's.
+    The result is None for any other study. It comes from the largest recorded plan (by
+    configurations and test seeds) that is no larger than this study's.
     """
     confirm, places, trials = study.confirm, study.search.portfolio, study.budget.trials
     is_short = trials is not None and trials <= 1 + places + len(study.enqueue)

@@ -35,7 +35,7 @@ def _minibatch_counts(rows: int, count: int, alone: bool) -> tuple[int, bool]:
 def _minibatch_notes(
     study: Study, points: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]
 ) -> list[str]:
-    """Return notes on (parameters, configuration) points with adjusted minibatches."""
+    """Return notes on adjusted minibatches, for (parameters, configuration) points."""
     cutting = _Cutting.of(study)
     fewer: dict[str, dict[str, None]] = {}  # start of a note -> counts
     single: dict[str, None] = {}
@@ -271,7 +271,7 @@ def programs_note(
 
 
 def _with_several_values(study: Study) -> str:
-    """Return the cause of several programs if no static hyperparameter is searched."""
+    """Return why there are several programs although no static hyperparameter is searched."""
     if study.enqueue:
         return "enqueue"
     searched = [name for name in study.space.names if name.startswith("env.")]

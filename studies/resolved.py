@@ -98,7 +98,7 @@ def _left_out(study: Study) -> set[str]:
 
 
 def _section_data(section: Any) -> dict[str, Any]:
-    """Return a section as in a file; some keys only if they differ from their defaults."""
+    """Return a section as in a file; some keys appear only if they differ from their defaults."""
     data: dict[str, Any] = {}
     for field in keys_of(section.__class__):
         value = getattr(section, field.target, None)

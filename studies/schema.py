@@ -165,7 +165,7 @@ def _top_of_command(field: Field) -> dict[str, Any]:
 
 
 def _with_any(key: str, value: dict[str, Any], fields: Iterable[Field]) -> dict[str, Any]:
-    """Return a section in which one key has different values."""
+    """Return a section's schema with different values for one key."""
     section = _section(fields)
     section["properties"][key] = value
     return section
@@ -317,7 +317,7 @@ def _of_rule(row: StoppingRule) -> dict[str, Any]:
 def _if_key_is(
     key: str, name: str, then: Mapping[str, Any], left_out: bool = False
 ) -> dict[str, Any]:
-    """Return conditions that apply if a key has a value, or also if it is left out."""
+    """Return a schema that applies if a key has this value, or optionally if it is omitted."""
     condition: dict[str, Any] = {"properties": {key: {"const": name}}}
     if not left_out:
         condition["required"] = [key]

@@ -195,7 +195,7 @@ METHODS: dict[str, Method] = {
 
 def add_method(row: Method) -> None:
     if row.name in METHODS:
-        text = f"a method called {row.name!r} is registered already"
+        text = f"a method named {row.name!r} is already registered"
         raise ConfigError(f"{text}; choose another name")
     check_options(f"search method {row.name!r}", row.options)
     METHODS[row.name] = row
@@ -215,5 +215,5 @@ def check_options(what: str, options: Iterable[object], taken: Iterable[str] = (
             text = f"{what}: an option is {given!r}, but must be created with "
             raise ConfigError(f"{text}option(name, default, meaning)")
         if given.key in names:
-            raise ConfigError(f"{what}: an option called {given.key!r} already exists")
+            raise ConfigError(f"{what}: an option named {given.key!r} already exists")
         names.add(given.key)

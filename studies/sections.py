@@ -110,7 +110,7 @@ def checked_options(
 def read_section(
     notes: Notes, where: str, node: Node | None, fields: Sequence[Field]
 ) -> dict[str, Any]:
-    """Return target -> value for every field; wrong values are noted, and replaced by defaults.
+    """Return every field's value by target; wrong values are noted, and replaced by defaults.
 
     `where` is the section's name in messages, "" at the top of the file.
     """

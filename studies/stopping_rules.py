@@ -163,7 +163,7 @@ RULES: dict[str, StoppingRule] = {
 
 def add_rule(row: StoppingRule) -> None:
     if row.name in RULES:
-        raise ConfigError(f"a rule called {row.name!r} is registered already; choose another name")
+        raise ConfigError(f"a rule named {row.name!r} is already registered; choose another name")
     taken = ["type", *(field.key for field in (*_STOPPING, *_EVOLVING))]
     check_options(f"rule {row.name!r}", row.options, taken)
     RULES[row.name] = row
@@ -211,7 +211,7 @@ def rule_fields() -> tuple[Field, ...]:
 
 
 def _rules_by_key() -> dict[str, tuple[Field, list[str]]]:
-    """Return key -> its field, and the built-in rules that have it."""
+    """Return, for each key, its field and the built-in rules that have it."""
     found: dict[str, tuple[Field, list[str]]] = {}
     for rule in RULES.values():
         if rule.registered:

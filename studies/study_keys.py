@@ -77,10 +77,13 @@ _STATISTICS = {
     "mean": "mean", "median": "median", "min": "smallest", "max": "largest",
     "std": "standard deviation",
 }  # fmt: skip
-_QUANTITIES = {"return": "undiscounted, unscaled returns", "length": "lengths in env steps"}
+_QUANTITIES = {
+    "return": "episode returns (undiscounted, unscaled)",
+    "length": "episode lengths (env steps)",
+}
 
 METRICS: Mapping[str, str] = {
-    f"eval/{quantity}_{statistic}": f"{word} of the {meaning} of an evaluation's episodes"
+    f"eval/{quantity}_{statistic}": f"{word} of an evaluation's {meaning}"
     for quantity, meaning in _QUANTITIES.items()
     for statistic, word in _STATISTICS.items()
 }

@@ -114,7 +114,7 @@ class Vocabulary:
         raise _unknown_key_error(self.env, key, "env.")
 
     def env_key(self, name: str) -> EnvKey | None:
-        """Return the shape-changing environment key to which a name refers."""
+        """Return the shape-changing environment key that a name refers to."""
         if self.env is None or not name.startswith("env."):
             return None
         return self.env.keys.get(name.removeprefix("env."))

@@ -204,7 +204,7 @@ def run_own_code(study: Study, cores: int | None = None) -> None:
 
 
 def is_inside(path: str) -> bool:
-    r"""Return whether a path in a file stays within the folder to which it is relative.
+    r"""Return whether a relative path stays within its folder.
 
     >>> is_inside("spaces/ppo.yaml"), is_inside("../x"), is_inside("/etc/x"), is_inside("a\\b")
     (True, False, False, False)

@@ -97,7 +97,7 @@ class Node:
 
 
 def plain(node: Node) -> Any:
-    """Return the value without nodes.
+    """Return a node's plain value.
 
     >>> plain(read_text("{a: [1, 0x10, 1e-4], b: off}", "x.yaml"))
     {'a': [1, 16, 0.0001], 'b': 'off'}
@@ -129,7 +129,7 @@ def scalar_of(text: str) -> Any:
     for pattern, number in _NUMBERS:
         if re.fullmatch(pattern, text):
             if len(text) > _MOST_DIGITS:
-                raise ValueError(f"a number of {len(text)} characters")
+                raise ValueError(f"a number with {len(text)} characters")
             return number(text)
     return text
 

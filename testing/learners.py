@@ -39,7 +39,7 @@ _STEPS, _WIDTH, _LANES = 4, 3, 2
 
 
 class NetworkContract:
-    """Properties on which rollouts, losses and optimisers rely."""
+    """Properties that rollouts, losses and optimisers rely on."""
 
     network: ClassVar[str] = "mlp"  # its registered name
     env: ClassVar[EnvPlan] = EnvPlan("CartPole-v1")  # the environment whose observations it reads
@@ -225,7 +225,7 @@ _TARGET = 0.3
 
 
 class OptimiserContract:
-    """Properties on which updates, lanes and checkpoints rely."""
+    """Properties that updates, lanes and checkpoints rely on."""
 
     optimiser: ClassVar[str] = "adam"  # its registered name
     knobs: ClassVar[dict[str, Any]] = {}  # changed hyperparameters
@@ -365,7 +365,7 @@ _ROWS, _DRAWS = 3, 20_000
 
 
 class DistributionContract:
-    """Properties on which rollouts, losses and evaluation rely.
+    """Properties that rollouts, losses and evaluation rely on.
 
     Densities may be relative to any unit of the action.
     """

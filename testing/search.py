@@ -59,7 +59,7 @@ def finished(trial: int, params: dict[str, object], loss: float) -> PriorTrial:
 
 
 class SamplerContract:
-    """Properties on which the search loop relies; see `samplers.contract.Sampler`."""
+    """Properties that the search loop relies on; see `samplers.registry.Sampler`."""
 
     batches, size = 4, 8  # of the history behind the proposals; fewer for a slow sampler
     count = 5  # number of proposals compared
@@ -160,7 +160,7 @@ class SamplerContract:
 
 
 class PrunerContract:
-    """Properties on which rung decisions rely; see `rules.registry.Pruner`."""
+    """Properties that rung decisions rely on; see `rules.registry.Pruner`."""
 
     rung = 0
 
@@ -230,7 +230,7 @@ class PrunerContract:
 
 
 class ExplorerContract:
-    """Properties on which an evolving population relies; see `rules.explore.Explorer`."""
+    """Properties that an evolving population relies on; see `rules.pbt_perturb.Explorer`."""
 
     def make(self, space: Space) -> Explorer:
         """Return the explorer to test."""

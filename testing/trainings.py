@@ -25,13 +25,13 @@ from ..knobs.knob import Knob
 
 
 class TrainingContract:
-    """Properties on which lanes, resuming, PBT and replay rely.
+    """Properties that lanes, resuming, PBT and replay rely on.
 
     Attributes:
         training: the class to test.
         values: changed hyperparameters; small values make the tests quick.
         length: the length of a run, in the training's unit.
-        env: the id of an environment in which a class with `hpo.environment()` can train.
+        env: the id of an environment that a class with `hpo.environment()` can train in.
         unused: traced hyperparameters that may have no effect in the first updates.
     """
 

@@ -218,7 +218,7 @@ def test_usage_errors_exit_with_code_2(say, words, told):
         (["top", "tny"], "there is no study 'tny'; did you mean 'tiny'?"),
         (["top", "--out", "elsewhere"], "there is no study in elsewhere/"),
         (["show", "99"], "no trial 99; its trials are 0 to 3"),
-        (["query", "DROP TABLE trials"], "a query must only read"),
+        (["query", "DROP TABLE trials"], "a query must be read-only"),
         (["query", "SELECT nothing FROM trials"], "the query failed"),
         (["eval", "nowhere"], "nowhere is not a policy folder"),
         (["best", "--export", "results"], "results already exists"),

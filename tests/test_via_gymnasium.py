@@ -181,7 +181,7 @@ def test_unnamed_kwargs_are_static_keys_with_separate_programs(tmp_path):
     before = check(study)
     assert not before.bucket_count_exact
     (note,) = (text for text in before.warnings if text.startswith("env.inflow: each value may"))
-    assert "A float argument of the constructor needs only one" in note
+    assert "A float constructor argument needs only one" in note
     import_user_code(["open_tank.py"], tmp_path)
     entry = registry.entry("gym:Open-v0")
     assert entry.is_open and entry.makes_program("inflow") and not entry.params

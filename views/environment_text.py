@@ -103,8 +103,8 @@ def beside_lines(
     if found.lost:
         lost = counted(found.lost, "seed" if found.paired else "run")
         lines.append(f"{lost} diverged: excluded from differences, counted as losses")
-    likely = f"over environments a run of {called[0]} beats one of {called[1]} with probability "
-    likely += _probability_text(found.improvement)
+    likely = f"averaged over environments, a run of {called[0]} beats one of {called[1]} "
+    likely += f"with probability {_probability_text(found.improvement)}"
     return [*lines, *folded(likely, 80).split("\n")]
 
 

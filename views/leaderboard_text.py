@@ -55,7 +55,7 @@ test*N   mean of N other new seeds, with no part in any choice. Only these are
          compared with the default.
 feasible satisfies the constraints. front: 1 for the Pareto front of each status.
 order    confirmed trials by select, then finished ones by search, then stopped
-         ones: those that got further first."""
+         ones, the furthest first."""
 
 
 class Kind(Enum):
@@ -454,7 +454,7 @@ def audit_words(audit: Audit, metric: str) -> str:
     ended = (
         f"{whole.wrong} of {counted(whole.audited, 'audited trial')}{share} finished better than"
     )
-    others = f"the median of the {audit.survivors} never stopped {bar}"
+    others = f"the median of the {audit.survivors} unstopped trials {bar}"
     return f"{ended} {others}; {whole.winners or 'none'} better than all of those."
 
 

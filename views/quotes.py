@@ -1,4 +1,4 @@
-"""Sentences about a study for papers, each of which can be quoted out of context.
+"""Sentences about a study for papers; each can be quoted out of context.
 
 The sentences use the verdict's numbers, and each contains its seeds, interval and test.
 """
@@ -286,7 +286,8 @@ def front_quotes(front: FrontConclusion) -> list[str]:
             first = f"Every trial is significantly worse than {_DEFAULT} in some objective "
             first += f"({how})."
         case "open":
-            first = f"No trial differs significantly from {_DEFAULT} in every objective ({how})."
+            first = "No significant difference was found between the Pareto front and "
+            first += f"{_DEFAULT} ({how})."
         case _:
             first = f"{seeds_text(front.seeds, 'choose')} are too few to compare the Pareto front "
             first += f"with {_DEFAULT}."

@@ -65,8 +65,8 @@ def _broadcast_bounds(name: str, given: Any, shape: tuple[int, ...]) -> tuple[fl
     bound, size = np.asarray(given, np.float64).reshape(-1), math.prod(shape)
     if len(bound) not in (1, size):
         raise ConfigError(
-            f"Box: {name} has {len(bound)} numbers, but shape {shape} has {size}; give one number "
-            "for all, or one per component"
+            f"Box: {name} has {len(bound)} numbers, but shape {shape} needs {size}; give one "
+            "number for all, or one per component"
         )
     return tuple(map(float, np.broadcast_to(bound, (size,))))
 
@@ -143,7 +143,7 @@ class HostedEnvironment(Protocol):
 
 @runtime_checkable
 class DrawingEnvironment(Protocol):
-    """An environment that can draw itself, for videos of policies."""
+    """An environment that can be rendered, for videos of policies."""
 
     id: str
     pictures_a_second: float
@@ -155,7 +155,7 @@ class DrawingEnvironment(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Routes:
-    """The fixed network over which requests are routed, for gnn, transformer and path_mlp.
+    """The fixed network that requests are routed over, for gnn, transformer and path_mlp.
 
     Action path * outputs + o is option o of a candidate path; further actions have no path.
     """

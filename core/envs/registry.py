@@ -71,7 +71,7 @@ def make(plan: EnvPlan) -> Environment:
 
     Raises:
         UnknownNameError: no environment has this id; the nearest ids are suggested. ConfigError: a
-            key or value is wrong, or its observations cannot be stacked.
+            key or value is wrong, or the observations cannot be stacked.
     """
     plain = _make(plan)
     if plan.history == 1 or isinstance(plain, HostedEnvironment):  # it stacks by itself

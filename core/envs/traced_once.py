@@ -82,7 +82,7 @@ def action_struct(env: Environment) -> jax.ShapeDtypeStruct:
 def mask_size(env: Environment) -> int:
     space = env.action_space
     if isinstance(space, Box):
-        raise ConfigError(f"{env.id} has has_mask = True, but Box actions have no mask")
+        raise ConfigError(f"{env.id} sets has_mask = True, but Box actions have no mask")
     if isinstance(space, Discrete):
         return space.n
     return sum(space.nvec)
@@ -121,7 +121,7 @@ def _check_parts(env: Any) -> None:
     leaves = jax.tree.leaves(params)
     if len(leaves) != len(dataclasses.fields(params)) or any(leaf is params for leaf in leaves):
         raise ConfigError(
-            f"{_place(params)}: jax does not see the fields of {type(params).__name__}; decorate "
+            f"{_place(params)}: jax cannot find the fields of {type(params).__name__}; decorate "
             "it with @jax.tree_util.register_dataclass, with one float number per field"
         )
 
@@ -180,7 +180,7 @@ def _other_structures(given: Mapping[str, Any], wanted: Mapping[str, Any]) -> li
 def differences(
     given: Mapping[str, Any], wanted: Mapping[str, Any], sources: Mapping[str, str] = {}
 ) -> Iterator[str]:
-    """Yield one line per leaf that differs from the wanted one; trees are given by name.
+    """Yield one line per leaf that differs from the wanted one; trees are passed by name.
 
     `sources` maps a name to a description of where its wanted tree comes from.
     """

@@ -204,7 +204,7 @@ def _rounded_size(shape: tuple[int, ...], dtype: str) -> int:
 
 @dataclass(frozen=True)
 class CallOutcome:
-    """The slots in which a call failed; empty (false) if it succeeded in all."""
+    """The slots where a call failed; empty (false) if it succeeded in all."""
 
     failed: Mapping[int, str] = field(default_factory=dict)  # slot -> error of its environment
     lost: Collection[int] = ()  # slots whose process ended

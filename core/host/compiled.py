@@ -64,7 +64,7 @@ class _Actor(Pytree):
 
 
 def to_act(lanes: Lanes) -> Lanes:
-    """Return the lane fields that acting reads; every further array slows down each call."""
+    """Return the lane fields that acting reads; every additional array slows down each call."""
     return lanes.replace(state=lanes.state.replace(moments=(), carry=()))
 
 

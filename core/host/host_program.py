@@ -176,7 +176,7 @@ class HostProgram(Program):
             memory, rollout, answers = self._rollout(lanes, busy, stage, said)
             follows = (memory, stage.observation)
         if failed := stage.take_failures():
-            self.warn(f"a policy is saved without the rollout that follows it: {failed[which]}")
+            self.warn(f"could not record the rollout of a saved policy: {failed[which]}")
             return {}
         by_lane = jax.device_get(_tree_lane((lanes, *follows), which))
         by_time = jax.device_get(_tree_lane((rollout, answers), which, 1))

@@ -1,8 +1,8 @@
 """A batch whose environments are restored if their process ends or hangs.
 
 They are reopened in another process, where the actions of their episodes are replayed; then the
-requested step is taken. A run is given up if its environment raises an error, or if it ends a
-process twice at the same step.
+requested step is taken. A run is given up if its environment raises an error, or ends a process
+twice at the same step.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Steady:
         return restarted
 
     def step(self, restart: bool) -> np.ndarray:
-        """Take the actions in the arrays, in all active slots that were not given up.
+        """Apply the actions in the arrays to all active slots that were not given up.
 
         Returns a bool [N]: the slots that lost an episode because it is not reproducible. With
         `restart`, such an episode counts as cut: this step has reward 0, its observation is also

@@ -82,7 +82,7 @@ class VectorBatch:
         return CallOutcome(failed)
 
     def _group_openings(self, openings: Sequence[Opening]) -> list[list[Opening]]:
-        """Return the openings in groups that share a simulator."""
+        """Group the openings that share a simulator."""
         found: dict[object, list[Opening]] = {}
         for opening in sorted(openings, key=lambda one: one.slot):
             lane = opening.stream.rpartition("/")[0]

@@ -161,7 +161,7 @@ def _exact_product(flags: Any, kernel: Any) -> Array:
 
 
 def _float32_product(one: Any, other: Any) -> Array:
-    """Return a product in float32; without a set precision, its gradients are traced."""
+    """Return a matrix product in float32, whatever jax's default precision is."""
     return jnp.matmul(one, other, precision="float32")
 
 

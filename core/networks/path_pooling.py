@@ -44,7 +44,7 @@ def routes_of(env: Any, eval_env: Any) -> Routes | None:
 def membership(
     routes: Routes, pair: Int[Array, "..."], links: Int[Array, "... U"] | None = None
 ) -> Bool[Array, "... K U"]:
-    """Return which links each candidate path of a pair uses, out of `links` or of all links."""
+    """Return which links each candidate path of a pair uses, among `links` or all links."""
     hops = jnp.asarray(routes.hops, jnp.int32)[pair]  # [..., K, H]
     counts = jnp.asarray(routes.hop_counts, jnp.int32)[pair]
     places = jax.lax.broadcasted_iota(jnp.int32, hops.shape, hops.ndim - 1)
@@ -104,7 +104,7 @@ def picked(
 ) -> Float[Array, "*C D"]:
     """Return the rows at some indices; the gradient is another gather instead of a scatter-add.
 
-    `back` is the position in the flattened `at` where each row was picked, or its size if it was
+    For each row, `back` is its position in the flattened `at`, or the size of `at` if the row was
     not picked. Entries of `at` that `back` does not reach are padding and receive no gradient.
     """
     return rows.at[at].get(mode="promise_in_bounds")
@@ -198,7 +198,7 @@ SHARES = "shares"  # value of `link_critic_sees`: the critic gets `shares`
 def shares(slots: Float[Array, "*B S"]) -> Float[Array, "*B 1"]:
     """Return 4 u - 2, where u is the share of the last axis above 0.
 
-    That is the logit of u to first order at one half, so links with usual loads get numbers around
+    That is the logit of u to first order at one half, so typically loaded links get numbers around
     0 that differ by about 1.
 
     >>> shares(jnp.array([[0.0, 0.3, 0.0, 0.0], [0.5, 0.3, 0.1, 1.0]])).tolist()

@@ -96,9 +96,9 @@ class Attention(nn.Module):
     ) -> Float[Array, "B m D"]:
         """Return each token's attention over all tokens.
 
-        `positions` are coordinates, the same in all samples. Learned linear maps of them give the
-        angles by which queries and keys are rotated (Reid et al. 2025, "WIRE"), so a score depends
-        on coordinate differences; values are not rotated. With None nothing is rotated. `chosen`
+        `positions` are coordinates, the same in all samples. Queries and keys are rotated by
+        learned linear maps of the coordinates (Reid et al. 2025, "WIRE"), so a score depends on
+        coordinate differences; values are not rotated. With None nothing is rotated. `chosen`
         selects the rows of the m querying tokens; with None all tokens query.
         """
         plan, kernel_init = self.plan, initialiser(self.plan, 1.0)

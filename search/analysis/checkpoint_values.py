@@ -117,7 +117,7 @@ def points_of(
 
 
 def _without_training(journal: Journal, objective: Objective) -> set[tuple[Stream, int]]:
-    """Return the (stream, env steps) at which all trials' values come only from evaluations."""
+    """Return the (stream, env steps) where all trials' values come only from evaluations."""
     if not objective.metric.training_weight:
         return set()
     return {
@@ -136,7 +136,7 @@ def ranking_objective(journal: Journal) -> Objective:
 
 
 def fresh_seeds(journal: Journal) -> dict[tuple[int, Stream], dict[int, float]]:
-    """Return (trial, stream) -> replicate -> value of every finished run on new seeds.
+    """Return the value of every finished run on new seeds, by (trial, stream) and replicate.
 
     New seeds are evaluated only at the end of a run. The rows of trials contain the values of a
     completed confirm stage; this function also includes the values of an incomplete stage.
@@ -150,7 +150,7 @@ def fresh_seeds(journal: Journal) -> dict[tuple[int, Stream], dict[int, float]]:
 
 
 def point_at(points: CheckpointValues, at: int | None = None) -> int:
-    """Return the env steps at which trials are compared; at least ten trials have values there.
+    """Return the env steps where trials are compared; at least ten trials have values there.
 
     This is the latest point that nine in ten trials reached. Only unprompted trials count, if
     there are enough of them.
@@ -179,7 +179,7 @@ def point_at(points: CheckpointValues, at: int | None = None) -> int:
 
 
 def all_points(points: CheckpointValues) -> list[int]:
-    """Return every point at which ten or more trials have values, earliest first."""
+    """Return every point where ten or more trials have values, earliest first."""
     found = list[int]()
     reason: ConfigError | None = None
     for at in sorted(points.values):

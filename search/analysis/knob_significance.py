@@ -1,8 +1,8 @@
 """The hyperparameters of a study whose effects exceed chance.
 
-The analysis uses every trial that has a value at the point and whose proposal does not bias the
-result: unprompted trials, and TPE trials, as a simulation showed (`scripts/acceptance conclusions
-1`). For other models only unprompted trials count.
+The analysis uses trials with a value at the point, if their proposals do not bias the result.
+These are unprompted trials and TPE trials, according to a simulation (`scripts/acceptance
+conclusions 1`). For other models only unprompted trials count.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class SignificantKnobs:
         faint = [knob.name for knob in decided.knobs if knob.decided and knob.low < 0.005]
         if faint:
             said.append(
-                f"{', '.join(faint)}: a permutation test shows an effect; its interval reaches "
-                "0%, so it may be small."
+                f"{', '.join(faint)}: a permutation test shows an effect, but its interval "
+                "reaches 0%, so the effect may be small."
             )
         return [text for text in said if text]
 

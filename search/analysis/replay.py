@@ -47,7 +47,7 @@ _KEYS = ("trial", "stream", "replicate", "env_steps")
 
 @dataclass(frozen=True)
 class ReplayedSeeds:
-    """The seeds on which a trial is retrained."""
+    """The seeds for retraining a trial."""
 
     stream: Stream = Stream.SEARCH
     # empty: the seeds that were evaluated last. Seeds given here may have diverged
@@ -140,7 +140,7 @@ def replay(
 def play(
     folder: StudyFolder, policy: Path, about: Mapping[str, Any], source: Path
 ) -> ReplayedPoint:
-    """Evaluate a saved policy on the episodes on which its study evaluated it.
+    """Evaluate a saved policy on the episodes that its study used.
 
     `about` contains its trial, stream, replicate and env steps.
     """
@@ -268,7 +268,10 @@ class _Record:
         return tuple(sorted(rep for rep, at in self.episodes if at == self.env_steps))
 
     def not_trained_again(self, first: int) -> tuple[int, ...]:
-        """Return the other search seeds, `first` or more; none if seeds were requested."""
+        """Return the search seeds that were not retrained; none if seeds were requested.
+
+        The search seeds are at least the first `first`.
+        """
         if self.seeds.replicates:
             return ()
         started = {*range(first), *(rep for rep, _ in self.episodes)}
@@ -282,7 +285,7 @@ class _Record:
     def curve(
         self, folder: StudyFolder, metrics: Mapping[str, float]
     ) -> dict[tuple[int, int], tuple[float | None, ...]]:
-        """Return (replicate, env_steps) -> metrics in the order of `metrics`, as published."""
+        """Return the published metrics by (replicate, env_steps), in the order of `metrics`."""
         if not folder.table("curves").is_file() or not metrics:
             return {}
         names = sql_names(metrics, _KEYS)

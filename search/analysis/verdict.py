@@ -39,7 +39,7 @@ from ...studies.yaml_io import plain, read_text
 
 
 def evaluated_in(study: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the environment in which a trial was evaluated: id, keys and parameters."""
+    """Return a trial's evaluation environment: id, keys and parameters."""
     greedy = study["evaluation"]["greedy"]
     if isinstance(study["env"], list):
         listed: list[Mapping[str, Any]] = study["env"]
@@ -75,7 +75,7 @@ def _environment_settings(
 
 
 def apart(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
-    """Describe the keys in which two environments differ, with both values; "" if none."""
+    """Describe the keys that differ between two environments, with both values; "" if none."""
     keys = [key for key in {**a, **b} if freeze(a.get(key)) != freeze(b.get(key))]
     return ", ".join(f"{key}: {a.get(key)} and {b.get(key)}" for key in keys)
 
@@ -87,7 +87,7 @@ FrontValues = Mapping[int, Mapping[int, tuple[float, ...]]]
 def front_values(
     journal: Journal, rows: Sequence[TrialRow]
 ) -> dict[int, dict[int, tuple[float, ...]]]:
-    """Return confirmed trial -> selection seed -> one value per objective.
+    """Return one value per objective, by confirmed trial and selection seed.
 
     Costs apply to the whole trial, so they are equal on every seed. The result is empty for a
     study with one objective.
@@ -473,7 +473,7 @@ def _default_on_front(entries: Sequence[Entry]) -> list[str]:
     if default is None:
         return []
     if default.feasible is False:
-        return ["The default violates the constraints, so it is on no front."]
+        return ["The default violates the constraints, so it is not on the front."]
     if default.front is None:
         return []
     if not default.confirmed and any(entry.confirmed for entry in entries):

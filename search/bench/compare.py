@@ -2,8 +2,8 @@
 
 A method's mean value over searches at each budget is made non-decreasing by isotonic regression.
 These values are interpolated linearly over the logarithm of the mean env steps (of search and
-confirm). The method needs the env steps at which this curve reaches the value of the baseline at
-the baseline's budget. If the smallest budget already reaches it, its env steps are used; if no
+confirm). A method's cost is the number of env steps where this curve reaches the baseline's value
+at the baseline's budget. If the smallest budget already reaches it, its env steps are used; if no
 budget does, the number is infinite. (The mean over environments then uses the env steps of the
 largest budget.) Ratios to the baseline's env steps are averaged geometrically over environments.
 Intervals are bootstrapped over searches (the same ones for every method) and over environments.

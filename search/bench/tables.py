@@ -26,7 +26,7 @@ _KEYS = ("trial", "replicate", "env_steps")
 
 
 def sign_of(goal: str) -> float:
-    """Return the factor by which larger values are better."""
+    """Return the factor that makes larger values better."""
     return 1.0 if goal == "maximize" else -1.0
 
 

@@ -48,7 +48,7 @@ class NodeProcesses:
         """Return the exit code, or the reason why the process could not be started here."""
         if not launch.folder.is_dir():
             return (
-                f"{socket.gethostname()} does not see {launch.folder}; put the study and its "
+                f"{launch.folder} does not exist on {socket.gethostname()}; put the study and its "
                 "results in a folder that all nodes share"
             )
         try:

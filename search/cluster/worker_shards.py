@@ -171,7 +171,7 @@ class ShareHost:
         return found
 
     def _resolve_arguments(self, value: Any) -> Any:
-        """Return an argument with this host's configurations in it."""
+        """Return an argument with its configurations replaced by this host's."""
         match value:
             case Resolved():
                 return self._resolve_on_host(value)
@@ -378,7 +378,7 @@ class SharedPopulation(Population):
         return ChunkResult(metrics, diverged, took, failed, tuple(rows))
 
     def _in_lanes(self, metrics: Mapping[int, Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
-        """Return name -> [lanes] for the metrics of all shares; idle lanes have zeros."""
+        """Return the metrics of all shares by name, [lanes]; idle lanes have zeros."""
         found: dict[str, np.ndarray] = {}
         for share, own in metrics.items():
             places = self._places[share]
@@ -467,7 +467,7 @@ class SharedPopulation(Population):
     def _ask(
         self, method: str, work: Mapping[int, tuple[Any, ...]], remember: bool = False
     ) -> dict[int, Any]:
-        """Call hosts in parallel, share -> arguments; if one dies, another host is called.
+        """Call hosts in parallel, with arguments by share; if one dies, another host is called.
 
         With `remember`, calls that change lanes are kept, so that a new host can repeat them.
         """
@@ -517,7 +517,7 @@ class SharedPopulation(Population):
     def _calls_to_restore(self, share: int) -> list[Call]:
         """Return the calls that restore a share on a new host.
 
-        A missing folder belongs to a commit in which these lanes had no started replicates, so
+        If the folder is missing, these lanes had no started replicates at that commit, so
         everything relevant came later.
         """
         way: list[Call] = [self._host_call("make", (self._resolved, self._asked))]

@@ -108,7 +108,7 @@ class PausedStates:
 
 
 def _buckets_of_kept(search_state: SearchState) -> dict[tuple[int, int], str]:
-    """Return (trial, replicate) -> bucket for all replicates with a kept state."""
+    """Return the bucket of each (trial, replicate) with a kept state."""
     return {
         _key(run): trial.bucket
         for trial in search_state.going_on()
@@ -261,7 +261,7 @@ def restore_search_state(
 def _restore_evaluations(
     search_state: SearchState, store: StudyStore, ended: Sequence[Trial], alone: bool
 ) -> None:
-    """Read evaluation-only values; earlier decisions keep the values on which they were based."""
+    """Read evaluation-only values; earlier decisions keep the values they were based on."""
     objective = search_state.objective.of_test
     for row in store.journal.evaluations(without=Stream.REPORT):
         search_state.alone.see(row, objective.measure(row))

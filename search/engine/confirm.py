@@ -78,7 +78,7 @@ class Fresh:
         return all((trial, stream, replicate) in self.ended for replicate in range(seeds))
 
     def only_new(self, add_rows: AddRows, cut: bool = False) -> AddRows:
-        """Return an `add_rows` that skips rows already written, which may be repeated."""
+        """Return an `add_rows` that skips rows that are already written."""
         reached = dict(self.reached)
 
         def add(*, metrics: Mapping[str, np.ndarray], **rows: Any) -> None:
@@ -134,7 +134,7 @@ class ConfirmStage:
         self._fresh, self._bucket_of = fresh, bucket_of
 
     def _finalists(self, finished: Sequence[Trial], confirm: Confirm) -> list[Trial]:
-        """Return the best trials, all trials with every selection seed, and a front's default."""
+        """Return the best trials, all that ran on every selection seed, and a front's default."""
         best = [*finished[: confirm.top_k]]
         best += [
             trial

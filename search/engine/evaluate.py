@@ -55,7 +55,7 @@ def refills_of(search_state: SearchState, runs: Sequence[Replicate]) -> list[Ref
 def changes_of(
     search_state: SearchState, bucket: Bucket, runs: Sequence[Replicate]
 ) -> list[LaneChange]:
-    """Return changes for lanes on new seeds whose lineage changed hyperparameters here."""
+    """Return changes for lanes on new seeds, where their lineage changes hyperparameters."""
     changes: list[LaneChange] = []
     for run in runs:
         schedule = search_state.trials[run.trial].schedule

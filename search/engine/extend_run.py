@@ -1,4 +1,4 @@
-"""Extension of a finished run of one configuration from its final lanes.
+"""Extends a finished run of one configuration from its final lanes.
 
 The tables then equal those of a run that had this length from the start; otherwise the extension
 is refused.
@@ -59,7 +59,7 @@ def asked_for(study: Study, also: Mapping[int, int]) -> Study:
 
 
 def single_as_begun(study: Study, folder: Path) -> Study:
-    """Return the study of `hpo train`, with the horizon with which it started."""
+    """Return the study of `hpo train`, with its original horizon."""
     begun = as_begun(single(study), folder)
     return single(replace(study, schedule_env_steps=begun.schedule_env_steps))
 

@@ -154,7 +154,7 @@ class _Rung:
         return changes
 
     def pairs(self) -> dict[int, Trial]:
-        """Return copying trial -> copied trial."""
+        """Return the copied trial of each trial that copies."""
         ranked = sorted(self.ready, key=lambda trial: (self.loss[trial.number], trial.number))
         count = len(self.ready) + len(self.lost)
         share = max(1, math.floor(self.evolver.early.quantile * count))

@@ -1,4 +1,4 @@
-"""Repeats failed trials, in a study in which other trials finished.
+"""Repeats failed trials in a study where others finished.
 
 A trial starts over with its configuration and number. The remains of its first attempt are deleted
 by the commit that records it as running. It uses the same random numbers as before.

@@ -1,7 +1,7 @@
 """Decisions at rungs: find the trials at a rung, apply the rule, record its verdicts.
 
-A trial is judged by its values at the rung, after the first chunk by which all its replicates have
-passed it. All trials that pass it in the same chunk are judged together.
+A trial is judged by its values at the rung, once all its replicates have passed the rung. Trials
+that pass a rung in the same chunk are judged together.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def rung_of(search_state: SearchState, rung: int) -> Rung:
 
 
 def ranked(search_state: SearchState, trials: Sequence[Trial], rung: int) -> list[TrialAtRung]:
-    """Return trials with several losses as standings, ranked among each other."""
+    """Return standings for trials with several losses, ranked among themselves."""
     alone = [search_state.standing(trial, rung) for trial in trials]
     extras = [trial.extra_reports[rung] for trial in trials]
     more = [search_state.objectives.losses(row) for row in extras]

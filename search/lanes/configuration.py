@@ -138,7 +138,7 @@ def knobs_of(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _possible_values(study: Study) -> dict[str, set[Any]]:
-    """Return name -> possible values for the switches that matter."""
+    """Return the possible values of each switch of a costly feature."""
     possible: dict[str, set[Any]] = {}
     searched = {parameter.name for parameter in study.space.parameters}
     for name in (*FEATURES.values(), _SEPARATE):

@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from ...errors import ConfigError, SearchError
+from ...errors import ConfigError, SearchError, counted
 from ...store.codec import plain_json
 from ...store.rows import EpisodeRow, Stream
 from ...studies.spec import Study
@@ -270,8 +270,8 @@ def check_divides(factory: Any, resolved: Resolved, shares: int) -> None:
     tiles = division.total // division.tile
     if tiles < shares:
         raise ConfigError(
-            f"population.lanes is {factory.study.population.lanes}: {tiles} x {division.tile} "
-            f"lanes that are computed together, too few for {shares} workers; set "
+            f"population.lanes is {factory.study.population.lanes}, which makes only "
+            f"{counted(tiles, 'tile')} of {division.tile} lanes for {shares} workers; set "
             f"executor.workers: {tiles}, more lanes, or executor: {{type: local}}"
         )
 

@@ -18,7 +18,7 @@ _CPU_TILES = ((20_000, 4), (200_000, 2))
 
 
 def device_count(backend: str, cores: int, accelerators: int) -> int:
-    """Return the number of devices over which lanes are distributed.
+    """Return the number of devices that lanes are spread over.
 
     On a CPU there are at least two host devices, because results with one differ bitwise.
     """
@@ -48,7 +48,7 @@ def wanted_lanes(backend: str, replicates: int, needed: int = 1) -> int:
 
 @dataclass(frozen=True)
 class Machine:
-    """The devices over which lanes are spread."""
+    """The devices that lanes are spread over."""
 
     backend: str
     devices: int

@@ -52,7 +52,7 @@ _TRIED = 12  # buckets for which a saved policy is checked before a study starts
 
 
 class SavedStart:
-    """The saved policy from which a study's lanes start, if any.
+    """The saved policy that a study's lanes start from, if any.
 
     Each warning is given once.
     """
@@ -120,7 +120,8 @@ class SavedStart:
 class DeviceFactory(Generic[_Lanes]):
     """Creates a study's populations on this machine's devices; subclasses provide the programs.
 
-    `compiling` is entered around each compile. The memory is shared by `environments` factories.
+    `compiling` is entered around each compile. The machine's memory is shared by `environments`
+    factories.
     """
 
     def __init__(
@@ -353,7 +354,7 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
         return HostProgram(**parts, workers=self._workers, warn=self.warn)
 
     def expected_program(self, resolved: Resolved, buckets: int) -> program.Program:
-        """Return the program with its likely number of lanes in a study with `buckets` buckets."""
+        """Return the program with its likely number of lanes, if a study has this many buckets."""
         whole = self.program_of(resolved)
         if buckets < 2 or self.study.population.lanes is not None:
             return whole
@@ -415,7 +416,7 @@ def device_memory(devices: Sequence[Device]) -> int:
 def baseline_of(
     study: Study, name: str, plan: EnvPlan, params: Any, seeds: Sequence[tuple[Stream, int]]
 ) -> list[EvaluationResult]:
-    """Evaluate a heuristic for an optical network, in the same way as replicates."""
+    """Evaluate a heuristic for an optical network on the same episodes as replicates."""
     from ...core.envs.contract import unwrapped
     from ...core.envs.optical.heuristic_evaluation import evaluate_baseline
     from ...core.envs.optical.optical_environment import OpticalEnvironment, make_environment

@@ -1,6 +1,6 @@
 """The lanes of one program on this machine.
 
-The loop numbers lanes in the order in which it fills them; the program may place them elsewhere.
+The loop numbers lanes in the order it fills them; the program may place them elsewhere.
 """
 
 from __future__ import annotations

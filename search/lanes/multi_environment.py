@@ -131,7 +131,7 @@ class SeveralPopulation:
             words = ", ".join(f"{n} {w}" for n, w in zip(self._names, warmups, strict=True))
             raise ConfigError(
                 f"environments have different warm-ups, in chunks: {words}; list only "
-                "those that start learning together, or set warmup_requests: 0"
+                "those with equal warm-ups, or set warmup_requests: 0"
             )
 
     @property

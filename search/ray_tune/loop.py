@@ -209,7 +209,7 @@ class Driven:
         return width
 
     def _population_of(self, bucket: Bucket) -> Population:
-        """Return a bucket's population, created if needed; all hold the same number of trials."""
+        """Return a bucket's population, created if needed; all have room for as many trials."""
         others = [other.lanes for other in self._engine.buckets.values() if other.lanes]
         return self._engine.make(bucket, min(others, default=None))
 
@@ -282,7 +282,7 @@ class Driven:
         return study.search.searcher.rpartition(".")[2]
 
     def _assign_lanes(self, trial: Trial, request: DeskRequest) -> None:
-        """Assign a lane to each of a trial's replicates, with the state from which it resumes."""
+        """Assign a lane to each of a trial's replicates, with the state that it resumes from."""
         bucket = self._engine.buckets[trial.bucket]
         self._population_of(bucket)
         if request.state is not None:

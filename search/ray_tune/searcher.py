@@ -140,7 +140,7 @@ class RayProposals(Searcher):
             inner.searcher.on_trial_complete(inner.ids[trial_id], result, error)
 
     def save(self, checkpoint_path: str) -> None:
-        """See `Searcher`; the study is resumed from its store."""
+        """See `Searcher`; nothing to do, because a study is resumed from its store."""
 
     def restore(self, checkpoint_path: str) -> None:
         """See `Searcher`."""

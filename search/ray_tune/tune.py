@@ -75,7 +75,7 @@ def scheduler_of(
     """Create a study's scheduler.
 
     A scheduler that derives its brackets only from the run length (`HyperBandScheduler`) counts
-    evaluations: in env steps it would plan brackets that end after a single evaluation.
+    evaluations. If it counted env steps, its brackets would end after a single evaluation.
     """
     first = min(schedule.evaluations) * schedule.quantum
     known = {
@@ -419,7 +419,7 @@ class _Explore:
 
 
 def _as_result(reply: Reply) -> Any:
-    """Return a report in Ray Tune's form; the name of a state does not change."""
+    """Convert a report to Ray Tune's form; the name of a state stays as it is."""
     if isinstance(reply, Report):
         return {_VALUE: reply.value, TIME: reply.env_steps, "done": reply.done}
     return reply

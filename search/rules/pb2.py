@@ -1,4 +1,4 @@
-"""PB2: a copy's hyperparameters come from a bandit over earlier gains, not from chance.
+"""PB2: a copy's hyperparameters come from a bandit over earlier gains, not from random changes.
 
     Parker-Holder, J., Nguyen, V., Roberts, S. (2020). Provably Efficient Online Hyperparameter
     Optimization with Population-Based Bandits. NeurIPS 33. arXiv:2002.02518.

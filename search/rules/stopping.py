@@ -111,7 +111,7 @@ class Hyperband(_Halving):
 
     A trial's bracket depends only on (seed, trial). As in Hyperband, a bracket that halves s times
     gets a share of trials proportional to eta^s / (s + 1), so that all brackets cost about the
-    same; s = rungs - b, and the last bracket is never stopped.
+    same. Here s = rungs - b, and the last bracket is never stopped.
     """
 
     rungs: int  # number of rungs below the length of a run

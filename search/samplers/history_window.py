@@ -44,12 +44,11 @@ def _was_cut(past: PriorTrial) -> bool:
 
 
 def estimates(history: Sequence[PriorTrial]) -> dict[int, Losses]:
-    """Return one loss per objective for every trial that has ended: (trial -> losses).
+    """Return, for every trial that has ended, one loss per objective.
 
-    A trial that was stopped or cut at a rung is expected to gain from there as much as finished
-    trials did in the median, but never to beat the best finished one. A diverged trial gets the
-    worst loss of all others. Failed trials, and trials that ended before their first rung, have no
-    loss.
+    A trial that was stopped or cut at a rung is assumed to make the median gain of finished trials
+    from there on, but never to beat the best one. A diverged trial gets the worst loss of all
+    others. Failed trials, and trials that ended before their first rung, have no loss.
     """
     known: dict[int, Losses] = {
         past.trial: past.losses
@@ -94,7 +93,7 @@ def _median_gain(history: Sequence[PriorTrial], rung: int, objectives: int) -> L
 
 
 def penalised(losses: Mapping[int, Losses], history: Sequence[PriorTrial]) -> dict[int, Losses]:
-    """Return losses in which infeasible trials are worse than all feasible ones."""
+    """Return losses that rank infeasible trials below all feasible ones."""
     violation = {past.trial: excess(past.violations) for past in history}
     worst, best = _per_objective(max, losses.values()), _per_objective(min, losses.values())
     width = tuple((high - low) or 1.0 for high, low in zip(worst, best, strict=True))

@@ -1,7 +1,7 @@
 """The next trials: the default, enqueued and learnt configurations, then the sampler's.
 
 Configurations that a rule forbids, or that were proposed before, are redrawn; a repeated trial
-would give bitwise the same run. Proposals do not depend on timing.
+would be bitwise the same run. Proposals do not depend on timing.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class AskAhead:
     def start(self, batch: int, trials: Sequence[int], history: Sequence[PriorTrial]) -> None:
         """Start drawing a batch; `join` must have returned the previous one."""
         if self._future is not None:
-            raise RuntimeError("a batch is being drawn already")
+            raise RuntimeError("a batch is already being drawn")
         self._future = self._threads.submit(
             self._proposer.propose, batch, tuple(trials), tuple(history)
         )

@@ -97,7 +97,7 @@ class Sampler(Protocol):
 
 @dataclass(frozen=True)
 class SamplerSpec:
-    """The inputs from which a sampler is built."""
+    """The inputs for building a sampler."""
 
     space: Space
     seed: int  # the study's seed

@@ -85,7 +85,7 @@ class Result:
 
 
 def results_of(history: Sequence[PriorTrial]) -> dict[int, Result]:
-    """Return trial -> result, or {} if too few trials have one."""
+    """Return results by trial, or {} if too few trials have one."""
     finished = [past for past in history if past.losses and all(map(math.isfinite, past.losses))]
     found = {p.trial: Result(_by_seed(p, p.losses or ()), np.zeros(1)) for p in finished}
     found |= _expected_ends(history, finished)
@@ -121,7 +121,7 @@ def _expected_ends(
 
 
 def _by_seed(past: PriorTrial, losses: Losses) -> np.ndarray:
-    """Return losses by seed, spread around the trial's loss, which may not be their mean."""
+    """Return losses by seed, shifted so that their mean is the trial's loss."""
     if len(losses) != 1 or not past.seeds or not all(map(math.isfinite, past.seeds)):
         return np.array([losses])
     return (losses[0] + np.subtract(past.seeds, np.mean(past.seeds)))[:, None]
@@ -245,7 +245,7 @@ class Thompson:
         self._pools: dict[int, _Pool] = {}  # only the latest
 
     def pool(self, trial: int) -> _Pool:
-        """Return the space's draws from which a trial's candidates are taken."""
+        """Return the draws from the space that serve as a trial's candidates."""
         number = trial // _SHARED
         if number not in self._pools:
             rng = generator(self.seed, "thompson-pool", number)

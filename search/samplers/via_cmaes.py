@@ -1,6 +1,6 @@
 """The only module that uses the package `cmaes`, an implementation of CMA-ES.
 
-A trial stores its generation and the point at which it was drawn. The first trial of a generation
+A trial stores its generation and the point that was drawn for it. The first trial of a generation
 also stores the losses of the previous one. After a crash the strategy is rebuilt from these
 records, so its state is never stored.
 """
@@ -26,7 +26,7 @@ _ENOUGH_TO_START_FROM = 10  # trials of an earlier study that suffice as a start
 
 @dataclass(frozen=True)
 class _Generation:
-    """A complete generation: its trials, and the loss with which each counted."""
+    """A complete generation: its trials, with the loss that each counted with."""
 
     trials: tuple[int, ...]
     losses: tuple[float, ...]
@@ -60,7 +60,7 @@ class CmaEs:
         self._modelled = modelled(spec.space)
         if not self._modelled:
             raise ConfigError(
-                "search method 'cmaes' adapts ranges that are always active, and this space has "
+                "search method 'cmaes' needs ranges that are always active, but this space has "
                 "none; use method: tpe"
             )
         if self._options["popsize"] == 1:

@@ -285,7 +285,7 @@ class Gp(OptunaMethod):
 
 
 class GpBatch(OptunaBatch):
-    """A batch in which a rejected draw counts as running for the next attempts.
+    """A batch where a rejected draw counts as running for the next attempts.
 
     Otherwise the model would propose the same point again. After a few attempts the model is no
     longer used, because the points that it prefers are forbidden or already proposed.
@@ -320,7 +320,8 @@ class Nsga2(OptunaMethod):
 
     Each trial stores its generation, and the first trial of a generation its parents
     (`nsga2:generation`, `nsga2:parents`), so nothing has to be replayed. Trials from other sources
-    (the default, enqueued, random) belong to the generation in which they were proposed.
+    (the default, enqueued, random) belong to the generation that was current when they were
+    proposed.
     """
 
     name = "nsga2"

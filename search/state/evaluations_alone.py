@@ -32,9 +32,9 @@ class EvaluationsAlone:
         return [known[seed][env_steps] for seed in seeds if env_steps in known.get(seed, ())]
 
     def last(self, trial: int, stream: Stream, end: int | None = None) -> dict[int, float]:
-        """Return seed -> value at the end of the run, which all finished seeds reached.
+        """Return the value of each seed at the end of the run, which all finished seeds reached.
 
-        `end` is the point at which a rule ended the trial with its value.
+        `end` is where a rule ended the trial with its value.
         """
         known = self._points.get((trial, stream), {})
         if not known:

@@ -151,7 +151,7 @@ class Outlook:
 
 @dataclass
 class LoopState:
-    """The loop's state that is not in rows."""
+    """The loop state that is not stored in rows."""
 
     phase: Phase = Phase.SEARCH
     boundary: int = 0  # number of chunk boundaries passed
@@ -255,7 +255,7 @@ class LoopState:
         self.usage.forgive_failure()
 
     def reopens(self, bounds: str, again: bool = False) -> Phase | None:
-        """Return the phase from which a study must run again, or None.
+        """Return the phase that a study must run again from, or None.
 
         `again` is whether search trials run again.
         """

@@ -92,7 +92,7 @@ class Objective:
         return replace(self, metric=replace(self.metric, training_weight=0.0))
 
     def on(self, stream: Stream) -> Objective:
-        """Return the objective by which the runs of a stream are measured."""
+        """Return the objective that measures the runs of a stream."""
         if stream is Stream.REPORT:
             return self.of_test
         return self

@@ -1,4 +1,4 @@
-"""The loop's events for observers, which cannot affect the search, and the study's progress."""
+"""A study's progress, and the loop's events for observers, which cannot affect the search."""
 
 from __future__ import annotations
 

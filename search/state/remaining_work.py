@@ -186,7 +186,10 @@ class RemainingWork:
     def _replicate_end(
         self, bucket: Bucket, chances: tuple[float, ...], chunks: int, trial: int
     ) -> tuple[int, int, int]:
-        """Return a replicate's remaining chunks, warm-up, evaluations; `trial` draws a rung."""
+        """Return a replicate's remaining chunks, warm-up and evaluations.
+
+        `trial` decides its last rung.
+        """
         mark, warm = (trial + 0.5) * _GOLDEN % 1.0, max(0, bucket.warmup - chunks)
         steps = ladder(bucket.schedule, chances, max(0, chunks - bucket.warmup))
         left, seen = next(((n, k) for alive, n, k in steps if mark >= alive), steps[-1][1:])

@@ -124,7 +124,7 @@ def _joined_row(
     result: ChunkResult,
     chunks: int,
 ) -> CurveRows:
-    """Return the rows of several chunks, the last of which is this one, ignoring its parts."""
+    """Return the rows of several chunks up to and including this one, ignoring its parts."""
     runs, quantum = list(shown.values()), schedule.quantum
     metrics = _of_lanes(shown, result.metrics)
     metrics |= _rolling_means(runs, metrics)
@@ -213,7 +213,7 @@ BUDGET_ENDED = "racing: the budget"  # start of the text, which earlier versions
 
 
 def stages(start: int, most: int) -> list[int]:
-    """Return the numbers of seeds at which a trial is tested.
+    """Return the seed counts at which a trial is tested.
 
     >>> stages(3, 20)
     [3, 6, 12, 20]

@@ -228,7 +228,7 @@ class SearchState:
     def count_evaluations_alone(self) -> None:
         """Use only evaluations from now on, and replace all earlier values.
 
-        See `evaluations_alone`: a trial lacks training returns that others have.
+        This happens if a trial lacks training returns that others have; see `evaluations_alone`.
         """
         self.objective = self.objective.of_test
         self.unwritten.add(EVALUATIONS_ALONE)

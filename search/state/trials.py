@@ -40,7 +40,7 @@ class Replicate:
     RUNNING --pause--> PAUSED --resume--> WAITING repeats together with its trial; the lane's state
     is kept until the replicate has a lane again (`come_back`). A cut also ends PAUSED. `adopt`
     copies the state of another replicate. A replicate has a lane from `enter`, before it starts,
-    until `leave`, after the chunk in which it stops.
+    until `leave`, after its last chunk.
     """
 
     trial: int  # trial, stream and replicate determine all random numbers, with the study's seed
@@ -517,7 +517,7 @@ def segments(schedule: Sequence[Mapping[str, Any]]) -> tuple[Segment, ...]:
 
 
 def lineage_of(trial: TrialRow) -> tuple[Segment, ...]:
-    """Return a trial's segments, the first of which starts at 0 env steps."""
+    """Return a trial's segments; the first starts at 0 env steps."""
     return segments(trial.schedule) or (Segment(0, trial.trial, trial.params),)
 
 

@@ -97,7 +97,7 @@ class Usage:
     def seconds_by_part(self) -> dict[str, float]:
         """The wall time by part, which sums to `run_seconds`.
 
-        `train` is rollouts and updates; `between` is the rest: judging, bookkeeping, callbacks.
+        `train` covers rollouts and updates; `between` covers judging, bookkeeping and callbacks.
 
         >>> parts = Usage(run_seconds=10.0, chunk_seconds=6.0, compile_seconds=3.0).seconds_by_part
         >>> parts["compile"], parts["train"], parts["between"]

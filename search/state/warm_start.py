@@ -37,7 +37,7 @@ class WarmStartTrials:
 
 
 def warm_start(study: Study, folder: Path | None = None) -> WarmStartTrials:
-    """Return the history with which a study starts."""
+    """Return a study's initial history."""
     given = study.search.warm_start
     if given is None:
         return WarmStartTrials()
@@ -122,7 +122,7 @@ def _read_earlier_trials(study: Study, path: Path) -> tuple[list[PriorTrial], st
     if not found:
         why = _counts_text(left_out) or "it has no trials"
         raise ConfigError(f"search.warm_start: no trial of {path} fits this study: {why}")
-    words = f"{len(found)} of {counted(len(rows), 'trial')} from {path} inform the search"
+    words = f"{len(found)} of {counted(len(rows), 'trial')} from {path} are reused"
     if left_out:
         words += f"; left out: {_counts_text(left_out)}"
     return found, words + _differences(study, other)
@@ -131,7 +131,7 @@ def _read_earlier_trials(study: Study, path: Path) -> tuple[list[PriorTrial], st
 def _rows_of(path: Path) -> tuple[list[TrialRow], StudyMeta | None, bool]:
     """Read a study's folder or a table; if a journal is next to a table, read the journal.
 
-    The last value is whether only evaluations counted.
+    The last item is whether only evaluations counted.
     """
     folder = path
     if path.name == "trials.parquet":

@@ -118,8 +118,8 @@ class TunedRecord:
     def estimator(self) -> Literal["mean", "iqm"]:
         """The estimator over all seeds, the same for all contenders.
 
-        It is the mean if heuristics ran on the same requests: blocking is a rate, so the rate over
-        all requests is the mean, and comparisons with heuristics are differences of means.
+        It is the mean if heuristics ran on the same requests, because the blocking rate over all
+        requests is a mean, and comparisons with heuristics are differences of means.
         """
         if self.heuristics:
             return "mean"
@@ -147,7 +147,7 @@ def file_name(name: str) -> str:
 
 
 def record_files(where: Sequence[Path]) -> dict[str, Path]:
-    """Return file stem -> file, sorted by name; the first folder has precedence."""
+    """Return the files by stem, sorted by name; the first folder has precedence."""
     found: dict[str, Path] = {}
     for folder in where:
         for path in folder.glob("*.yaml"):

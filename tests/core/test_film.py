@@ -73,5 +73,5 @@ def test_film_of_unrenderable_env_is_refused():
     with pytest.raises(ConfigError, match="gymnax cannot draw DeepSea-bsuite"):
         next(sea.pictures([state], sea.default_params))
     keys = (("k", 2), ("slots", 8), ("topology", "ring4"))
-    with pytest.raises(ConfigError, match="rmsa cannot be drawn; allowed: Gymnasium"):
+    with pytest.raises(ConfigError, match="rmsa cannot be rendered; allowed: Gymnasium"):
         made(EnvPlan("rmsa", keys)).film(1)

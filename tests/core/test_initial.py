@@ -118,7 +118,7 @@ def test_different_network_is_refused_naming_the_parameter(tiny, lanes):
 def test_normalisation_must_agree(tiny, lanes, shapes):
     with pytest.raises(ConfigError, match="without normalise_observations"):
         kept(tiny.plan, shapes, lanes[0].params, RunningStatistics.empty(()), "all")
-    with pytest.raises(ConfigError, match="has observations of a different shape"):
+    with pytest.raises(ConfigError, match="policy have a different shape"):
         kept(tiny.plan, shapes, lanes[0].params, RunningStatistics.empty((5,)), "all")
     plain = make_plan(tiny.knobs, tiny.plan.env, features=())
     bare = lane_shapes(plain, tiny.hypers())
@@ -223,7 +223,7 @@ def test_reward_deviation_in_different_units_is_dropped_with_a_note(tiny, lanes)
             assert left.returns is None and left.average is rewards.average
             (note,) = reward_notes(plan, left, same_units=False)
             assert "reward statistics (normalise_rewards)" in note and "average" not in note
-            assert note.endswith("raw_reward_deviation differs or may differ")
+            assert note.endswith("its raw_reward_deviation may be different")
 
 
 def test_missing_reward_statistics_are_noted(tiny, lanes):

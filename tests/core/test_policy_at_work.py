@@ -55,7 +55,7 @@ def test_sampled_predict_requires_a_key(cartpole):
 
 
 def test_predict_refuses_a_wrong_observation_shape(cartpole):
-    message = r"shape \(3,\), but those of CartPole-v1 have \(4,\); leading batch axes are allowed"
+    message = r"but observations of CartPole-v1 have \(4,\); leading batch axes are allowed"
     with pytest.raises(ConfigError, match=message):
         predict(cartpole, [0.0, 0.0, 0.0])
 

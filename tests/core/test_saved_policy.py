@@ -333,7 +333,7 @@ def test_parent_folder_error_lists_policies_inside(tmp_path):
         with pytest.raises(StoreError) as told:
             load_policy(folder)
         assert str(told.value) == (
-            f"{folder} is not a policy folder: it has no policy.json; inside it are "
+            f"{folder} is not a policy folder: it has no policy.json; it contains "
             f"{kept}/Acrobot-v1, {kept}/CartPole-v1"
         )
     with pytest.raises(StoreError, match=r"has no policy\.json$"):

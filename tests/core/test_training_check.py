@@ -332,7 +332,7 @@ def returning(metrics=None, values=None):
         ({"loss": "high"}, "loss is a str; a metric is one number"),
         ({"loss": np.zeros(3)}, r"loss has shape (3,); a metric is one number"),
         ({"loss": np.complex64(1)}, "loss is of complex64; a metric is one number"),
-        ({3: 1.0}, "the name of a metric is 3"),
+        ({3: 1.0}, "a metric is named 3; names must be strings"),
         ([1.0], 'returns a list instead of metrics by name; return (state, {"loss": loss})'),
     ],
 )
@@ -489,7 +489,7 @@ def test_large_compiled_constants_get_a_note(monkeypatch):
     monkeypatch.setattr(training_check, "_LARGE", 2**20)
     note = shapes_of(Captures.of({}, 100), ("rate",)).note
     assert note.startswith("Captures compiles 4 MB of data into its programs (self.table)")
-    assert "return it from a method shared() and read h.shared" in note
+    assert "return it from a shared() method and read h.shared" in note
     assert shapes_of(Shares.of({}, 100), ("rate",)).note == ""
 
 

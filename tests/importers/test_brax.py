@@ -173,7 +173,7 @@ for step in range(4):
 
 def test_train_call_in_loop_multiplies_env_steps(imported):
     data, said = imported("arlbench", ARLBENCH)
-    assert data["env_steps"] == 40_000 and "10,000, 4 times in a loop" in said
+    assert data["env_steps"] == 40_000 and "10,000, repeated 4 times in a loop" in said
     assert data["evaluation"]["every"] == 2000
     assert data["checkpoint"] == {"parts": ["losses", "gradients", "advantages"]}
     data, _ = imported("arlbench", ARLBENCH, "--env_steps", "70k")

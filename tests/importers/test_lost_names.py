@@ -130,7 +130,7 @@ def test_optuna_storage_with_unknown_searched_name_needs_without(imported, tmp_p
     assert data is None and "clip_param is searched, but hpo has no counterpart" in said
     data, said = imported("optuna", None, *given, *flags_of(said), name=name)
     assert data["enqueue"] == [{"learning_rate": 1e-3}, {"learning_rate": 1e-4}]
-    assert "the best 2 of 6 finished trials; 4 trials would be equal to another one" in said
+    assert "the best 2 of 6 finished trials; 4 trials would duplicate another one" in said
     assert "as env is given" not in said
 
 

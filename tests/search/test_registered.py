@@ -328,9 +328,9 @@ def test_registered_rule_may_have_even_rungs(file):
 @pytest.mark.parametrize(
     ("register", "options", "told"),
     [
-        (register_sampler, [("a", 1), ("a", 2)], "an option called 'a' already exists"),
-        (register_rule, [("min", 1)], "an option called 'min' already exists"),
-        (register_rule, [("type", "x")], "an option called 'type' already exists"),
+        (register_sampler, [("a", 1), ("a", 2)], "an option named 'a' already exists"),
+        (register_rule, [("min", 1)], "an option named 'min' already exists"),
+        (register_rule, [("type", "x")], "an option named 'type' already exists"),
     ],
 )
 def test_invalid_option_declarations_are_refused(file, register, options, told):

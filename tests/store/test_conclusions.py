@@ -219,7 +219,7 @@ def test_winner_diverging_more_often_is_not_better() -> None:
         "Trial 3 diverged on 1 of 16 test seeds.",
         "The default diverged on none of them.",
     ]
-    assert said[2].startswith("Where both have a value the difference is +")
+    assert said[2].startswith("Where both have a value, the difference is +")
     as_often = conclude(Evidence({**HIGH, 2: math.nan}, {**LOW, 3: math.nan}))
     assert as_often.verdict == "better" and as_often.against.own_diverged == 1
     assert any("The winner diverged on 1 of them" in text for text in sentences(as_often))

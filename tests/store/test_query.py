@@ -105,7 +105,7 @@ def test_describe_and_summarize(study: Path) -> None:
 )
 def test_writing_sql_statements_are_refused(study: Path, sql: str) -> None:
     before = sorted(path.name for path in study.iterdir())
-    with pytest.raises(StoreError, match=r"a query must only read \(here: \w+\)"):
+    with pytest.raises(StoreError, match=r"a query must be read-only \(here: \w+\)"):
         run_query(study, sql.format(study=study))
     assert sorted(path.name for path in study.iterdir()) == before
 

@@ -342,7 +342,7 @@ def test_learn_without_a_policy_reports_the_reason(monkeypatch):
             raise RuntimeError("no room")
 
     monkeypatch.setattr(local, "LocalFactory", lambda *parts, **more: Broken())
-    with pytest.raises(SearchError, match=r"gave no policy: .*RuntimeError: no room"):
+    with pytest.raises(SearchError, match=r"produced no policy: .*RuntimeError: no room"):
         hpo.learn("CartPole-v1")
 
 

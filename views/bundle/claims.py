@@ -124,7 +124,7 @@ def claims_of(folder: Path, trial: int | None = None) -> dict[str, Any]:
 
 
 def _possible_values(study: _Study) -> dict[str, Any]:
-    """Return the range of values and the best possible one, for readers without the table."""
+    """Return the range of values and the best possible one, for readers without our tables."""
     meta = study.meta
     bounds = value_bounds(meta)
     resolved = plain(read_text(meta.study_text, "study.resolved.yaml"))
@@ -190,7 +190,7 @@ def _of_others(conclusion: Conclusion, metric: str) -> list[str]:
 
 
 def _cost_claim(folder: Path, study: _Study) -> dict[str, Any]:
-    """Return the cost counted by the search; curves omit chunks in which seeds diverged."""
+    """Return the cost counted by the search; curves omit chunks where seeds diverged."""
     _, [spent] = query(folder, _COST)
     of_rows = dict(zip(("trained", "evaluated"), (int(n or 0) for n in spent), strict=True))
     used = study.usage
@@ -372,7 +372,7 @@ class _Tables:
         )
 
     def _values_by_seed(self, sql: str) -> dict[int, float]:
-        """Return replicate -> value."""
+        """Return the values by replicate."""
         found: dict[int, float] = {}
         for replicate, seen, *trained in query(self.folder, sql)[1]:
             if isinstance(seen, list):

@@ -49,7 +49,10 @@ def pack(files: Mapping[str, Path], path: Path) -> None:
 
 
 def unpack(path: Path, folder: Path) -> dict[str, str]:
-    """Extract a bundle; return member -> sha256. `StoreError` names the part that was changed."""
+    """Extract a bundle; return the sha256 of each member.
+
+    Raises `StoreError` that names the changed part.
+    """
     with reading(path, "bundle"):
         if path.stat().st_size > 2 * _MOST_BYTES:
             raise StoreError(f"{path} is larger than any bundle")

@@ -46,7 +46,7 @@ def is_known_place(name: str, trial: int) -> bool:
 
 
 def source_files(meta: StudyMeta, source: Path) -> Sums:
-    """Return the files with which a study ran: those in its journal, and its initial policy.
+    """Return the files that a study ran with: those in its journal, and its initial policy.
 
     `source` is the folder that contains them.
     """

@@ -40,7 +40,7 @@ _CLOSE = 1e-5  # relative difference allowed for values computed when a policy i
 
 @dataclass(frozen=True)
 class ClaimSeeds:
-    """The seeds of one trial on which a claim is based."""
+    """The seeds of one trial that a claim is based on."""
 
     trial: int
     name: str  # name in sentences: `trial 17`, `the default`

@@ -1,8 +1,7 @@
 """Checks that a bundle is intact, and that its claims follow from its rows.
 
 Both checks read only the bundle, without jax, and run none of its code. Neither opens a file
-outside the folder into which the bundle is unpacked. The levels that run its code are in
-`play_and_train.py`.
+outside the unpacked bundle. The levels that run its code are in `play_and_train.py`.
 """
 
 from __future__ import annotations
@@ -296,7 +295,7 @@ class Bundle:
                 raise StoreError(f"{self.path} names {name!r:.200}, which is outside of it")
 
     def _policy(self, meta: StudyMeta) -> Iterator[str]:
-        """Yield each point in which the policy's claimed run differs from the rows."""
+        """Yield each difference between the policy's claimed run and the rows."""
         about = self.about_policy()
         if not about:
             return

@@ -166,7 +166,7 @@ def _default_values(snapshot: Snapshot, scaled: bool) -> BySeed:
 def _grid_of(
     snapshots: Sequence[Snapshot], environments: Sequence[str]
 ) -> dict[str, dict[str, Snapshot]]:
-    """Return method -> environment -> study; each method has one study on every environment."""
+    """Return the studies by method and environment; each method has one on every environment."""
     grid: dict[str, dict[str, Snapshot]] = {}
     for snapshot in snapshots:
         cell = grid.setdefault(method_words(snapshot.study), {})

@@ -139,7 +139,7 @@ def do_import(args: Namespace) -> int:
         for item in items:
             note(f"{title}: {item}")
     if any("system=" in item for item in draft.notes):
-        note("pass such words after --, as in: -- system=none")
+        note("pass such options after --, as in: -- system=none")
     version = re.search(r"version=(\S+)", "\n".join(draft.notes))
     if version:
         note(f"for another version add: -- --version {version[1]}")

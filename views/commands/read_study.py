@@ -340,7 +340,8 @@ def _front_lines(seen: _Board, first: Entry) -> list[str]:
     lines = [in_columns(text, sys.stdout) for text in said]
     front = [e for e in seen.entries if e.front == 1 and e.confirmed == first.confirmed]
     if len(front) > 1:
-        lines.append(f"Trial {first.trial} leads: the largest crowding distance on the front.")
+        why = "it has the largest crowding distance on the front"
+        lines.append(f"Trial {first.trial} ranks first: {why}.")
     return lines
 
 

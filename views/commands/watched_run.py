@@ -174,7 +174,7 @@ _GLANCE = 0.1  # seconds
 
 
 class InterruptListener:
-    """Listens for Ctrl-C in its context while armed; only in the main thread.
+    """Listens for Ctrl-C in its context while armed; works only in the main thread.
 
     The listening thread calls `on_first` at the first signal that ends a study, and `on_second` at
     the next Ctrl-C or a later SIGTERM. Then the process ends with code 130. The journal is

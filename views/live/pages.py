@@ -128,5 +128,5 @@ def _section_body(name: str, part: str) -> str:
         return _loading_piece(name, part)
     of = f'data-study="{escape(name)}" data-part="{part}"'
     button = f'<button type="button" class="ask" {of}>Compute it now</button>'
-    told = "Takes a few seconds with hundreds of trials, longer with thousands."
+    told = "This takes a few seconds with hundreds of trials, longer with thousands."
     return f'<div class="asked" {of}><p class="nothing">{told}</p><p>{button}</p></div>'

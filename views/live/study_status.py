@@ -109,7 +109,7 @@ def _lanes_note(standing: StudyStatus, lanes: str, waiting: int) -> str:
     if standing.word != "running":
         note += f" The {lanes} are shown as of the last commit."
     if waiting:
-        note += f" {counted(waiting, 'run')} wait{'s' * (waiting == 1)} for one."
+        note += f" {counted(waiting, 'run')} wait{'s' * (waiting == 1)} for free {lanes}."
     return note
 
 

@@ -66,7 +66,7 @@ class Paper:
 
 
 def paper_of(snapshots: Sequence[Snapshot], figures: bool = True) -> Paper:
-    """Return the parts of a paper about studies, each as of its last commit."""
+    """Return the parts of a paper about some studies, read at their last commits."""
     notes: list[str] = []
     methods, results = _methods(snapshots), _results(snapshots)
     tables = [results_table([one for one in snapshots if not one.meta.objectives])]

@@ -307,7 +307,7 @@ def _stopping(snapshot: Snapshot) -> str:
 
 
 def _seed_counts(snapshot: Snapshot) -> SeedCounts:
-    """Return the numbers of seeds on which the first trial ran: search, selection, test."""
+    """Return how many seeds the first trial ran on: search, selection, test."""
     first = snapshot.winner
     if first is None:
         return 0, 0, 0
@@ -439,7 +439,7 @@ def _of_difference(snapshot: Snapshot) -> str:
     if is_few(against.pairs):
         how, test = "on the same seeds", "permutation test of the values of both sides, unpaired,"
     text = (
-        f"The winner and the default configuration are compared {how}: a difference is "
+        f"The winner and the default configuration are compared {how}. A difference is "
         f"called significant if an exact {test} rejects at the {level:.3g} "
         "level and unobserved outcomes could not reverse it "
         "[@learnedmiller2020bounded]"

@@ -352,7 +352,7 @@ def _columns_words(columns: Sequence[BoardColumn]) -> str:
         "search": "search*N: mean over N search seeds",
         "select": "select*N: mean over N selection seeds, which chose the winner",
         "test": "test*N: mean over N test seeds, which had no part in any choice",
-        "95 % CI": "95 % CI: for the value on the last kind of seeds shown",
+        "95 % CI": "95 % CI: of the rightmost of these values",
     }
     used: list[str] = []
     for begin, text in meanings.items():

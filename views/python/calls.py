@@ -267,7 +267,7 @@ def learn(
         if results.best is None:
             rows = results.open().rows
             why = "; ".join(row.error for row in rows if row.error) or "it diverged"
-            raise SearchError(f"training {env!r} gave no policy: {why}")
+            raise SearchError(f"training on {env!r} produced no policy: {why}")
         return results.policy()
 
 

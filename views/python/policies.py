@@ -21,8 +21,8 @@ def load_policy(folder: str | Path, *, imports: bool = False) -> SavedPolicy:
             other parts; only for policies that you trust.
 
     Raises:
-        StoreError: it is not a policy folder, or is damaged. ConfigError: one of its parts is
-            unknown here; the error names the files that define it.
+        StoreError: it is not a policy folder, or is damaged. ConfigError: the policy has an
+            unknown part; the error names the files that define it.
     """
     from ...core.device_request import ask_for_devices
     from ...core.policy_document import IMPORTS, NAME, read_imports

@@ -184,7 +184,7 @@ def _improvement(first: int, against: Beside | None, stream: Stream) -> str:
         why = "These seeds also chose the first trial, so its scores are a little high."
         return f'<p class="note">{why}</p>'
     likely = around(against.improvement.value, against.improvement.interval)
-    text = f"Averaged over environments a run of trial {first} beats one of the default with "
+    text = f"Averaged over environments, a run of trial {first} beats one of the default with "
     text += f"probability {likely}; paired over {counted(against.seeds - against.lost, 'seed')}."
     return f"<p>{escape(text)}</p>"
 

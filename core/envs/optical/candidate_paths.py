@@ -79,7 +79,7 @@ def make_path_table(
     if short:
         warnings.warn(
             f"{topology.name}: {short} of {len(nodes)} node pairs have fewer than k={k} simple "
-            "paths; the missing ones are never valid actions",
+            "paths; missing paths are never valid actions",
             stacklevel=2,
         )
     return finder.table(pairs, nodes)

@@ -70,7 +70,7 @@ class PackedObservation(Pytree):
 
 
 def laplacian_features(topology: Topology, count: int) -> np.ndarray:
-    """Return float32 [N, count] from the node graph; links are undirected."""
+    """Return spectral features of the nodes, float32 [N, count]; links count as undirected."""
     adjacency = np.zeros((topology.num_nodes, topology.num_nodes))
     for source, destination, _ in topology.links:
         adjacency[source, destination] = adjacency[destination, source] = 1.0
@@ -78,7 +78,7 @@ def laplacian_features(topology: Topology, count: int) -> np.ndarray:
 
 
 def line_graph_features(topology: Topology, count: int) -> np.ndarray:
-    """Return float32 [links, count] from the link graph; neighbours share a node."""
+    """Return spectral features of the links, float32 [links, count]; neighbours share a node."""
     ends = np.array([link[:2] for link in topology.links])
     shared = (ends[:, None, :, None] == ends[None, :, None, :]).any((-1, -2))
     np.fill_diagonal(shared, False)

@@ -30,10 +30,10 @@ from .traffic_files import pair_weights, read_requests, read_traffic_matrix
 class OpticalEnvironment:
     """One of rsa, rmsa, deeprmsa, rwa, rwa_lightpath_reuse.
 
-    Actions (A in total) are path * blocks + block, placed at the first possible one of the block's
-    `aggregate_slots` starts; in deeprmsa they are path * fits + fit. With `no_op`, the last action
-    refuses the request. The reward is 0 for an accepted request, and -1 or -bitrate / largest
-    bitrate for a blocked one.
+    Actions (A in total) are path * blocks + block; a service is placed at the first possible one
+    of the block's `aggregate_slots` starts. In deeprmsa, actions are path * fits + fit. With
+    `no_op`, the last action refuses the request. The reward is 0 for an accepted request, and -1
+    or -bitrate / largest bitrate for a blocked one.
     """
 
     has_mask = True

@@ -1,6 +1,6 @@
 """The `env:` mapping of an optical environment, parsed once into a frozen, checked dataclass.
 
-The module does not import jax: the loader checks a study file against these settings without it.
+This module does not import jax, so that the loader can check study files without it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The spectrum of one network: the slots in use, and for how long.
 
-There are two tables: occupancy as packed bits per link, which decides every request, and the
-remaining time of every slot, which only the clock reads. Times are int32 ticks relative to the
-current request, so nothing is rounded. A service enters the time table one step late, from bits
-kept in the state. If it entered within the same step, XLA would recompute those bits for every
-slot, which is five times slower.
+There are two tables. Occupancy, as packed bits per link, decides every request. The remaining time
+of every slot is read only by the clock. Times are int32 ticks relative to the current request, so
+nothing is rounded. A service enters the time table one step late, from bits kept in the state. If
+it entered within the same step, XLA would recompute those bits for every slot, which is five times
+slower.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def shift_up(words: UInt32[Array, "*batch W"]) -> UInt32[Array, "*batch W"]:
 def starts_of_free_runs(
     free: UInt32[Array, "K W"], need: Int[Array, " K"], slots: int, unrolled: bool = False
 ) -> UInt32[Array, "K W"]:
-    """Return the bits of slots at which a run of `need` free slots starts.
+    """Return the bits of slots where a run of `need` free slots starts.
 
     The known run length doubles each round (x &= x >> s), so about log2(slots) rounds suffice for
     every need up to `slots`; a need of 0 or 1 returns `free` unchanged.

@@ -187,8 +187,8 @@ def _fold_arcs(
     for (u, v), km in arcs.items():
         if arcs.get((v, u)) != km:
             raise ConfigError(
-                f"{path}: link {node_ids[u]}-{node_ids[v]} has no equally long link back, so the "
-                "network cannot be undirected; set directed: true"
+                f"{path}: link {node_ids[u]}-{node_ids[v]} has no reverse link of the same "
+                "length, so the network cannot be undirected; set directed: true"
             )
         if (v, u) not in folded:
             folded[u, v] = km

@@ -141,7 +141,7 @@ def read_traffic_matrix(name: str, topology: Topology) -> np.ndarray | None:
 
 
 def pair_weights(matrix: np.ndarray, topology: Topology) -> np.ndarray:
-    """Return the shares of pairs in the order of `pair_index`."""
+    """Return each pair's share of the traffic, in the order of `pair_index`."""
     low, high = np.triu_indices(topology.num_nodes, 1)
     there, back = matrix[low, high], matrix[high, low]
     if topology.directed:

@@ -142,7 +142,7 @@ def test_invalid_environment_declarations_are_refused(corridor):
     for change, words in (
         (("action_space = Discrete(2)", "action_space = 2"), "action_space is a int"),
         (("warmup_steps = 0", "pass"), "Corridor has no warmup_steps"),
-        (("@jax.tree_util.register_dataclass\n", ""), "jax does not see the fields of Params"),
+        (("@jax.tree_util.register_dataclass\n", ""), "jax cannot find the fields of Params"),
         (("has_mask = False", "has_mask = True"), "NotImplementedError"),
         (("return state, self._observe(state)", "return state"), "return (state, observation)"),
         (("return Step(", "return dict("), "which has no state"),
@@ -215,7 +215,7 @@ def test_bounds_of_a_box_may_be_one_number_or_arrays():
     assert Box(-1, [1, 2], [2]) == wanted == Box(jnp.float32(-1.0), jnp.array([1.0, 2.0]), 2)
     assert hash(Box(-1, [1, 2], (2,))) == hash(wanted)
     assert Box(-1, 1, (2, 2)).low == (-1.0,) * 4 and Box(0, 1, ()).high == (1.0,)
-    with pytest.raises(ConfigError, match=r"low has 3 numbers, but shape \(2,\) has 2"):
+    with pytest.raises(ConfigError, match=r"low has 3 numbers, but shape \(2,\) needs 2"):
         Box([0, 0, 0], 1, (2,))
 
 

@@ -75,7 +75,7 @@ def test_history_policy_evaluation_matches_a_manual_episode(tmp_path):
         steps, over = steps + 1, terminated or truncated
     assert policy.evaluate(2, seed=5).lengths[0, 0] == steps
     with pytest.raises(
-        ConfigError, match=r"\(4,\), but those of .* \(3, 4\) \(the last 3, oldest first"
+        ConfigError, match=r"\(4,\), but observations of .* \(3, 4\) \(the last 3, oldest first"
     ):
         policy.predict(observation[-1])
 

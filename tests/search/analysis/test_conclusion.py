@@ -274,7 +274,7 @@ def test_infeasible_trials_do_not_put_default_behind_the_front(tmp_path, capsys)
     assert first not in {one.trial for one in told(first).front.objectives}
     alone = told(*ahead)
     assert alone.front is None and "behind" not in str(alone)
-    assert "The default violates the constraints, so it is on no front." in str(told(0))
+    assert "The default violates the constraints, so it is not on the front." in str(told(0))
     assert told(0).front is None
     hard = (Constraint("eval/return_max", min=1e9),)
     nobody = go(tmp_path / "nobody", constraints=hard, early_terminate=None, **asked)

@@ -193,7 +193,7 @@ def test_a_node_that_does_not_see_the_folder_is_named(ray, folder):
     launch = launched(folder)
     launch.folder.rmdir()
     process = executor.start(launch, 0)
-    words = "does not see .*place/run; put the study and its results in a folder that all nodes"
+    words = "place/run does not exist on .*; put the study and its results in a folder that"
     with pytest.raises(SearchError, match=words):
         until(lambda: process.look() is not None)
 

@@ -141,7 +141,7 @@ def test_a_rule_is_registered_once(monkeypatch):
     del RULES["always"]
     register_rule("always", lambda spec, study: Median(at_least=1))
     assert made(EarlyTerminate("always", 1)) == Median(at_least=1)
-    with pytest.raises(ConfigError, match="registered already"):
+    with pytest.raises(ConfigError, match="already registered"):
         register_rule("always", lambda spec, study: Median())
 
 

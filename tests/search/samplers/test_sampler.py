@@ -217,7 +217,7 @@ def test_a_method_is_registered_once(monkeypatch):
     register_sampler("mine", without_model.RandomSearch)
     made = make_sampler(samples.study(method="mine"))
     assert isinstance(made, without_model.RandomSearch)
-    with pytest.raises(ConfigError, match="registered already"):
+    with pytest.raises(ConfigError, match="already registered"):
         register_sampler("mine", without_model.RandomSearch)
 
 

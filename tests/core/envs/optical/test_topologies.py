@@ -115,7 +115,7 @@ def test_directed_file_folds_only_if_both_directions_match(tmp_path):
     links[1]["length"] = 6
     file = _write(tmp_path, _triangle(directed=True, links=links))
     make_topology.cache_clear()
-    with pytest.raises(ConfigError, match="no equally long link back"):
+    with pytest.raises(ConfigError, match="no reverse link of the same length"):
         make_topology(file, False)
 
 
