@@ -54,8 +54,12 @@ def points(env_steps: int) -> list[int]:
     return [env_steps * (point + 1) // POINTS for point in range(POINTS)]
 
 
-def our_returns(env_steps: int, seeds: list[int]) -> Iterator[dict[str, Any]]:
-    """Train each seed in a lane of one study, `studies/pong.yaml` with CleanRL's values."""
+def our_returns(env_steps: int, seeds: list[int], work: Path) -> Iterator[dict[str, Any]]:
+    """Train each seed in a lane of one study, `studies/pong.yaml` with CleanRL's values.
+
+    The study resumes if it was interrupted. Its rows end with chunks, so a return belongs to the
+    first row at or after a point.
+    """
     import hpo
 
     plain = yaml.safe_load((ROOT / "studies" / "pong.yaml").read_text())
@@ -66,21 +70,22 @@ def our_returns(env_steps: int, seeds: list[int]) -> Iterator[dict[str, Any]]:
         "fixed": plain["fixed"] | CLEANRL_DEFAULTS,
         "seeds": {"per_config": len(seeds)},
         "seed": seeds[0],
-        "evaluation": {"every": env_steps, "episodes": 1},
-        "log_every": env_steps // POINTS,
+        "evaluation": {"every": env_steps // POINTS, "episodes": 5},
         "population": {"lanes": len(seeds)},
         "budget": {"trials": 1},
     }
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "pong.yaml"
-        file.write_text(json.dumps(study))
-        hpo.run(file, out=Path(folder) / "results")
-        rows = parquet.read_table(Path(folder) / "results" / "pong" / "curves.parquet").to_pylist()
+    work.mkdir(parents=True, exist_ok=True)
+    file = work / "pong.yaml"
+    file.write_text(json.dumps(study))
+    hpo.run(file, out=work)
+    rows = parquet.read_table(work / "pong" / "curves.parquet").to_pylist()
     for at, seed in enumerate(seeds):
-        own = [row for row in rows if row["replicate"] == at]
-        values = {row["env_steps"]: row["episode_return_100"] for row in own}
-        found = [values[step] for step in points(env_steps)]
-        yield {"side": OURS, "seed": seed, "env_steps": points(env_steps), "returns": found}
+        own = sorted(
+            (row["env_steps"], row["episode_return_100"]) for row in rows if row["replicate"] == at
+        )
+        found = [min(row for row in own if row[0] >= step) for step in points(env_steps)]
+        steps, values = (list(column) for column in zip(*found, strict=True))
+        yield {"side": OURS, "seed": seed, "env_steps": steps, "returns": values}
 
 
 def their_returns(
@@ -153,6 +158,7 @@ def main() -> None:
     parser.add_argument("--cleanrl-python", required=True, help="a Python with its packages")
     parser.add_argument("--env-steps", type=int, default=262_144)
     parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--work", type=Path, default=ROOT / "results", help="our study's folder")
     parser.add_argument("--out", type=Path, default=OUT)
     arguments = parser.parse_args()
     steps = arguments.env_steps
@@ -162,7 +168,7 @@ def main() -> None:
         rows += their_returns(steps, seeds, arguments)
         write(arguments.out, rows, steps)
     if seeds := missing(rows, OURS, arguments.seeds):
-        rows += our_returns(steps, seeds)
+        rows += our_returns(steps, seeds, arguments.work)
         write(arguments.out, rows, steps)
     print("| env steps | mean return of 100 games, ours | CleanRL's | p of equal means |")
     print("|---|---|---|---|")

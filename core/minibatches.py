@@ -1,7 +1,7 @@
-"""Prioritised sampling: rows with larger advantages are drawn more often, with smaller weights.
+"""The rows of a rollout (steps, or whole segments) in the order in which an epoch trains on them.
 
-Schaul et al. 2016 (equations 1 and 2), over the rows of one rollout: single steps, or whole
-segments. Rows are drawn once per rollout, with replacement.
+They are permuted, or drawn by priority: rows with larger advantages more often and with smaller
+weights, once per rollout and with replacement (Schaul et al. 2016, equations 1 and 2).
 """
 
 from __future__ import annotations

@@ -196,7 +196,7 @@ def _kind_text(value: Any) -> str:
 
 
 def _not_a_number(name: str, value: Any) -> str:
-    """Describe what is wrong with a metric or value, or return ""."""
+    """Describe the fault of a metric or value, or return ""."""
     if isinstance(value, Mapping):
         first = next(iter(value), "x")
         return f'is a dict; return its entries separately, such as "{name}_{first}"'

@@ -36,7 +36,7 @@ class Race:
     trials: int
     at_once: int  # number of trials in lanes
     marks: tuple[int, ...]  # chunks until each rung, and until the end
-    kind: str  # "halving", "brackets" or "half", see `Rule.passing`
+    kind: str  # "halving", "brackets" or "half", see `StoppingRule`
     eta: float
     pause: int = 0  # number of trials kept paused, 0: none
     audit: float = 0.0  # share of trials that run to their end although they should stop

@@ -6,7 +6,7 @@ Running them needs pytest; importing them does not:
         def make(self, space, seed):
             return Mine(space, seed)
 
-A registered sampler or rule is tested by name, with its options: see `registered_contracts`.
+A registered sampler or rule is tested by name, with its options: see `RegisteredSamplerContract`.
 """
 
 from __future__ import annotations

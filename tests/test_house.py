@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 MOST_WRITES = 30
+MOST_LINES = 700  # in a file; the package as a whole has no limit
 MOST = {"files": 408, "root": 5}
 """Totals of the package. Lines have no bound: one made the code denser, not simpler."""
 
@@ -51,6 +52,13 @@ def parsed(house, text, name="search.sample", file="sample.py"):
 
 def test_imports_have_no_cycles(house, modules):
     assert house.circles(house.graph_of(modules, typing=True)) == []
+
+
+def test_no_file_is_longer_than_the_limit(modules):
+    long = {
+        str(module.path): module.lines for module in modules.values() if module.lines > MOST_LINES
+    }
+    assert long == {}
 
 
 def test_search_rarely_writes_attributes_of_other_objects(house, modules):

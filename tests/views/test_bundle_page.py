@@ -186,7 +186,7 @@ def test_verify_page_computes_the_same_statistics(tmp_path):
     assert_close(found, wanted)
 
 
-def test_numbers_are_written_as_python_writes_them(tmp_path):
+def test_bundle_page_prints_numbers_like_python(tmp_path):
     rng = random.Random(5)
     values = [0.0, -0.0, 100.25, 310.875, 999.95, 0.00012345, 1.5e-7, 1234.5, 1235.5, -2.5, 0.125]
     values += [rng.choice([-1, 1]) * 10 ** rng.uniform(-9, 7) for _ in range(300)]

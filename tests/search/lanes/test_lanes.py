@@ -220,7 +220,7 @@ def test_startable_replicates_follow_the_budget():
     ],
 )
 def test_startable_replicates_include_confirm_and_racing_seeds(changes, replicates):
-    """As many run side by side as a stage has: see `engine/confirm.py` and `engine/racing.py`."""
+    """As many run side by side as a stage has: see `engine/confirm.py`."""
     study = samples.study(budget=samples.Budget(trials=2), confirm=samples.Confirm(1, 2, 8))
     assert startable_replicates(dataclasses.replace(study, **changes)) == replicates
 
