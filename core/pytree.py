@@ -1,6 +1,6 @@
 """Frozen dataclasses that are pytrees, with every field a child unless `static` marks it.
 
-Unflattening does not run `__init__`. jax fills trees with shapes, axes and sentinels, but
+Unflattening does not run `__init__`. jax fills pytrees with shapes, axes and sentinels, but
 `__init__` takes only arrays (tests check its annotations).
 """
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 def static(**rest: Any) -> Any:
-    """Mark a field as part of the tree's structure: a hashable Python value, never traced."""
+    """Mark a field as part of the pytree's structure: a hashable Python value, never traced."""
     return dataclasses.field(metadata={"static": True}, **rest)
 
 
@@ -91,7 +91,7 @@ def stack(trees: list[Any]) -> Any:
 
 
 def where(mask: Array, new: Any, old: Any) -> Any:
-    """Select from trees whose leading axes match the mask: `new` where it is true, else `old`."""
+    """Select from pytrees whose leading axes match the mask: `new` where true, else `old`."""
 
     def one(new: Array, old: Array) -> Array:
         return jnp.where(mask.reshape(mask.shape + (1,) * (new.ndim - mask.ndim)), new, old)

@@ -60,7 +60,7 @@ class Turns(nn.Module):
     """Cosines and sines of learned linear maps of positions, shared by all heads and samples.
 
     A product with zeros and ones distributes the cosines and sines to the heads. XLA would fuse
-    anything else into its readers and recompute it for every sample and head.
+    any other operation into its consumers and recompute it for every sample and head.
     """
 
     heads: int
