@@ -424,7 +424,7 @@ def _goal_of(metric: str) -> str | None:
 
 
 def _our_metric(draft: ConvertedStudy, given: str, goal: str) -> str:
-    """Return our metric for another system's, from the table or from the words in its name."""
+    """Return our name for another system's metric, from the table or the words in the name."""
     entry = ENVIRONMENTS.get(draft.env.get("id", ""))
     optical = entry is not None and entry.source == "optical"
     name = _METRICS_ELSEWHERE.get(given.lower())

@@ -32,7 +32,7 @@ _SPLIT: Any = jax.lax.DotAlgorithmPreset.BF16_BF16_F32_X6
 
 
 def takes_flags(plan: Plan, rows: int) -> bool:
-    """Return whether a plan's network reads rows as `Flagged`, which needs many `rows` to pay off."""
+    """Return whether a plan's network reads `rows` rows as `Flagged`; this needs many rows."""
     fitting = plan.network == "mlp" and bool(plan.hidden_sizes) and plan.dtype == "float32"
     fitting = fitting and plan.matmul_precision in ("float32", "tf32")
     return plan.backend.reads_flags and fitting and rows >= _MANY
