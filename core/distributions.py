@@ -213,7 +213,7 @@ def _log_slope(u: Float[Array, "..."]) -> Float[Array, "..."]:
 
 @pytree
 class Beta(Pytree):
-    """low + (high - low) x with x ~ Beta(alpha, beta), both at least 1 so that there are no poles.
+    """low + (high - low) x with x ~ Beta(alpha, beta), both at least 1, which avoids poles.
 
     Chou et al. 2017. Actions are stored as y = log(x / (1 - x)), [..., D], but densities are those
     of x.

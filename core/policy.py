@@ -378,7 +378,7 @@ def act(
     """Return one lane's environment action for raw observations [...], and the next memory.
 
     Observations are stacked if `history` is above 1. `mask` None allows every action; `memory`
-    None stands for the initial carry. Actions are sampled with `key`; without a key, the mode is
+    None means the initial carry. Actions are sampled with `key`; without a key, the mode is
     returned.
     """
     outputs, memory = _step_outputs(plan, hypers, params, statistics, observation, memory=memory)

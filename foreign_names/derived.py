@@ -20,9 +20,10 @@ class Derived:
     The formula receives one value for each name in `from_`, in that order. An omitted name has its
     default from the table, or None. The formula returns one of:
 
-        a value: the value of `name` in the system's terms, to which the row of `name` applies a
-        mapping: values of several names, including `name` None: nothing changes `OFF`: the name
-        has no effect
+        a value: the value of `name` in the system's terms, to which the row of `name` applies
+        a mapping: values of several names, including `name`
+        None: nothing changes
+        `OFF`: the name has no effect
 
     A `ConfigError` raised by the formula rejects the import, with the error's message.
 

@@ -345,7 +345,7 @@ def taken(
 ) -> NameRow:
     """Return a row for a name that has a counterpart.
 
-    `=` in a target stands for the name in lower case; a suffix such as `@anneal` is one of
+    `=` in a target means the name in lower case; a suffix such as `@anneal` is one of
     `TRANSFORMS`.
     """
     target, _, transform = target.replace("=", name.lower()).partition("@")

@@ -525,7 +525,7 @@ def _scale_horizon(
 def _scale_values(
     source: ImportSource, name: str, scaled: Callable[[float], float], default: float
 ) -> None:
-    """Scale a constant, listed values or a range; None stands for the default."""
+    """Scale a constant, listed values or a range; None means the default."""
 
     def scaled_or_default(value: Any) -> float:
         if value is None:

@@ -246,9 +246,7 @@ class Running:
         return self._process.pid
 
     def look(self) -> int | None:
-        """Return the exit code once the process has ended; kill its children and overdue
-        processes.
-        """
+        """Return the exit code after its end; also kill leftover and overdue processes."""
         if self.exit_code is not None:
             return self.exit_code
         if self._deadline is not None and time.monotonic() > self._deadline:
