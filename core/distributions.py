@@ -263,7 +263,7 @@ class Beta(Pytree):
         return jnp.log(self.alpha) - jnp.log(self.beta)
 
     def _log_normaliser(self) -> Float[Array, "... D"]:
-        """Return alpha log m + beta log(1 - m) - log B, from small terms (Stirling's formula)."""
+        """Return alpha log m + beta log(1 - m) - log B, using small terms (Stirling's formula)."""
         both = self.alpha + self.beta
         width = 0.5 * jnp.log(self.alpha * (self.beta / both)) - _HALF_LOG_2PI
         return width - _remainder(self.alpha) - _remainder(self.beta) + _remainder(both)

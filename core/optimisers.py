@@ -312,7 +312,7 @@ def progress_of(
 ) -> Float[Array, ""]:
     """Return the completed share of one lane's full run.
 
-    This is the number of updates done divided by the updates of the full run. With
+    This is the number of completed updates divided by the number of updates in the full run. With
     `schedule_on_gradient_steps`, gradient steps count instead; progress may then end below 1,
     because target_kl skips steps. `state` is the state before this update. Each of an epoch's
     `minibatches` is one step; with `accumulate_minibatches`, each group of that many is one.

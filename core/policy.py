@@ -324,7 +324,7 @@ def normalised(plan: Plan, hypers: Hypers, statistics: RunningStatistics, observ
     """Return the observation as one lane's network sees it (leading axes allowed).
 
     If lanes may differ in `normalise_observations`, all networks receive bytes as floats. Without
-    normalisation, a cnn's bytes are divided by 255, as that network itself does.
+    normalisation, bytes for a cnn are divided by 255, as in the cnn itself.
     """
     if "normalise_observations" not in plan.features:
         return observation
@@ -375,7 +375,7 @@ def act(
     memory: Any,
     key: PRNGKeyArray | None,
 ) -> tuple[Array, Any]:
-    """Return one lane's environment action for raw observations [...], and the next memory.
+    """Return one lane's environment action for raw observations [...], and the updated memory.
 
     Observations are stacked if `history` is above 1. `mask` None allows every action; `memory`
     None means the initial carry. Actions are sampled with `key`; without a key, the mode is

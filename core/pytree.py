@@ -35,7 +35,7 @@ class Pytree:
 
 @dataclass_transform(frozen_default=True, field_specifiers=(static, dataclasses.field))
 def pytree(cls: type[T]) -> type[T]:
-    """Make a class a frozen dataclass and a pytree with its fields as named children."""
+    """Turn a class into a frozen dataclass that is a pytree with its fields as named children."""
     made: Any = dataclasses.dataclass(frozen=True, eq=False)(cls)
     fields = dataclasses.fields(made)
     names = tuple(field.name for field in fields if not field.metadata.get("static"))

@@ -41,7 +41,7 @@ _KL_LIMIT = 1e3
 
 
 def update(plan: Plan, hypers: Hypers, state: LaneState) -> tuple[LaneState, Metrics]:
-    """Return the lanes [L] after one update, and its metrics; warm-up updates do not learn."""
+    """Return the lanes [L] and metrics of one update; lanes do not learn in warm-up updates."""
     with jax.named_scope("rollout"):
         played = rollout(plan, hypers, state)
     return learn(plan, hypers, played)

@@ -85,8 +85,8 @@ class _Seen:
 class InProcess:
     """Creates batches that are stepped here; see `core.host.batch.BatchMaker`.
 
-    An environment call may take `limit` seconds, and creating an environment `opening_limit`.
-    `warn` receives a line about a slow call; `leave` ends the process.
+    An environment call may take `limit` seconds, and creating an environment may take
+    `opening_limit` seconds. `warn` receives a line about a slow call; `leave` ends the process.
     """
 
     def __init__(

@@ -94,7 +94,7 @@ class ProcessExecutor(Protocol):
         ...
 
     def check(self, program: str, cwd: Path) -> None:
-        """Raise ConfigError if no process could start; an empty program is not searched for."""
+        """Raise ConfigError if no process could start; an empty program name is not looked up."""
         ...
 
     def begin(self, folder: Path) -> None:

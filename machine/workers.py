@@ -49,7 +49,7 @@ class Workers:
 
     `entry` is `module:function`, called with the socket, this process's id and `arguments`; it
     must call `worker.serve`. An environment call may take `limit` seconds, and creating an
-    environment `opening_limit`; `warn` receives a line about a slow call.
+    environment may take `opening_limit` seconds; `warn` receives a line about a slow call.
     """
 
     def __init__(

@@ -149,7 +149,7 @@ class DrawingEnvironment(Protocol):
     pictures_a_second: float
 
     def pictures(self, states: Sequence[Any], params: Any) -> Iterator[np.ndarray]:
-        """Return a picture of each state (host arrays) as uint8 [height, width, 3]."""
+        """Return a rendered frame of each state (host arrays), uint8 [height, width, 3]."""
         ...
 
 

@@ -1,7 +1,7 @@
 """A batch whose environments are restored if their process ends or hangs.
 
-They are reopened in another process, where the actions of their episodes are replayed; then the
-requested step is taken. A run is given up if its environment raises an error, or crashes its
+Lost environments are reopened in another process, which replays the actions of their episodes and
+then takes the requested step. A run is given up if its environment raises an error, or crashes its
 process twice at the same step.
 """
 
