@@ -47,7 +47,10 @@ _Parser = argparse.ArgumentParser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; return 0, 1, 2 for a mistake, 130 for Ctrl-C, 141 for a closed pipe."""
+    """Run one command and return its exit code.
+
+    The code is 0, 1, 2 for a mistake, 130 for Ctrl-C, or 141 for a closed pipe.
+    """
     if argv is None:
         argv = sys.argv[1:]
     # XLA's warnings about slow compilation go straight to stderr; its errors are also raised
@@ -515,6 +518,6 @@ def _disk_words(error: OSError, reason: str) -> str:
 
 
 def _discard_stdout() -> None:
-    """Discard buffered output, because the reader of stdout has left or its disk is full."""
+    """Discard buffered output, because stdout has been closed or its disk is full."""
     with suppress(OSError, ValueError):  # stdout is not a file
         discard(sys.stdout.fileno())

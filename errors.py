@@ -39,7 +39,7 @@ _OURS = f"{__name__.partition('.')[0]}."
 
 
 class HpoError(Exception):
-    """Base of all errors raised on purpose; the command line returns `exit_code`.
+    """Base class of all errors raised on purpose; the command line returns `exit_code`.
 
     `remedies` maps a setting or request to its value, such as `new=True`; each one helps by
     itself, and one with the value None does not apply.
@@ -258,8 +258,8 @@ class Leave(KeyboardInterrupt):
 def is_interrupt(error: BaseException) -> bool:
     """Return whether an exception comes from a signal, not from the code that it passed through.
 
-    While a study runs, a signal raises `Leave`. Elsewhere Python's handler raises a plain
-    `KeyboardInterrupt`, which code could also raise: it counts as a signal.
+    While a study runs, a signal raises `Leave`. Elsewhere, Python's handler raises a plain
+    `KeyboardInterrupt`. It is treated as a signal, although code could also raise one.
     """
     if not isinstance(error, KeyboardInterrupt) or isinstance(error, Leave):
         return isinstance(error, Leave)
@@ -281,7 +281,7 @@ def format_error(error: BaseException) -> str:
 
 
 def format_error_if_own(error: BaseException) -> str:
-    """Format an exception by `format_error` if it passed through user code, else by `named`."""
+    """Format an exception with `format_error` if it came through user code, else with `named`."""
     if not _find_place(error.__traceback__).is_own:
         return named(error)
     return format_error(error)

@@ -1,4 +1,4 @@
-"""Advantages that distinguish terminated from truncated episodes: GAE and V-trace."""
+"""GAE and V-trace advantages, which distinguish terminated from truncated episodes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def gae(
     gae_lambda: Float[Array, "*#batch"],
     unroll: int = 1,
 ) -> Float[Array, "T *batch"]:
-    """Return the advantages of a rollout, time first.
+    """Return the GAE advantages of a rollout; the first axis is time.
 
     delta_t = r_t + gamma (1 - terminated_t) V(s'_t) - V(s_t)
 
@@ -52,7 +52,7 @@ def v_trace(
     c_clip: Float[Array, "*#batch"],
     unroll: int = 1,
 ) -> Float[Array, "T *batch"]:
-    """Return V-trace advantages of a rollout from another policy, time first.
+    """Return the V-trace advantages of an off-policy rollout; the first axis is time.
 
     With rho_t = min(ratio_t, rho_clip), c_t = min(ratio_t, c_clip), and `ratio` the action's
     current probability divided by its probability when it was taken:
@@ -61,8 +61,8 @@ def v_trace(
 
     A_t = delta_t + gamma lambda c_t (1 - terminated_t)(1 - truncated_t) A_{t+1}
 
-    so that A_t + V(s_t) at lambda 1 is v_t of Espeholt et al. 2018 (IMPALA), equation 1, and A_t
-    is `gae` if every ratio is 1 and no clip is below 1.
+    At lambda 1, A_t + V(s_t) is v_t in equation 1 of Espeholt et al. 2018 (IMPALA). If every ratio
+    is 1 and no clip is below 1, A_t equals that of `gae`.
     """
     rho, trace = (jnp.minimum(ratio, _per_step(clip, ratio)) for clip in (rho_clip, c_clip))
     deltas = rho * temporal_differences(steps, gamma)

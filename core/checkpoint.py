@@ -1,7 +1,7 @@
-"""Exact states on disk, through Orbax: training resumes bitwise from a restored state.
+"""Save and restore exact training states with Orbax, so that training resumes bit for bit.
 
-Orbax does not detect changed bytes in its data files, so checksums of all files are kept in the
-format of `sha256sum --check`.
+Orbax does not detect changed bytes in its data files, so a checksum of every file is saved in
+`sha256sum --check` format.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _SUMS = "SHA256SUMS"
 
 
 def save_tree(directory: Path, tree: Any) -> None:
-    """Write a pytree of arrays into a new directory; returns once it is on disk.
+    """Write a pytree of arrays to a new directory, and return once it is on disk.
 
-    Arrays must not be empty, and typed keys are not allowed (store their key data).
+    Arrays must not be empty, and typed PRNG keys are not allowed (store their key data).
 
     Raises:
         StoreError: the files cannot be written.
@@ -72,7 +72,7 @@ def _silence_orbax() -> Generator[None, None, None]:
 
 
 def restore_tree(directory: Path, like: Any) -> Any:
-    """Read a tree written by `save_tree`, as host arrays with the structure of `like`."""
+    """Read a pytree written by `save_tree`, as host arrays with the structure of `like`."""
     import orbax.checkpoint as ocp
 
     _check_files(directory)

@@ -1,7 +1,7 @@
-"""Settings that jax reads when it creates its devices: the number of host devices and the kernels.
+"""Settings that jax reads when it creates its devices: their number, and the allowed kernels.
 
-This module is separate from `machine.devices`, which creates them, because a study's Python files
-may start jax on import.
+This module is separate from `machine.devices`, which creates the devices, because a study's Python
+files may start jax on import.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ def ask_for_devices(
 ) -> None:
     """Set how many host devices jax creates and which kernels it uses.
 
-    Call this before user code runs, because an array created at import starts jax; it has no
-    effect afterwards. It takes the same arguments as `machine.devices.prepare_devices`, but does
-    not bind jax to the platform.
+    Call this before user code runs: an array created on import starts jax, and a later call has no
+    effect. The arguments are the same as for `machine.devices.prepare_devices`, but jax is not
+    bound to the platform.
     """
     if has_started():
         return

@@ -1,4 +1,4 @@
-"""Action distributions over the outputs of a policy head, as small frozen pytrees.
+"""Action distributions as small frozen pytrees, parameterised by the outputs of a policy head.
 
 Distributions are sampled from random numbers drawn beforehand (`Family.noise`), because drawing
 them for a whole rollout at once is cheaper than splitting keys at each step.
@@ -31,7 +31,7 @@ _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 
 @runtime_checkable
 class ActionDistribution(Protocol):
-    """The distribution of one action, in `log_prob`'s form; leading axes are batch axes.
+    """The distribution of one action, as `log_prob` accepts it; leading axes are batch axes.
 
     The environment's action may be a function of this action (see `policy.environment_action`).
     """
@@ -104,7 +104,10 @@ class CategoricalActions(Pytree):
 
 @pytree
 class MultiCategorical(Pytree):
-    """C independent categoricals, `parts.log_probs` [..., C, widest], padded with 0."""
+    """C independent categoricals; `parts.log_probs` [..., C, widest] is padded to equal width.
+
+    Padding has probability 0.
+    """
 
     parts: CategoricalActions
 
@@ -172,7 +175,7 @@ _TINY = 1e-30
 
 @pytree
 class TanhGaussian(Pytree):
-    """low + (high - low) (tanh(u) + 1) / 2 with u Gaussian; actions are kept as u, [..., D].
+    """low + (high - low) (tanh(u) + 1) / 2 with u Gaussian; actions are stored as u, [..., D].
 
     Haarnoja et al. 2018, appendix C, with u stored rather than recovered by atanh.
     """
@@ -210,9 +213,10 @@ def _log_slope(u: Float[Array, "..."]) -> Float[Array, "..."]:
 
 @pytree
 class Beta(Pytree):
-    """low + (high - low) x with x ~ Beta(alpha, beta), both at least 1, so there are no poles.
+    """low + (high - low) x with x ~ Beta(alpha, beta), both at least 1, which avoids poles.
 
-    Chou et al. 2017. Actions are kept as y = log(x / (1 - x)), [..., D]; the density is that of x.
+    Chou et al. 2017. Actions are stored as y = log(x / (1 - x)), [..., D], but densities are those
+    of x.
     """
 
     alpha: Float[Array, "... D"]
@@ -226,7 +230,7 @@ class Beta(Pytree):
         return cls(alpha, beta, log_volume)
 
     def sample(self, noise: Float[Array, "... D two J both"]) -> Float[Array, "... D"]:
-        """Return y = log g - log g' of two Gamma draws g, g'."""
+        """Return y = log g - log g' for two Gamma draws g and g'."""
         shapes = jnp.stack([self.alpha, self.beta], axis=-1)
         drawn = _log_gamma_draw(shapes, noise[..., 0], noise[..., 1])
         return drawn[..., 0] - drawn[..., 1]
@@ -255,11 +259,11 @@ class Beta(Pytree):
         return jnp.sum(each, axis=-1) + self.log_volume
 
     def mode(self) -> Float[Array, "... D"]:
-        """Return the greedy y, for the mean alpha / (alpha + beta)."""
+        """Return the greedy y, at the mean x = alpha / (alpha + beta)."""
         return jnp.log(self.alpha) - jnp.log(self.beta)
 
     def _log_normaliser(self) -> Float[Array, "... D"]:
-        """Return alpha log m + beta log(1 - m) - log B, from small terms (Stirling's formula)."""
+        """Return alpha log m + beta log(1 - m) - log B, using small terms (Stirling's formula)."""
         both = self.alpha + self.beta
         width = 0.5 * jnp.log(self.alpha * (self.beta / both)) - _HALF_LOG_2PI
         return width - _remainder(self.alpha) - _remainder(self.beta) + _remainder(both)
@@ -270,8 +274,8 @@ def _log_gamma_draw(
 ) -> Float[Array, "*rows"]:
     """Return log g, g ~ Gamma(shape), for shapes of at least 1 (Marsaglia and Tsang 2000).
 
-    Takes the first accepted proposal out of J instead of looping until one is accepted. Each is
-    accepted with probability at least 0.951, so the probability that all are rejected is below
+    Takes the first accepted of J proposals instead of looping until one is accepted. Each proposal
+    is accepted with probability at least 0.951, so the probability that all are rejected is below
     float32's resolution.
     """
     d = (shape - 1.0 / 3.0)[..., None]
@@ -326,7 +330,7 @@ assert 0.0489**BETA_PROPOSALS < 2.0**-24  # see `_log_gamma_draw`
 
 @dataclass(frozen=True, eq=False)
 class Actions:
-    """An environment's actions, as NumPy arrays and plain numbers."""
+    """An environment's action space, as NumPy arrays and plain numbers."""
 
     space: ActionSpace
     shape: tuple[int, ...]  # of a policy's action: [] for one choice, [C] choices, [D] reals
@@ -340,7 +344,7 @@ class Actions:
 
 
 class Family:
-    """A kind of distribution; to add one, subclass it and `register` an instance.
+    """A distribution family; to add one, subclass this class and `register` an instance.
 
     Methods are pure functions of arrays and run inside compiled programs.
     """
@@ -408,7 +412,7 @@ class Family:
         return action
 
     def logits(self, outputs: Float[Array, "... P"], actions: Actions) -> Float[Array, "... A"]:
-        """Return the unmasked logits of the choices, which give the valid mass."""
+        """Return the unmasked logits of the choices, from which the valid mass is computed."""
         return outputs
 
 
@@ -481,7 +485,10 @@ class _Beta(Squashed):
         return Beta.make(outputs, _log_volume(actions.high - actions.low))
 
     def noise(self, key: PRNGKeyArray, batch: Any, shape: Any) -> Array:
-        """Draw [batch, D, 2, J, 2]: two Gamma draws, J proposals, a normal and a uniform each."""
+        """Draw the noise of two Gamma draws, [batch, D, 2, J, 2].
+
+        Each of the J proposals needs a normal and a uniform number.
+        """
         shape = (*batch, *shape, 2, BETA_PROPOSALS)
         normal = jax.random.normal(jax.random.fold_in(key, 0), shape, jnp.float32)
         uniform = jax.random.uniform(jax.random.fold_in(key, 1), shape, jnp.float32)

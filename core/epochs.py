@@ -29,7 +29,7 @@ _KL_FACTOR = 1.5
 
 @pytree
 class Held(Pytree):
-    """Minibatch gradients that no step has used yet, with `accumulate_minibatches`."""
+    """Minibatch gradients that have not been applied yet, with `accumulate_minibatches`."""
 
     gradient: Any  # their sum
     count: Float[Array, "..."]
@@ -166,8 +166,8 @@ def _start_learning(plan: Plan, state: LaneState) -> Learning:
 def minibatch_shape(plan: Plan, rows: int) -> tuple[int, int]:
     """Return the number of minibatches and of rows in each; the last one may have fewer.
 
-    `rows` are single steps, or whole segments (of all agents). If rows are drawn by priority and
-    both numbers are given, they are kept.
+    `rows` counts single steps, or whole segments (of all agents). If rows are drawn by priority
+    and both numbers are given, both are used unchanged.
     """
     bodies, steps = rows // plan.steps_per_update, 1
     if plan.by_segments:
@@ -301,7 +301,7 @@ def _moved_spread(
     """Return the mean after one more gradient, and the increase in the spread of the gradients.
 
     The n-th gradient g moves the mean m by (g - m) / n and adds |g - m|^2 (n - 1) / n (Welford
-    1962). Subtracting |mean(g)|^2 from mean(|g|^2) would lose the digits that they share.
+    1962). Subtracting |mean(g)|^2 from mean(|g|^2) would lose precision by cancellation.
     `distance` is |g - m| if it is already known.
     """
     away = jax.tree.map(jnp.subtract, gradients, mean)

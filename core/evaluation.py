@@ -1,7 +1,7 @@
 """Evaluation of policies on seeds that training never uses, with many episodes in parallel.
 
-Every lane's parameters run in the evaluation environment until each of its episodes has ended (or
-for a fixed number of steps in continuous operation). Normalisers are frozen.
+Every lane's policy runs in the evaluation environment until each of its episodes has ended (or for
+a fixed number of steps in continuous operation). Normalisers are frozen.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Policies(Pytree):
 
 @pytree
 class Episodes(Pytree):
-    """Results, [L, episodes]."""
+    """Episode results, [L, episodes]."""
 
     returns: Float[Leaf, "*L episodes"]  # undiscounted, unscaled; mean over agents
     lengths: Int[Leaf, "*L episodes"]  # env steps
@@ -185,8 +185,8 @@ def evaluate(
 
     Episode e of every lane with the same key has the same seed, whatever the policy (common random
     numbers). With `steps`, that many env steps are counted after the environment's warm-up, and
-    episode ends are ignored (continuous operation). Otherwise each episode runs to its end, or to
-    `cut_after`.
+    episode ends are ignored (continuous operation). Otherwise each episode runs until it ends, or
+    is truncated after `cut_after` steps.
     """
     return play(players_of(plan, lanes, greedy), episodes, steps, cut_after)
 
@@ -300,7 +300,7 @@ Making = Callable[[Any], Players]  # from a tree of arrays, inside a compiled fu
 
 
 def film(make: Making, policies: Any, episodes: int) -> tuple[float, Iterator[np.ndarray]]:
-    """Return the frame rate, and uint8 pictures [H, W, 3] of consecutive episodes.
+    """Return the frame rate, and the frames of consecutive episodes, uint8 [H, W, 3].
 
     `make(policies)` creates one player.
 

@@ -1,4 +1,4 @@
-"""rejax's algorithms as custom trainings (`algorithm: rejax:SAC`) in the study's environment.
+"""rejax's algorithms as custom training classes (`algorithm: rejax:SAC`) in a study's environment.
 
 A lane's results equal those of rejax's `train`. rejax itself is imported only when a program is
 made, so its hyperparameters can be listed without it.
@@ -196,7 +196,7 @@ class Rejax(Training):
         return getattr(made, name).clone(**given)
 
     def steps_of_iteration(self) -> int:
-        """Return the env steps of one call of rejax's `train_iteration`."""
+        """Return the number of env steps per call to rejax's `train_iteration`."""
         return self.num_envs
 
     def mistakes(self) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """The traced part of a configuration: arrays, one per hyperparameter, that may differ per lane.
 
-Values that shape a program are in `plan.Plan`; no field is in both.
+Static values are in `plan.Plan`; no field is in both.
 """
 
 from __future__ import annotations
@@ -96,9 +96,9 @@ def annealed_lambda(
 ) -> Scalar:
     """Return lambda(p) = l0 + (l1 - l0)(1 - sech(3 p)) with p = progress / multiplier.
 
-    At multiplier 1, 90.07 % of the way is covered at the end of the run, as published. With a
-    multiplier below 1, lambda keeps approaching l1 until the run ends. With one above 1, progress
-    beyond the run's length still counts.
+    At multiplier 1, lambda covers 90.07 % of the way from l0 to l1 by the end of the run, as
+    published. With a multiplier below 1, lambda keeps approaching l1 until the run ends. With a
+    multiplier above 1, lambda still changes if training continues beyond the run's length.
     """
     p = jnp.minimum(jnp.maximum(1.0, 1.0 / multiplier), progress / multiplier)
     return initial + (final - initial) * (1.0 - 1.0 / jnp.cosh(3.0 * p))

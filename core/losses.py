@@ -217,8 +217,8 @@ def _learning_targets(
 ) -> _Targets:
     """Return the rollout's advantages and targets, or V-trace's in lanes that use it.
 
-    V of the final observation of a cut episode is taken from the rollout: such steps are rare, and
-    recomputing it would double the observations that the network reads.
+    V of the final observation of a truncated episode is taken from the rollout: such steps are
+    rare, and recomputing V would double the number of observations that the network reads.
     """
     seen = rows.segments
     if seen is None or terms is None or terms.last_value is None:
@@ -281,7 +281,7 @@ def _weighted_mean(weight: Array | None, total: Array | None = None) -> Mean:
 
 
 class _Batch(NamedTuple):
-    """Single steps, and the inputs of the loss."""
+    """A minibatch as single steps, with the inputs of the loss."""
 
     rows: Samples
     terms: _Terms
@@ -300,7 +300,7 @@ def _loss(
 ) -> tuple[Float[Array, ""], Losses]:
     """Return the loss over single steps.
 
-    With `in_parts`, `ratio_std` is this part's share of mean (r - 1)^2.
+    With `in_parts`, `ratio_std` is this part's contribution to the mean of (r - 1)^2.
     """
     rows, terms, learned, counts = batch
     over_policy, over_value, over_mass = means.policy, means.value, means.mass

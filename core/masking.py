@@ -1,4 +1,4 @@
-"""Valid actions: the raw policy's probability of them, and the weight of rows with only a few.
+"""Valid actions: their probability under the raw policy, and the weights of rows with few of them.
 
 The valid mass of a state is the raw (unmasked) policy's probability of its valid actions. A masked
 policy learns from rounding errors if its raw policy gives the valid actions no mass. With several

@@ -168,7 +168,7 @@ def for_platform(plan: Plan, platform: str) -> Plan:
 
 
 def fitting_parts(rows: int, row_bytes: int, least: int = _FEWEST_ROWS) -> int:
-    """Return the fewest parts of equal size whose activations fit into cache.
+    """Return the smallest number of equal parts such that a part's activations fit into cache.
 
     A part has at least `least` rows, because smaller matrix products are slow. If no number of
     parts below twice the fewest divides the rows, the last part is padded.

@@ -114,9 +114,10 @@ def split_rows(
     """Return the parts of a chunk [K, L], one row per part, and the diverged lanes.
 
     A row has one value per lane and metric. Episode returns and lengths are means over the
-    episodes (NaN without any). Extremes stay extremes. Scheduled values, norms, the explained
-    variance and the average reward are from the last update. Everything else is a mean. `ends` are
-    the numbers of updates at the end of each part, increasing up to K.
+    episodes (NaN without any). Of minima the smallest is kept, and of maxima the largest.
+    Scheduled values, norms, the explained variance and the average reward are from the last
+    update. Everything else is a mean. `ends` are the numbers of updates at the end of each part,
+    increasing up to K.
     """
     host: Metrics = jax.device_get(metrics)
     own = [name for name in Metrics.__dataclass_fields__ if name not in ("features", "env")]

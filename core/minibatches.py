@@ -37,7 +37,7 @@ _LEAST = 1e-6  # added to |A|, so that every row can be drawn
 
 
 def probabilities(advantage: Float[Array, "N *T"], alpha: Float[Array, ""]) -> Float[Array, " N"]:
-    """Return P(i) = p_i / sum p, p_i = (|A|_i + 1e-6)^alpha; a segment's |A|_i sums its steps.
+    """Return P(i) = p_i / sum p, p_i = (|A|_i + 1e-6)^alpha; segments sum |A| over their steps.
 
     If alpha is above 1, powers are taken of |A|_i / max |A|, which cannot overflow.
     """

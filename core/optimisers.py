@@ -274,7 +274,7 @@ def _width_factor(path: tuple[Any, ...], matrix: Float[Array, "m n"]) -> float:
 
 
 def orthogonalised(matrix: Float[Array, "m n"]) -> Float[Array, "m n"]:
-    """Return approximately U V^T of U S V^T: singular values end between about 0.7 and 1.2.
+    """Return approximately U V^T for X = U S V^T; the final singular values are about 0.7 to 1.2.
 
     Five steps X <- a X + (b X X^T + c (X X^T)^2) X from X / |X| (a Newton-Schulz iteration with
     the coefficients of Jordan 2024), on the side with fewer rows.
@@ -312,7 +312,7 @@ def progress_of(
 ) -> Float[Array, ""]:
     """Return the completed share of one lane's full run.
 
-    This is the number of updates done divided by the updates of the full run. With
+    This is the number of completed updates divided by the number of updates in the full run. With
     `schedule_on_gradient_steps`, gradient steps count instead; progress may then end below 1,
     because target_kl skips steps. `state` is the state before this update. Each of an epoch's
     `minibatches` is one step; with `accumulate_minibatches`, each group of that many is one.

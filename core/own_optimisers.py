@@ -41,7 +41,7 @@ _OWN: dict[str, OptimiserFactory] = {}
 def register(name: str, factory: OptimiserFactory) -> None:
     """Add an optimiser, so that studies can select it by `optimiser: name`.
 
-    `factory(settings)` is called at every step with that step's numbers, inside the compiled
+    `factory(settings)` is called at every step with that step's values, inside the compiled
     program. A learning rate taken from `settings` therefore follows its schedule; one that `init`
     stores in the state does not. It returns an `optax.GradientTransformation` whose updates are
     added to the parameters (optax's updates include the sign and the learning rate).

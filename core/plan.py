@@ -108,7 +108,7 @@ class EnvPlan:
 class Plan:
     """The static part of a configuration; equal plans share a compiled program.
 
-    Its fields are the static hyperparameters of `knobs.KNOBS`; those that only other networks use
+    Its fields are the static hyperparameters of `knobs.KNOBS`; fields that only other networks use
     have their defaults. `history` and `transformer_obs_type` are part of the environments.
     """
 
@@ -226,7 +226,7 @@ def plan_of(
     turns on. Without `eval_env`, evaluation uses `env`.
 
     Raises:
-        ConfigError: a feature that is on is not in `features`, or does not fit this plan.
+        ConfigError: an enabled feature is not in `features`, or does not fit this plan.
     """
     on = tuple(name for name, knob in FEATURES.items() if full[knob])
     if features is None:
@@ -345,8 +345,8 @@ def features_of(possible: Mapping[str, set[Any]]) -> tuple[str, ...]:
 def plan_hash(plan: Plan) -> str:
     """Return eight hex digits that identify a plan, the same in every process.
 
-    Newer fields are not in the plan's `repr`. They count only if they differ from their defaults,
-    so that the hashes of older plans do not change.
+    Newer fields are not in the plan's `repr`. They enter the hash only if they differ from their
+    defaults, so that the hashes of older plans do not change.
     """
     text = repr(plan)
     for field in dataclasses.fields(plan):

@@ -178,7 +178,7 @@ def is_recurrent(plan: Plan) -> bool:
 
 
 def initial_carry(plan: Plan, lead: tuple[int, ...]) -> Any:
-    """Return the memory at the start of episodes, [lead, ...]; () for networks without one."""
+    """Return the initial carry, [lead, ...]; () for networks without memory."""
     if not is_recurrent(plan):
         return ()
     network: Any = _network(plan, environments.make(plan.env))  # a `RecurrentNetwork`
@@ -267,14 +267,14 @@ def _network_input(plan: Plan, observation: Any) -> Any:
 
 
 def keyed(plan: Plan, observation: Any, words: UInt32[Array, "... 2"]) -> Any:
-    """Return an observation with words for dropout masks, which learning reuses."""
+    """Return an observation with random words for dropout masks, which learning reuses."""
     if not plan.transformer_enable_dropout:
         return observation
     return Keyed(observation, words ^ _DROPOUT_WORD)
 
 
 def shown_like(seen: Any, observation: Any) -> Any:
-    """Return one more observation in a rollout's form [1, ...], with its last dropout words."""
+    """Return one observation as a rollout [1, ...], with the last dropout words of `seen`."""
     one = jax.tree.map(lambda x: x[None], observation)
     if not isinstance(seen, Keyed):
         return one
@@ -324,7 +324,7 @@ def normalised(plan: Plan, hypers: Hypers, statistics: RunningStatistics, observ
     """Return the observation as one lane's network sees it (leading axes allowed).
 
     If lanes may differ in `normalise_observations`, all networks receive bytes as floats. Without
-    normalisation, a cnn's bytes are divided by 255, as that network itself does.
+    normalisation, bytes for a cnn are divided by 255, as in the cnn itself.
     """
     if "normalise_observations" not in plan.features:
         return observation
@@ -375,11 +375,11 @@ def act(
     memory: Any,
     key: PRNGKeyArray | None,
 ) -> tuple[Array, Any]:
-    """Return one lane's environment action for raw observations [...], and the next memory.
+    """Return one lane's environment action for raw observations [...], and the updated memory.
 
     Observations are stacked if `history` is above 1. `mask` None allows every action; `memory`
-    None is the memory at the start of episodes. Actions are sampled with `key`; if it is None,
-    they are the mode.
+    None means the initial carry. Actions are sampled with `key`; without a key, the mode is
+    returned.
     """
     outputs, memory = _step_outputs(plan, hypers, params, statistics, observation, memory=memory)
     distribution = distribution_of(plan, hypers, params, outputs, mask)
@@ -428,7 +428,7 @@ def value_of(plan: Plan, hypers: Hypers, state: LaneState, observation: Any) -> 
 def look_ahead(
     plan: Plan, hypers: Hypers, state: LaneState, observation: Any, memory: Any
 ) -> tuple[Float[Array, "*S"], Any]:
-    """Return V of one lane's observations [*S, ...] with a memory, and the memory afterwards."""
+    """Return V of one lane's observations [*S, ...] for a given memory, and the updated memory."""
     statistics = state.observation_statistics
     outputs, memory = _step_outputs(
         plan, hypers, state.params, statistics, observation, memory=memory

@@ -64,8 +64,8 @@ def kept(
     """Select the part of a saved policy to keep, and check that it fits.
 
     Shared layers belong to the policy. `normalised` is whether the saved policy normalised its
-    observations. A study that searches `normalise_observations` gathers these statistics in all
-    lanes. `rewards` are kept with the critic, because the critic's values are in the units of
+    observations. A study that searches `normalise_observations` gathers observation statistics in
+    all lanes. `rewards` are kept with the critic, because the critic's values are in the units of
     these rewards.
 
     Raises:
@@ -132,7 +132,11 @@ INIT, ENV_RESET = 0, 4  # uses of a lane's key; see also rollout.py, epochs.py, 
 
 @pytree
 class Lanes(Pytree):
-    """The contents of lanes, [L, ...]: `Hypers` and `LaneState`, or those of a custom training."""
+    """The contents of lanes, [L, ...].
+
+    These are `Hypers` and `LaneState`, or the hyperparameters and state of a custom training
+    class.
+    """
 
     hypers: Any
     state: Any

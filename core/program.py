@@ -210,7 +210,7 @@ class Program(LaneProgram):
         return {}
 
     def phase_seconds(self) -> dict[str, np.ndarray]:
-        """Return the seconds per part of the last chunk's updates, name -> [K], if hosted."""
+        """Return the seconds of each part of the last chunk's updates, name -> [K], if hosted."""
         return {}
 
     @property

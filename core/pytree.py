@@ -1,6 +1,6 @@
 """Frozen dataclasses that are pytrees, with every field a child unless `static` marks it.
 
-Unflattening does not run `__init__`. jax fills trees with shapes, axes and sentinels, but
+Unflattening does not run `__init__`. jax fills pytrees with shapes, axes and sentinels, but
 `__init__` takes only arrays (tests check its annotations).
 """
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 def static(**rest: Any) -> Any:
-    """Mark a field as part of the tree's structure: a hashable Python value, never traced."""
+    """Mark a field as part of the pytree's structure: a hashable Python value, never traced."""
     return dataclasses.field(metadata={"static": True}, **rest)
 
 
@@ -35,7 +35,7 @@ class Pytree:
 
 @dataclass_transform(frozen_default=True, field_specifiers=(static, dataclasses.field))
 def pytree(cls: type[T]) -> type[T]:
-    """Make a class a frozen dataclass and a pytree with its fields as named children."""
+    """Turn a class into a frozen dataclass that is a pytree with its fields as named children."""
     made: Any = dataclasses.dataclass(frozen=True, eq=False)(cls)
     fields = dataclasses.fields(made)
     names = tuple(field.name for field in fields if not field.metadata.get("static"))
@@ -91,7 +91,7 @@ def stack(trees: list[Any]) -> Any:
 
 
 def where(mask: Array, new: Any, old: Any) -> Any:
-    """Select from trees whose leading axes match the mask: `new` where it is true, else `old`."""
+    """Select from pytrees whose leading axes match the mask: `new` where true, else `old`."""
 
     def one(new: Array, old: Array) -> Array:
         return jnp.where(mask.reshape(mask.shape + (1,) * (new.ndim - mask.ndim)), new, old)

@@ -1,8 +1,8 @@
-"""T steps of E environments in each of L lanes, loops outside and `vmap` inside.
+"""T steps of E environments in each of L lanes, with loops outside and `vmap` inside.
 
 All arrays start with the lane axis, except those of a rollout, which start with time. If the
-backend has branches, a whole tile skips resets and bootstrapping in steps where no episode ends. A
-lane's numbers never depend on whether a neighbour took the branch.
+backend supports branches, a whole tile skips resets and bootstrapping in steps where no episode
+ends. A lane's numbers never depend on whether a neighbour took the branch.
 """
 
 from __future__ import annotations
@@ -153,12 +153,12 @@ def _is_number(leaf: Array) -> bool:
 class Shadow(Pytree):
     """A copy of each rollout environment where a heuristic acts on the same inputs.
 
-    If inputs (requests) do not depend on actions, chance affects both in the same way. The shadow
-    starts in the state of the policy's environment. Its advantages (from its rewards, and V at its
-    observations) are subtracted from the policy's. They do not depend on the policy's actions, so
-    the expected gradient stays the same for any critic and lambda (Mao et al. 2019, "Variance
-    reduction for reinforcement learning in input-driven environments", theorem 1). The critic,
-    rewards and scores do not change.
+    If inputs (requests) do not depend on actions, chance affects the policy and the heuristic in
+    the same way. The shadow starts in the state of the policy's environment. Its advantages (from
+    its rewards, and V at its observations) are subtracted from the policy's. They do not depend on
+    the policy's actions, so the expected gradient stays the same for any critic and lambda (Mao et
+    al. 2019, "Variance reduction for reinforcement learning in input-driven environments", theorem
+    1). The critic, rewards and scores do not change.
     """
 
     env_state: Any
@@ -369,7 +369,7 @@ def _step(
 def _bootstrap(
     plan: Plan, env: Environment, after: Step, value: Callable[[], Float[Array, "L E"]]
 ) -> Float[Array, "L E"]:
-    """Return V of the final observations of cut episodes, and 0 elsewhere."""
+    """Return V of the final observations of truncated episodes, and 0 elsewhere."""
     nothing = jnp.zeros(after.reward.shape, jnp.float32)
     if env.never_ends:
         return nothing
@@ -378,7 +378,7 @@ def _bootstrap(
 
 
 def _where_any(plan: Plan, flags: Array, made: Callable[[], Any], otherwise: Any) -> Any:
-    """Return `made()`; if no flag is set, it changes nothing and may be skipped."""
+    """Return `made()`; if no flag is set, it equals `otherwise`, so a branch may skip it."""
     if not plan.backend.branches:
         return made()
     return jax.lax.cond(jnp.any(flags), made, lambda: otherwise)

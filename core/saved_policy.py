@@ -110,7 +110,7 @@ class SavedPolicy:
         return self.plan.env.history
 
     def begin(self) -> Any:
-        """Return the network's memory at the start of an episode."""
+        """Return the network's initial carry."""
         return policy.initial_carry(self.plan, ())
 
     def act(
@@ -203,10 +203,10 @@ class SavedPolicy:
     def film(
         self, episodes: int, seed: int = 0, greedy: bool = True
     ) -> tuple[float, Iterator[np.ndarray]]:
-        """Return the frame rate, and pictures of the first evaluated episodes.
+        """Return the frame rate, and the frames of the first evaluated episodes.
 
-        Pictures are uint8 [height, width, 3], one at the start of an episode and one after each
-        step, drawn one at a time.
+        Frames are uint8 [height, width, 3], one at the start of an episode and one after each
+        step. They are rendered one at a time.
 
         Raises:
             ConfigError: the environment cannot be rendered. MissingExtraError: a package needed
@@ -228,7 +228,7 @@ class SavedPolicy:
         return self.as_lane(seed, HELD_OUT, 0)
 
     def as_lane(self, seed: int, stream: int, replicate: int) -> Policies:
-        """Return the policy as one lane [1, ...], with the episodes of a study's replicate."""
+        """Return the policy as one lane [1, ...] that is evaluated like the given replicate."""
         key = lane_key(jnp.int32(seed), jnp.int32(stream), jnp.int32(replicate))
         one = Policies(self.hypers(), self.params, self.statistics, key)
         return jax.tree.map(lambda x: jnp.asarray(x)[None], one)

@@ -2,7 +2,7 @@
 
 A compiled program is traced once. A number that Python draws at that time, from `numpy.random`,
 the clock or a changing global, is then the same in every update of every lane. A second trace
-shows a different number.
+reveals this, because it contains a different number.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Custom trainings as lanes: the class to subclass, and the arrays that its lanes hold.
+"""Custom training classes: the base class, and the arrays in each lane.
 
 A `Training` declares its hyperparameters and defines four pure functions. `fixed` hyperparameters
 are Python values on `self`, with one compiled program per combination. `traced` ones are float32
@@ -126,7 +126,7 @@ def _type_of(name: str, default: Any) -> KnobType:
 
 @dataclass(frozen=True)
 class StudyEnvironment:
-    """The environment of a study, for trainings that use it."""
+    """The environment of a study, for training classes that use it."""
 
     plan: EnvPlan
     params: Mapping[str, float]
@@ -135,7 +135,7 @@ class StudyEnvironment:
 
 
 class _EnvironmentOfStudy(property):
-    """A separate property class, which shows whether a training uses the environment."""
+    """The property type that marks training classes which use the study's environment."""
 
 
 def _environment_of(training: Training) -> Environment:
@@ -157,7 +157,7 @@ _TYPES: Mapping[type, KnobType] = {
 
 
 class Training:
-    """A training that the lanes of a study run.
+    """Base class for custom training code that the lanes of a study run.
 
     Class attributes: unit: the unit of a run's length, in words. epoch: the number of units per
         epoch, if `length: 20 epochs` is to be allowed. learns_after: the name of the
@@ -206,7 +206,7 @@ class Training:
     def __init__(
         self, values: Mapping[str, Any], length: int, given: StudyEnvironment | None = None
     ):
-        """Create the training for one combination of fixed values; `setup` runs once for it."""
+        """Create an instance for one combination of fixed values, and run `setup` once."""
         self.fixed_values, self.length, self.given = dict(values), length, given
         with same_working_folder():
             self.setup()
@@ -224,7 +224,7 @@ class Training:
             raise SetOutsideSetup(name)
 
     def setup(self) -> None:
-        """Prepare what lanes share (networks, data, environments); set `steps_per_update`.
+        """Prepare objects that lanes share (networks, data, environments); set `steps_per_update`.
 
         Afterwards the object is frozen: values that change in training belong in the state.
         """
@@ -307,7 +307,7 @@ class Training:
     def of(
         cls, values: Mapping[str, Any], length: int, given: StudyEnvironment | None = None
     ) -> Training:
-        """Return the training for one combination of fixed values, created once.
+        """Return the instance for one combination of fixed values, which is created once.
 
         Raises:
             ConfigError: `setup` failed, or `steps_per_update` is not a whole number above 0.

@@ -1,4 +1,4 @@
-"""Checks that a training's methods are pure and its shapes constant, without compiling.
+"""Checks that a training class has pure methods and constant shapes, without compiling.
 
 Each method is traced twice. The object must not change, and both programs must be equal.
 """
@@ -45,7 +45,7 @@ class Shapes:
 
 
 def shapes_of(training: Training, traced_names: tuple[str, ...]) -> Shapes:
-    """Check a training from shapes alone, without compiling.
+    """Check a custom training class from array shapes, without compiling.
 
     Raises:
         ConfigError: names the user's file and line, or the leaf or metric.
@@ -104,7 +104,7 @@ def _check_same_state(tracer: _Tracer, state: Any, after: Any) -> None:
 
 
 class _Tracer:
-    """Traces the methods of one training and remembers their programs' constants."""
+    """Traces the methods of one training class and records their programs' constants."""
 
     def __init__(self, training: Training):
         self.training, self.cls = training, type(training)
@@ -196,7 +196,7 @@ def _kind_text(value: Any) -> str:
 
 
 def _not_a_number(name: str, value: Any) -> str:
-    """Describe the fault of a metric or value, or return ""."""
+    """Describe the problem with a metric or value, or return ""."""
     if isinstance(value, Mapping):
         first = next(iter(value), "x")
         return f'is a dict; return its entries separately, such as "{name}_{first}"'

@@ -1,6 +1,6 @@
 """Errors in a training's methods, reported with the user's file and line, and the fix.
 
-Each kind of tracing mistake has a separate sentence. A traced value has no concrete value during
+Each kind of tracing mistake has a separate message. A traced value has no concrete value during
 tracing, and the fix depends on the code that needed one.
 """
 

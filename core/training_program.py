@@ -1,6 +1,6 @@
-"""A custom training, compiled for L lanes: refill some, run K updates of each, evaluate.
+"""A custom training class, compiled for L lanes: refill some, run K updates of each, evaluate.
 
-The lanes of a tile run side by side by `vmap`; a device runs its tiles one after the other, in
+The lanes of a tile run side by side under `vmap`; a device runs its tiles one after the other, in
 place. A tile of one lane is not vmapped, so its conditionals remain conditionals, and its numbers
 equal those of a plain loop over `jit(update)`.
 """
@@ -69,7 +69,7 @@ def shapes_of_lane(lane: Lane) -> TrainedState:
 
 @dataclass(frozen=True, eq=False)
 class TrainingProgram(LaneProgram):
-    """A training with one combination of fixed values, compiled for L lanes."""
+    """A training class with one combination of fixed values, compiled for L lanes."""
 
     lane: Lane
     lanes: int  # L; a multiple of devices times tile
@@ -190,7 +190,7 @@ class TrainingProgram(LaneProgram):
 
     @cached_property
     def _evaluation_lowered(self) -> Any:
-        """Episodes of the requested lanes, name -> [L, episodes]; zeros for others."""
+        """Lower the evaluation: wanted lanes' values by name, [L, episodes]; zeros for others."""
 
         def local(lanes: Lanes, wanted: Any, shared: Any) -> dict[str, Any]:
             lane = self.lane.reading(shared)
@@ -297,7 +297,7 @@ class SavedTraining:
         return trace(self._player(seed), self.leaves, episodes, self._environment.steps)
 
     def film(self, episodes: int, seed: int) -> tuple[float, Iterator[np.ndarray]]:
-        """Return the frame rate, and pictures of the evaluated episodes.
+        """Return the frame rate, and the frames of the evaluated episodes.
 
         Raises:
             ConfigError: the environment cannot be rendered.

@@ -1,6 +1,6 @@
 """One PPO update of a tile of lanes (Schulman et al. 2017), in the order of the algorithm.
 
-1. `rollout`: T steps of E environments by the current policy (rollout.py).
+1. `rollout`: T steps of E environments with the current policy (rollout.py).
 2. `prepare`: rewards r_t, advantages A_t and value targets R_t = A_t + V(s_t) of that rollout, as
    rows; running statistics are updated.
 3. `run_epochs`: gradient steps over shuffled minibatches of the rows (epochs.py, losses.py).
@@ -41,7 +41,7 @@ _KL_LIMIT = 1e3
 
 
 def update(plan: Plan, hypers: Hypers, state: LaneState) -> tuple[LaneState, Metrics]:
-    """Return the lanes [L] after one update, and its metrics; warm-up updates do not learn."""
+    """Return the lanes [L] and metrics of one update; lanes do not learn in warm-up updates."""
     with jax.named_scope("rollout"):
         played = rollout(plan, hypers, state)
     return learn(plan, hypers, played)
@@ -267,9 +267,8 @@ def _shape_rewards(
 ) -> tuple[Float[Array, "T E"], LaneState]:
     """Return the learner's rewards: scaled, divided by the std of the return, clipped.
 
-    The deviation is that of R_t = gamma R_{t-1} (1 - done_{t-1}) + r_t over all steps so far,
-    including this rollout (Engstrom et al. 2020, section 3); with `raw_reward_deviation` it is
-    that of r_t.
+    The std is that of R_t = gamma R_{t-1} (1 - done_{t-1}) + r_t over all steps so far, including
+    this rollout (Engstrom et al. 2020, section 3), or of r_t with `raw_reward_deviation`.
     """
     if "normalise_rewards" in plan.features:
         rewards = seen.reward * hypers.reward_scale

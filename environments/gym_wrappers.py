@@ -1,4 +1,4 @@
-"""Lines of code that wrap Gymnasium observations which networks cannot read directly."""
+"""Lines of code that wrap Gymnasium observations, if networks cannot read them directly."""
 
 from __future__ import annotations
 

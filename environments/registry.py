@@ -90,7 +90,7 @@ _of_libraries = lru_cache(maxsize=256)(entry_of)
 
 
 def held_out_keys(id_: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys that evaluations change: the environment's defaults, then `given`."""
+    """Return the keys that evaluations override: the environment's defaults, then `given`."""
     known = find(id_)
     if known is None:
         return dict(given)
@@ -116,7 +116,7 @@ def rooted(id_: str, keys: Mapping[str, Any], folder: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Reference:
-    """The scale of one metric in one environment with default keys."""
+    """Random and reference scores that scale a metric in one environment with default keys."""
 
     random: float  # the metric of uniformly random valid actions
     reference: float  # the metric of a good policy

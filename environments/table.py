@@ -33,7 +33,7 @@ def type_of(default: Any, real: bool) -> KeyType:
 
 @dataclass(frozen=True)
 class EnvKey(Range):
-    """An `env:` key, fixed for a program: if searched, each value needs a separate program."""
+    """An `env:` key, which is static: each searched value needs a separate program."""
 
     type: KeyType
     default: Any

@@ -130,7 +130,7 @@ def _cores() -> int:
 
 
 def _row_order(given: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Return the positions of the ascending rows `wanted` among those `given`."""
+    """Return the positions in `given` of the `wanted` rows, which are in ascending order."""
     order = np.argsort(given, kind="stable")
     if not np.array_equal(given[order], wanted):
         raise RuntimeError(f"EnvPool returned the rows {given} instead of {wanted}")

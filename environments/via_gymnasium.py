@@ -1,6 +1,6 @@
 """The only module that calls Gymnasium: its registry, and environments created from it.
 
-It does not import jax: studies are checked with it, and worker processes import little else.
+This module does not import jax, because study checks and worker processes use it without jax.
 """
 
 from __future__ import annotations
@@ -262,14 +262,14 @@ def _register_atari(id_: str) -> None:
 
 
 def _refuse_elsewhere(id_: str, name: str) -> None:
-    """Raise an error that names the package behind an id, if that package is not imported."""
+    """Raise an error that names the package of an id, if that package is not imported."""
     for pattern, module, package in _ELSEWHERE:
         if pattern.match(name) and module not in sys.modules:
             raise errors.UnimportedModuleError(id_, module, package)
 
 
 def refuse_elsewhere(id_: str) -> None:
-    """Raise the same error for an id without `gym:`, the form in which packages list it."""
+    """Like `_refuse_elsewhere`, for an id without `gym:`, the form in which packages list it."""
     _refuse_elsewhere(f"{PREFIX}{id_}", id_)
 
 

@@ -97,7 +97,7 @@ class VectorEntryBackend:
 
 @dataclass(frozen=True)
 class AtariBackend(VectorEntryBackend):
-    """ALE's vector environment with one game each: a pool would also step ended games."""
+    """ALE vector environments with one game each, because a pool would also step ended games."""
 
     together: Literal["call", "lane", "slot"] = "slot"
     reseeds: bool = True

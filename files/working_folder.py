@@ -10,7 +10,7 @@ from pathlib import Path
 
 @contextmanager
 def same_working_folder() -> Generator[None]:
-    """Return to the working folder at the end, in case the code inside has left it.
+    """Restore the working folder at the end, in case the code inside has changed it.
 
     Configuration libraries change it on startup; paths such as `results/` are relative to the
     folder where the command was typed.

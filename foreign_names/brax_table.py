@@ -40,7 +40,7 @@ _UNLESS = "it affects training and has no counterpart"
 
 
 def env_of(value: Any) -> str:
-    """Return our id of a brax or MuJoCo Playground environment.
+    """Return our id for a brax or MuJoCo Playground environment.
 
     >>> env_of("ant"), env_of("BallInCup"), env_of("CartPole-v1")
     ('brax:ant', 'playground:BallInCup', 'CartPole-v1')
@@ -85,7 +85,10 @@ _ROLLOUT = ("num_envs", "batch_size", "num_minibatches", "unroll_length")
 
 
 def _rollout_sizes(*given: Any) -> dict[str, int]:
-    """Convert unrolls to a rollout length; an update has `batch_size` x `num_minibatches`."""
+    """Convert unrolls to a rollout length.
+
+    An update uses `batch_size` x `num_minibatches` unrolls.
+    """
     envs, batch, parts, unroll = (whole(value) or 0 for value in given)
     if min(envs, batch, parts, unroll) < 1 or batch * parts % envs:
         text = f"batch_size x num_minibatches is {batch * parts} unrolls; brax needs a multiple of"

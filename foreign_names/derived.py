@@ -1,4 +1,4 @@
-"""Interdependent names of other systems: one name's value is computed from several."""
+"""Interdependent names of other systems, where one value is computed from several names."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class Derived:
     The formula receives one value for each name in `from_`, in that order. An omitted name has its
     default from the table, or None. The formula returns one of:
 
-        a value: `name` gets it, in the system's own terms, so that its row applies
+        a value: the value of `name` in the system's terms, to which the row of `name` applies
         a mapping: values of several names, including `name`
         None: nothing changes
         `OFF`: the name has no effect
 
-    A `ConfigError` that it raises rejects the import, with the formula's message.
+    A `ConfigError` raised by the formula rejects the import, with the error's message.
 
-    `searched` is what to do if a sweep searches one of the names: "refuse" the sweep, "leave out"
-    the derived name, "skip" the formula, or use the "first" value.
+    `searched` applies if a sweep searches one of the names: "refuse" the sweep, "leave out" the
+    derived name, "skip" the formula, or use the "first" value.
 
     >>> every = Derived("save_every", ("save_every", "num_envs"), lambda a, b: a * b,
     ...                 note="save_every: {save_every} steps of {num_envs} environments there")

@@ -89,7 +89,7 @@ class _Version:
     derived: tuple[Derived, ...] = ()
 
     def marks_if(self, newest: str, marks: str) -> tuple[frozenset[str], ...]:
-        """Return the sets of names that identify the system; its newest version has them."""
+        """Return the sets of names that identify the system; () for all but its newest version."""
         if self.name != newest:
             return ()
         return name_sets(marks)

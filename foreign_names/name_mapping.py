@@ -1,4 +1,4 @@
-"""Translation of names and values of other systems to ours."""
+"""Translates the names and values of other systems to ours."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _no_range(number: float) -> float:
 
 @dataclass(frozen=True)
 class Values:
-    """A transform of values, by default unchanged; its functions raise `NoCounterpart`."""
+    """A transform of values, by default the identity; its functions may raise `NoCounterpart`."""
 
     of: Callable[[Any], Any] = _same_value  # value -> ours, or `Settings`
     bound: Callable[[float], float] = _same_value  # an end of a range -> ours
@@ -65,7 +65,7 @@ class Values:
 
     @property
     def steps_differ(self) -> bool:
-        """Whether equal steps there are unequal here, so that a range with steps is listed."""
+        """Whether equal steps become unequal in our units, so that a stepped range is listed."""
         return self.bound is not _no_range and self.scaled is _no_range
 
 
@@ -203,7 +203,7 @@ def _read_value(value: Any) -> Any:
 
 
 def mapping_of(value: Any) -> dict[str, Any]:
-    """Return a mapping that may be written in Python; None becomes {}."""
+    """Return a mapping, which may be given as Python text; None becomes {}."""
     value = _read_value(value)
     if not isinstance(value, dict | None):
         raise NoCounterpart(f"{value!r} is not a mapping")
@@ -215,7 +215,7 @@ def env_keys(value: Any) -> SettingsRow:
 
 
 def widths_of(value: Any) -> list[int]:
-    """Return one list of widths; actor and critic have the same widths here.
+    """Return one list of widths; different widths of actor and critic have no counterpart.
 
     >>> widths_of({"pi": [64, 64], "vf": [64, 64]}), widths_of("[256, 256]")
     ([64, 64], [256, 256])
@@ -345,7 +345,8 @@ def taken(
 ) -> NameRow:
     """Return a row for a name that has a counterpart.
 
-    `=` in a target is the name in lower case; `@anneal` after it is one of `TRANSFORMS`.
+    `=` in a target means the name in lower case; a suffix such as `@anneal` is one of
+    `TRANSFORMS`.
     """
     target, _, transform = target.replace("=", name.lower()).partition("@")
     if transform:

@@ -1,7 +1,7 @@
 """Optimisers and learning-rate schedules of optax, read from the calls that create them.
 
-An optax schedule counts the optimiser's steps. Here progress is the completed share of the run, so
-a schedule becomes settings only once the number of gradient steps is known.
+An optax schedule counts optimiser steps. In a study, progress is the completed share of the run,
+so a schedule is converted to settings only once the number of gradient steps is known.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def schedule_of(value: Any) -> OptaxSchedule | None:
     """Return the schedule that a value describes; None if it is not an optax schedule.
 
     Raises:
-        NoCounterpart: no schedule here is equal, or an argument cannot be read.
+        NoCounterpart: no equivalent schedule exists, or an argument cannot be read.
     """
     call = _call_in(value)
     if call is None or call.args is None:

@@ -154,7 +154,7 @@ def last_name(node: ast.AST) -> str:
 
 
 def shown_node(node: ast.AST | None) -> str:
-    """Return the text of an expression, cut to 60 characters."""
+    """Return the text of an expression, truncated to 60 characters."""
     if node is None:
         return "an empty value"
     return shortened(ast.unparse(node))

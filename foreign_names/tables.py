@@ -104,9 +104,9 @@ def _plain_tag(tag: str) -> list[str]:
 
 
 def version_told(one: System, names: Iterable[str]) -> tuple[System, tuple[str, ...]]:
-    """Return the only version that has some of the names, and those names; else the system itself.
+    """Return the version that some of the names identify, and those names; else the system itself.
 
-    Sets of names that only one version has together take precedence over single such names.
+    Sets of names that occur together in only one version take precedence over single names.
     """
     given = set(names)
     for version in _versions(one):

@@ -179,7 +179,7 @@ _policy_arguments = arguments(
 
 
 def _widths(value: Any) -> list[int]:
-    """Read `net_arch` alone; the words are those of rl-zoo3's own search."""
+    """Read `net_arch` alone, including words from rl-zoo3's search such as `small`."""
     sizes = {"tiny": [64], "small": [64, 64], "medium": [256, 256]}
     if isinstance(value, str) and value in sizes:
         return sizes[value]
@@ -195,7 +195,7 @@ def _save_freq(value: Any) -> int | SettingsRow:
 
 
 def _env_steps(rollouts: Any, steps: Any, envs: Any) -> Any:
-    """Convert a number of rollouts to env steps; for -1 the program decides."""
+    """Convert a number of rollouts to env steps; `OFF` if the number is not positive."""
     count, length, width = (whole(value) for value in (rollouts, steps, envs))
     if not count or count < 0:
         return OFF

@@ -32,7 +32,8 @@ def read_brax(text: str, env: str | None) -> Found:
     """Return the brax PPO arguments in a file, for one environment if it has several.
 
     Raises:
-        NotPlain: the file has none, or several, or branches on an unknown value.
+        NotPlain: the file has no such arguments, has several sets of them, or branches on an
+            unknown value.
     """
     tree = parsed_source(text)
     known = {name: values[0] for name, values in constants_of(tree).items() if len(values) == 1}

@@ -87,7 +87,7 @@ def _version_flag(one: System) -> str:
 
 
 def take(draft: ConvertedStudy, source: ImportSource, given: Mapping[str, Any]) -> None:
-    """Translate a source into the draft of a study, with the settings given by the user."""
+    """Translate a source into a draft study, with the settings given by the user."""
     other = another_algorithm(source.words)
     if other and given.get("system") != COMMON.name:
         raise draft.fault(other)
@@ -279,7 +279,7 @@ def _add_critic(draft: ConvertedStudy) -> None:
 
 
 def add_defaults(draft: ConvertedStudy, source: ImportSource) -> None:
-    """Add the system's differing defaults and unnamed settings, and notes on other differences."""
+    """Add the system's defaults that differ from ours, its unnamed settings, and notes."""
     _add_critic(draft)
     given = {name.replace("-", "_") for name in (*source.names(), *source.used)}
     for row in draft.system.rows:

@@ -392,7 +392,7 @@ class ConvertedStudy:
             self.leave_out(name, f"no counterpart; {what}")
 
     def refuse_odd(self, name: str, what: str, value: Any) -> None:
-        """Raise for an unknown name that is a typo, or that selects a network."""
+        """Reject an unknown name that is a typo, or that selects a network."""
         near, because = self.system.nearest(name), ""
         if (
             near
@@ -522,7 +522,7 @@ class ConvertedStudy:
         return body
 
     def _refuse_environment(self, reasons: list[str]) -> None:
-        """Raise for an unregistered environment; `--imports` names a file that registers it."""
+        """Reject an unregistered environment; `--imports` names a file that registers it."""
         if reasons[0].endswith(_IMPORTS):  # a different package has it
             text = f"{reasons[0].removesuffix(_IMPORTS)} and name it"
             meant, flags = reasons[0].partition(" ")[0], {"imports": "my_envs.py"}

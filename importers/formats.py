@@ -238,7 +238,7 @@ def _translate_values(
 
 
 def _fields_of(row: NameRow, target: str, sets: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return a target's value for each listed value; a set may omit the target."""
+    """Return a target's distinct values in `sets`; a set of settings may omit the target."""
     idles = target.endswith("_end_fraction") or target.startswith(_IDLE)
     if idles and target != row.target:
         sets = [one for one in sets if target in one]
@@ -332,7 +332,7 @@ def _in_whole_numbers(
 
 
 def _above_open_end(note: Note, name: str, target: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """Move an illegal lower end of a range to its first step, or just above it."""
+    """Move an illegal lower bound of a range to the first step, or just above the bound."""
     knob, low = KNOBS[target], fields.get("min")
     if not knob.low_open or low is None or low != knob.low:
         return fields

@@ -1,4 +1,4 @@
-"""Names that a study would lose: each searched one is an error, and many prompt a question."""
+"""Names that a study would lose: a searched one is an error, and several prompt a question."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def nothing_searched(draft: ConvertedStudy, names: Sequence[str]) -> Exception:
 def ask_about_the_system(
     draft: ConvertedStudy, source: ImportSource, given: Mapping[str, Any]
 ) -> None:
-    """If a system's table has fewer than half of a source's names, ask whether it is right.
+    """Ask whether the system is right if its table has fewer than half of a source's names.
 
     Raises:
-        ConfigError: it has fewer than half, and the user did not name the system.
+        ConfigError: the table has fewer than half, and the user did not name the system.
     """
     if "system" in given:
         return

@@ -285,7 +285,7 @@ class _NameVisitor:
         return [(name, value) for name, value in pairs if name not in ("_", "*")]
 
     def _keep_wrapper(self, node: ast.Call, given: Mapping[str, ast.AST]) -> None:
-        """Keep a call next to the training, such as a wrapper, under its name in the table."""
+        """Keep a call that accompanies the training, such as a wrapper, under its table name."""
         name, _, keyword = self.python.around.get(last_name(node.func), "").partition("=")
         if keyword and keyword in given:
             self._keep_value(name, length_of(given[keyword]), True)

@@ -44,7 +44,10 @@ class Names:
         self.definitions = _definitions(tree)
 
     def value(self, node: ast.AST, depth: int = 0) -> Any:
-        """Return a plain value, including one that the file assigns to a name, or `Unread`."""
+        """Return the literal value of a node, resolving names that the file assigns once.
+
+        Without such a value, the result is `Unread`.
+        """
         name = reference(node)
         made = self._follow_name(node)
         if name is None:

@@ -395,7 +395,7 @@ def read_flags(source: str | Path, given: Mapping[str, Any]) -> ConvertedStudy:
 
 @dataclass
 class NetworkFile(ConvertedStudy):
-    """The environment of an evaluation; its file is not a study."""
+    """The environment of an evaluation, written as environment keys instead of a study."""
 
     # option -> value of the evaluation, in addition to the file
     evaluation: Mapping[str, str] = field(default_factory=dict[str, str])

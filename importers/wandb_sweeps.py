@@ -252,7 +252,7 @@ def _method(sweep: Mapping[str, Any]) -> str:
 
 
 def _budget(draft: ConvertedStudy, cap: Any) -> None:
-    """Set the number of trials; a grid ends by itself."""
+    """Set the number of trials, which a grid does not need."""
     if cap is not None:
         draft.section("budget")["trials"] = cap
     elif draft.rest["search"]["method"] == "grid":
@@ -424,7 +424,7 @@ def _goal_of(metric: str) -> str | None:
 
 
 def _our_metric(draft: ConvertedStudy, given: str, goal: str) -> str:
-    """Return our metric for another system's, from the table or from the words in its name."""
+    """Return our name for another system's metric, from the table or the words in the name."""
     entry = ENVIRONMENTS.get(draft.env.get("id", ""))
     optical = entry is not None and entry.source == "optical"
     name = _METRICS_ELSEWHERE.get(given.lower())
@@ -445,7 +445,7 @@ def _our_metric(draft: ConvertedStudy, given: str, goal: str) -> str:
 
 
 def _by_words(words: str, optical: bool) -> str | None:
-    """Return our metric that matches the words in a name."""
+    """Return the name of our metric that matches the words in another system's name."""
     if optical and "blocking" in words and "bitrate" in words:
         return "eval/bitrate_blocking_probability"
     if optical and "blocking" in words:

@@ -7,8 +7,8 @@ At 1.1.0 (train/train_utils.py, train/ppo.py, make_env.py):
   LR x LR x LR_END_FRACTION, nearly 0. The cosines of the entropy and the valid mass do the same.
 - Learning-rate schedules count gradient steps. Schedules of entropy, valid mass and lambda count
   updates (gradient steps with STEP_ON_GRADIENT). The horizon of the learning rate and the entropy
-  is in gradient steps, and that of lambda in updates. With the fixes of July 2026, the first two
-  end with the run.
+  is in gradient steps, and that of lambda in updates. With the fixes of July 2026, the schedules
+  of the learning rate and the entropy end with the run.
 """
 
 from __future__ import annotations
@@ -525,7 +525,7 @@ def _scale_horizon(
 def _scale_values(
     source: ImportSource, name: str, scaled: Callable[[float], float], default: float
 ) -> None:
-    """Scale a constant, listed values or a range; None stands for the default."""
+    """Scale a constant, listed values or a range; None means the default."""
 
     def scaled_or_default(value: Any) -> float:
         if value is None:

@@ -1,4 +1,4 @@
-"""Values of hyperparameters, and complete configurations from the values given."""
+"""Checks the values of hyperparameters, and completes configurations."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ _RECTIFIED = ("cnn", "gnn", "transformer", "path_mlp")
 
 
 def complete(given: Mapping[str, Any], own_words: bool = False) -> dict[str, Any]:
-    """Return a complete configuration: defaults and rules applied, `env.*` unchanged.
+    """Return a complete configuration, with defaults and rules applied and `env.*` unchanged.
 
     The rules: an unset `activation` follows `network`; an unset `reward_clip` is 10 with
     `normalise_rewards`; an unset `vf_*` equals the policy's value (`vf_learning_rate` is a third

@@ -51,10 +51,10 @@ def static(name: str, type_: KnobType, default: Any, meaning: str, **rest: Any) 
 
 
 def log(low: float, high: float, **rest: Any) -> dict[str, Any]:
-    """Return a suggested distribution that is uniform in the logarithm."""
+    """Return a log-uniform distribution, as a suggested search range."""
     return {"min": low, "max": high, "distribution": "log_uniform", **rest}
 
 
 def uniform(low: float, high: float) -> dict[str, Any]:
-    """Return a suggested distribution that is uniform."""
+    """Return a uniform distribution, as a suggested search range."""
     return {"min": low, "max": high, "distribution": "uniform"}

@@ -85,8 +85,8 @@ class _Seen:
 class InProcess:
     """Creates batches that are stepped here; see `core.host.batch.BatchMaker`.
 
-    An environment call may take `limit` seconds, and creating an environment `opening_limit`.
-    `warn` receives a line about a slow call; `leave` ends the process.
+    An environment call may take `limit` seconds, and creating an environment may take
+    `opening_limit` seconds. `warn` receives a line about a slow call; `leave` ends the process.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class InProcess:
         return min(_LOOK_SECONDS, self.limit / 4, self.opening_limit / 4)
 
     def batch(self, id_: str, code: SpaceCode, count: int, tells: bool = False) -> Batch:
-        """Make a batch of `count` slots that always fills `said`."""
+        """Create a batch of `count` slots, which always records info metrics in `said`."""
         made = LimitedBatch(id_, code, count, self)
         if math.isfinite(min(self.limit, self.opening_limit)):
             with self._watched:

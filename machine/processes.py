@@ -1,4 +1,4 @@
-"""Processes of a command, and executors that start them: here, or on a cluster.
+"""Processes of a command, and executors that start them on this machine or on a cluster.
 
 Each process on this machine has a session, output files, and a mark in its environment that also
 identifies children outside the group. A guard kills all such processes if this one dies.
@@ -94,7 +94,7 @@ class ProcessExecutor(Protocol):
         ...
 
     def check(self, program: str, cwd: Path) -> None:
-        """Raise ConfigError if no process could start; an empty program is not searched for."""
+        """Raise ConfigError if no process could start; an empty program name is not looked up."""
         ...
 
     def begin(self, folder: Path) -> None:
@@ -173,7 +173,7 @@ def thread_settings(count: int) -> dict[str, str]:
 
 
 class OrphanKiller:
-    """A small process that kills all other processes once this one has died."""
+    """A small process that kills the watched process groups once this process has died."""
 
     def __init__(self):
         self._process: subprocess.Popen[str] | None = None
@@ -246,7 +246,7 @@ class Running:
         return self._process.pid
 
     def look(self) -> int | None:
-        """Return the exit code after its end; kills remaining children and overdue processes."""
+        """Return the exit code after its end; also kill leftover and overdue processes."""
         if self.exit_code is not None:
             return self.exit_code
         if self._deadline is not None and time.monotonic() > self._deadline:

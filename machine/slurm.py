@@ -92,7 +92,7 @@ class SlurmJob:
             self._finish(-signal.SIGKILL)
 
     def _ran_out_of_time(self, state: dict[str, Any]) -> bool:
-        """Return whether the job would run out of time again."""
+        """Return whether a restarted job would also run out of time."""
         return bool(state["time_limit"]) and not self.jobs.resumes
 
     def _finish(self, code: int) -> None:
@@ -331,7 +331,7 @@ def _has_ended(state: dict[str, Any]) -> bool:
 
 
 class _Head:
-    """Requests from the head, and from SLURM itself: SIGTERM."""
+    """Requests from the head, and SIGTERM from SLURM."""
 
     def __init__(self, folder: Path, grace: float, halted: float):
         self._folder, self._grace, self._most = folder, grace, halted

@@ -1,4 +1,4 @@
-"""Packages that affect results bitwise, and their versions."""
+"""Packages whose versions affect results bit for bit, and those versions."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def receive_descriptor(link: Connection) -> int:
 
 
 def shared_block(size: int) -> tuple[int, memoryview]:
-    """Return a shareable file descriptor, and the zeroed anonymous memory behind it."""
+    """Return a shareable file descriptor, and the zeroed anonymous memory it refers to."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("hpo-environments")
     else:

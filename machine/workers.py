@@ -1,8 +1,8 @@
 """Worker processes that step environments, and their batches.
 
-They start as new interpreters (never by fork, because jax has threads), share one socket each with
-this process, and end with it. If a worker ends, or hangs in an environment for too long, its
-environments are lost; a new worker starts when it is next needed.
+Workers start as new interpreters (never by fork, because jax has threads). Each shares a socket
+with this process, and ends with this process. If a worker ends, or hangs in an environment for too
+long, its environments are lost; a new worker starts when it is next needed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Workers:
 
     `entry` is `module:function`, called with the socket, this process's id and `arguments`; it
     must call `worker.serve`. An environment call may take `limit` seconds, and creating an
-    environment `opening_limit`; `warn` receives a line about a slow call.
+    environment may take `opening_limit` seconds; `warn` receives a line about a slow call.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Workers:
         self._finalize = weakref.finalize(self, _end_workers, self.there)
 
     def batch(self, id_: str, code: SpaceCode, count: int, tells: bool = False) -> WorkerBatch:
-        """Make a batch of `count` slots; slot i uses worker i modulo their number."""
+        """Create a batch of `count` slots; slot i uses worker i modulo the number of workers."""
         return WorkerBatch(self, next(self._batches), id_, code, count, tells=tells)
 
     @property
@@ -160,7 +160,7 @@ class Workers:
 
 
 class WorkerBatch:
-    """A batch with environments in workers; a new worker's first call reports them as lost."""
+    """A batch with environments in workers; a new worker's first call reports the lost ones."""
 
     may_lose = True
     continues = False

@@ -95,7 +95,7 @@ _SHOWN = ("observation", "reward", "terminated", "truncated", "info")
 
 
 class EnvironmentContract:
-    """Requirements of rollouts and evaluation; see `contract.Environment`."""
+    """Properties that rollouts and evaluation rely on; see `contract.Environment`."""
 
     steps = 64  # number of random steps
     episodes = 4  # number of episodes in parallel

@@ -1,6 +1,6 @@
-"""Tests that a custom training must pass: subclass the contract.
+"""Tests that a custom training class must pass: subclass the contract.
 
-The training is a class attribute:
+The training class is a class attribute:
 
     class TestSAC(TrainingContract):
         training = SAC
@@ -140,7 +140,7 @@ class TrainingContract:
 
 
 def _other(knob: Knob, usual: float) -> float:
-    """Return a legal value of a traced hyperparameter that is not the usual one."""
+    """Return a legal value of a traced hyperparameter that differs from the usual one."""
     if knob.type == "bool":
         return 1.0 - usual
     if knob.type == "int":

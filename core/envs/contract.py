@@ -149,7 +149,7 @@ class DrawingEnvironment(Protocol):
     pictures_a_second: float
 
     def pictures(self, states: Sequence[Any], params: Any) -> Iterator[np.ndarray]:
-        """Return a picture of each state (host arrays) as uint8 [height, width, 3]."""
+        """Return a rendered frame of each state (host arrays), uint8 [height, width, 3]."""
         ...
 
 
@@ -157,7 +157,7 @@ class DrawingEnvironment(Protocol):
 class Routes:
     """The fixed network that requests are routed over, for gnn, transformer and path_mlp.
 
-    Action path * outputs + o is option o of a candidate path; further actions have no path.
+    Action path * outputs + o is option o of a candidate path; any further actions have no path.
     """
 
     num_nodes: int  # N
@@ -177,9 +177,9 @@ class Routes:
 class RoutedEnvironment(Protocol):
     """An environment whose actions are paths through a fixed network.
 
-    Its observation is either a graph of nodes and links, or a tree with `pair`, the row of
-    `Routes.pairs`. In a graph, the last two node columns mark the request's source (above 0) and
-    destination (below 0).
+    The observation is either a graph of nodes and links, or a pytree with a field `pair`, which
+    indexes the rows of `Routes.pairs`. In a graph, the last two node columns mark the request's
+    source (above 0) and destination (below 0).
     """
 
     routes: Routes
@@ -206,7 +206,7 @@ def same_observations(one: Environment, other: Environment) -> bool:
 
 
 def differing(one: Environment, other: Environment) -> Iterator[tuple[str, Any, Any]]:
-    """Yield "actions" and "observations" if two environments differ in them."""
+    """Yield "actions" and "observations", each only if the two environments differ in them."""
     if one.action_space != other.action_space:
         yield "actions", one.action_space, other.action_space
     if not same_observations(one, other):

@@ -1,4 +1,4 @@
-"""Helpers for adapters: run a library's code inside `relaxed`; make its results `canonical`."""
+"""Helpers for adapters: run library code inside `relaxed`, and make its results `canonical`."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class State(Pytree):
 
 
 class Navigators(EpisodicEnvironment):
-    """See the module.
+    """The environment described in the module docstring.
 
     An agent observes float32 [4 + 4 neighbours]: its velocity, the vector to its goal, and the
     relative positions and velocities of its nearest neighbours, nearest first.

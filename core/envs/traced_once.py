@@ -1,7 +1,7 @@
-"""Checks of an environment's shapes, made before anything is compiled or written.
+"""Checks an environment's shapes before anything is compiled or written.
 
-Errors in its code are shown in full, with the user's file and line. Differences from its
-declarations, or from the result of `reset`, are listed leaf by leaf.
+Errors in the environment's code are shown in full, with the user's file and line. Differences from
+the declared shapes, or from the result of `reset`, are listed leaf by leaf.
 """
 
 from __future__ import annotations
@@ -127,7 +127,11 @@ def _check_parts(env: Any) -> None:
 
 
 def _shapes(env: Environment, method: str, *structs: Any) -> Any:
-    """Trace a method twice, because numbers drawn by Python would be the same in every step."""
+    """Return the shapes of a method's results.
+
+    The method is traced twice, which reveals numbers drawn by Python: compiled, they would be the
+    same in every step.
+    """
     with calling(f"environment {env.id}, while {method} is traced"):
         found = trace_twice(getattr(env, method), *structs)
     if found.difference:
@@ -180,9 +184,9 @@ def _other_structures(given: Mapping[str, Any], wanted: Mapping[str, Any]) -> li
 def differences(
     given: Mapping[str, Any], wanted: Mapping[str, Any], sources: Mapping[str, str] = {}
 ) -> Iterator[str]:
-    """Yield one line per leaf that differs from the wanted one; trees are passed by name.
+    """Yield one line per leaf that differs from the expected one; pytrees are passed by name.
 
-    `sources` maps a name to a description of where its wanted tree comes from.
+    `sources` maps a name to the origin of its expected pytree, in words.
     """
     ours, theirs = _named_leaves(given), _named_leaves(wanted)
     for path, leaf in ours.items():

@@ -425,7 +425,7 @@ class BatchMaker(Protocol):
     """A factory for batches, such as `machine.workers.Workers`, whose processes step them."""
 
     def batch(self, id_: str, code: SpaceCode, count: int, tells: bool = False) -> Batch:
-        """Make a batch of `count` slots; with `tells`, it fills `said`."""
+        """Create a batch of `count` slots; with `tells`, it records info metrics in `said`."""
         ...
 
 

@@ -70,13 +70,13 @@ def to_act(lanes: Lanes) -> Lanes:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _MappedCall:
-    """A function of trees, compiled as a function of lists of their arrays."""
+    """A function of pytrees, compiled to take flat lists of their leaves."""
 
     function: Callable[..., Any]  # its third argument is donated
     shardings: list[NamedSharding]  # of each argument
 
     def compile(self, given: Sequence[Any], options: Any) -> jax.stages.Compiled:
-        """Compile for arrays or shapes `given`; the call returns a list of the result's arrays."""
+        """Compile for the `given` arrays or shapes; the compiled call returns a list of leaves."""
         forms = [jax.tree.structure(tree) for tree in given]
         lists = [jax.tree.leaves(tree) for tree in given]
 
@@ -95,7 +95,7 @@ class _MappedCall:
 class ActingCalls:
     """The compiled calls of a rollout, `act` and `cut`, on one or all devices of a program.
 
-    They take lists, because flattening trees takes longer than calling a small policy.
+    They take lists, because flattening pytrees takes longer than calling a small policy.
     """
 
     def __init__(self, functions: Functions, given: Sequence[Any], options: Any, moves: bool):
@@ -143,7 +143,7 @@ class ActingRollout:
         self._rollout = self._calls.cut(*given)
 
     def finish(self) -> tuple[Any, HostRollout]:
-        """Return the memory and the rollout, for the learning devices."""
+        """Return the memory and the rollout in a form that the learning devices accept."""
         memory, rollout = self._memory, self._rollout
         if self._calls.moves:
             memory, rollout = jax.device_get((memory, rollout))
@@ -171,7 +171,7 @@ class Functions:
 
     @cached_property
     def begin(self) -> Any:
-        """`begin(lanes) -> rollout`, with its noise and room for the remaining arrays."""
+        """`begin(lanes) -> rollout`: draw the rollout's noise and allocate the other arrays."""
         return self._jit_over_devices(lambda lanes: _begin(self.plan, lanes), (LANES,), TIME_FIRST)
 
     @cached_property
@@ -201,7 +201,7 @@ class Functions:
 
     @cached_property
     def cut(self) -> _MappedCall:
-        """`cut(lanes, memory, rollout, step, final, mask) -> rollout`: bootstrap cut episodes."""
+        """`cut(lanes, memory, rollout, step, final, mask) -> rollout`: bootstrap truncations."""
 
         def local(
             lanes: Lanes,

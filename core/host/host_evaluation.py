@@ -63,7 +63,7 @@ def evaluate_on_host(
     """Return the results of the first `count` of W policies, as host arrays [count, episodes].
 
     `batch` has W x episodes slots. If `steps` is None, each episode runs until it ends or reaches
-    `cut_after` env steps. Raises `EnvironmentsFailed` with the rows of policies.
+    `cut_after` env steps. Raises `EnvironmentsFailed` with the rows of the affected policies.
     """
     steady = Steady(batch, episodes, warn, keeps=batch.may_lose)
     arrays, width = batch.arrays, len(batch.arrays.active) // episodes

@@ -1,8 +1,8 @@
 """A batch whose environments are restored if their process ends or hangs.
 
-They are reopened in another process, where the actions of their episodes are replayed; then the
-requested step is taken. A run is given up if its environment raises an error, or ends a process
-twice at the same step.
+Lost environments are reopened in another process, which replays the actions of their episodes and
+then takes the requested step. A run is given up if its environment raises an error, or crashes its
+process twice at the same step.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ActionLog:
 
     @property
     def running(self) -> np.ndarray:
-        """The running episodes' numbers, int64 [N]."""
+        """The number of each slot's running episode, int64 [N]."""
         return self.episodes + self.later
 
     def of(self, slots: np.ndarray) -> ActionLog:
@@ -139,9 +139,9 @@ class Steady:
         """Apply the actions in the arrays to all active slots that were not given up.
 
         Returns a bool [N]: the slots that lost an episode because it is not reproducible. With
-        `restart`, such an episode counts as cut: this step has reward 0, its observation is also
-        the final one, and the next observation belongs to a new episode. Otherwise the episode
-        starts again from its first observation.
+        `restart`, such an episode counts as truncated: this step has reward 0, its observation is
+        also the final one, and the next observation belongs to a new episode. Otherwise the
+        episode starts again from its first observation.
         """
         arrays, outcome = self.batch.arrays, None
         before = arrays.observation
@@ -207,7 +207,7 @@ class Steady:
         return slots
 
     def _restore(self, slots: np.ndarray, was: np.ndarray, call: _Call) -> np.ndarray | None:
-        """Open slots and replay; return which slots now show `was`, or None if one was lost."""
+        """Reopen and replay slots; return which ones reproduce `was`, or None if one was lost."""
         if not self._reopen(slots, 0, call):
             self._lost[slots] = True  # some of them are back at the start of their episodes
             return None

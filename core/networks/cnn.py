@@ -37,7 +37,7 @@ def convolutions_of(plan: Plan, height: int, width: int) -> Convolutions:
 
     Sizes are from Mnih et al. 2015 (Nature 518) or, for images below 36 pixels, Young and Tian
     2019 (MinAtar): one convolution of 16 3x3 kernels and a dense layer of 128. With residual
-    blocks, sizes are from Espeholt et al. 2018 (IMPALA); strides then belong to the max pooling.
+    blocks, sizes are from Espeholt et al. 2018 (IMPALA); strides then apply to max pooling.
     """
     sizes = _usual_sizes(plan, min(height, width) < _SMALL)
     given = (plan.cnn_channels, plan.cnn_kernels, plan.cnn_strides, plan.cnn_dense)

@@ -127,14 +127,15 @@ class Processor(nn.Module):
 
 
 class Messages(nn.Module):
-    """Rounds of messages over a graph (Battaglia et al. 2018, section 3.2).
+    """Rounds of message passing on a graph (Battaglia et al. 2018, section 3.2).
 
     A round updates edges from (edge, sender, receiver, graph), nodes from (node, sums of sent and
     of received messages, graph), and the graph from (mean node, mean edge, graph). Each update is
     added to the old values; the sum is layer-normalised if layer norm is on. With attention, the
-    messages of a node are weighted by a softmax, over its incoming edges, of a_T act(W [edge,
-    sender, receiver, graph]) (Brody et al. 2022, eq. 7); the edge's update is not weighted. The
-    graph receives means instead of sums, so its numbers do not grow with the network's size.
+    messages that a node receives are weighted by softmax(a^T act(W [edge, sender, receiver,
+    graph])), normalised over its incoming edges (Brody et al. 2022, eq. 7). Edge updates are not
+    weighted. The graph receives means instead of sums, so its numbers do not grow with the
+    network's size.
     """
 
     plan: Plan
@@ -146,7 +147,7 @@ class Messages(nn.Module):
     def __call__(
         self, raw: GraphState, incidence: Incidence, chosen: Chosen | None = None
     ) -> GraphState:
-        """Return edges and graph after the rounds; the last updates only the `chosen` edges."""
+        """Return edges and graph after all rounds; the last updates only the `chosen` edges."""
         plan = self.plan
         linear = initialiser(plan, 1.0)
 
@@ -229,9 +230,9 @@ class GNN(nn.Module):
 
     With routes, actor logits are a linear layer over the sum of a candidate path's links. The
     logits of actions without a path come from the graph's row. All samples share one topology.
-    Without routes everything is computed from the graph's row, and every sample has its own
-    senders and receivers. A separate critic does not see the graph's features (as published). With
-    `link_critic_sees: shares` it sees neither the request's end nodes nor single slots.
+    Without routes, all outputs are computed from the graph's row, and senders and receivers may
+    differ between samples. A separate critic does not see the graph's features (as published).
+    With `link_critic_sees: shares` it sees neither the request's end nodes nor single slots.
     """
 
     plan: Plan

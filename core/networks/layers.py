@@ -1,4 +1,4 @@
-"""A dense layer for rows of mostly flags, computed as products of bytes and bfloat16 parts.
+"""A dense layer for rows that are mostly flags, computed as products of bytes and bfloat16 parts.
 
 A float32 is the sum of three bfloat16 numbers (8 significant bits each), and a flag is exact in
 bfloat16. So the product of flags and a kernel takes three tensor-core products, exact except for
@@ -50,8 +50,9 @@ class Dense(nn.Module):
 class JoinedDense(nn.Module):
     """x W + b like `flax.linen.Dense`, with both gradients from one product.
 
-    The rows get a column of ones for this, which costs little because they are short. On a GPU, a
-    separate sum over rows is another kernel, or delays the kernel that computes its terms.
+    A column of ones is appended to the rows, which costs little because the rows are short. On a
+    GPU, a separate sum over rows would be another kernel, or would delay the kernel that computes
+    its terms.
     """
 
     width: int

@@ -32,7 +32,7 @@ _SPLIT: Any = jax.lax.DotAlgorithmPreset.BF16_BF16_F32_X6
 
 
 def takes_flags(plan: Plan, rows: int) -> bool:
-    """Return whether a plan's network reads rows as `Flagged`, which pays only for many `rows`."""
+    """Return whether a plan's network reads `rows` rows as `Flagged`; this needs many rows."""
     fitting = plan.network == "mlp" and bool(plan.hidden_sizes) and plan.dtype == "float32"
     fitting = fitting and plan.matmul_precision in ("float32", "tf32")
     return plan.backend.reads_flags and fitting and rows >= _MANY
@@ -165,11 +165,11 @@ class PathMLP(nn.Module):
     """Maps the `paths` observations of optical environments to logits and values.
 
     Option o (of O) of path i has the logit f(path, request, links)_o - a i - b o / O. a and b
-    start at 1, and f starts near 0, because its head is small. If `path_mlp_begins` is `slot` it
-    is f(path, request, links)_o - a i / K - b o / O - c s, where s is the path's lowest start and
-    c also starts at 1. Path features are squashed by arcsinh, because free blocks are up to S
-    times as long as a request needs. The critic sees how full the links are but not the request,
-    so its value does not depend on the luck of the next request.
+    start at 1, and f starts near 0, because its head is small. If `path_mlp_begins` is `slot`, the
+    logit is f(path, request, links)_o - a i / K - b o / O - c s, where s is the path's lowest
+    start and c also starts at 1. Path features are squashed by arcsinh, because free blocks are up
+    to S times as long as a request needs. The critic sees how full the links are but not the
+    request, so its value does not depend on which request happens to arrive next.
     """
 
     plan: Plan

@@ -139,7 +139,7 @@ def marked_pairs(routes: Routes, nodes: Float[Array, "... N F"]) -> Int[Array, "
 
 
 class Pooling(nn.Module):
-    """One row per group of items, with zeros for an empty group."""
+    """Pools items into one row per group; the row of an empty group is 0."""
 
     kind: str  # mean, sum, min_mean_max (three times as wide) or attention (one learned query)
 

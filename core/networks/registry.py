@@ -33,7 +33,7 @@ class RecurrentNetwork(Protocol):
     """
 
     def initial_carry(self, lead: tuple[int, ...]) -> Any:
-        """Return the memory at the start of episodes, [lead, ...], which needs no parameters."""
+        """Return the initial carry, [lead, ...]; it does not depend on network parameters."""
         ...
 
     def step(self, observation: Any, carry: Any) -> tuple[Outputs, Any]:

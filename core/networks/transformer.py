@@ -60,7 +60,7 @@ class Turns(nn.Module):
     """Cosines and sines of learned linear maps of positions, shared by all heads and samples.
 
     A product with zeros and ones distributes the cosines and sines to the heads. XLA would fuse
-    anything else into its readers and recompute it for every sample and head.
+    any other operation into its consumers and recompute it for every sample and head.
     """
 
     heads: int
@@ -212,9 +212,9 @@ class LinkTransformer(nn.Module):
     """Maps `LinkTokens` to policy outputs and a value.
 
     Logits of a candidate path's options are a linear layer over its pooled links; actions without
-    a path use all links. The value also comes from all links. A separate critic does not see the
-    request columns (as published). With `link_critic_sees: shares` it sees how full each link is
-    instead of its slots.
+    a path use all links. The value is also computed from all links. A separate critic does not see
+    the request columns (as published). With `link_critic_sees: shares` it sees how full each link
+    is instead of its slots.
     """
 
     plan: Plan

@@ -1,10 +1,10 @@
-"""Candidate paths of every node pair, computed once on the host and cached.
+"""Candidate paths for every node pair, computed once on the host and cached.
 
 The candidates are the first k of networkx's `shortest_simple_paths`. First-fit heuristics try them
 in this order, so every tie is broken by a fixed rule. The order of nodes and links in the
-network's file decides which paths are among the first k; a hash of their node numbers orders these
-k. Nodes are numbered from 1 in file order (`Topology.first_number`), so their names have no
-effect.
+network's file determines which paths are among the first k. These k paths are then sorted by a
+hash of their node numbers. Nodes are numbered from 1 in file order (`Topology.first_number`), so
+their names have no effect.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class PathTable:
 
 
 def pair_index(source: int, destination: int, num_nodes: int, directed: bool) -> int:
-    """Return a pair's row: all (s, d) with s < d, then, if directed, all (d, s) in that order.
+    """Return a pair's row; the rows are all (s, d) with s < d, then, if directed, all (d, s).
 
     >>> [pair_index(s, d, 3, True) for s, d in ((0, 1), (0, 2), (1, 2), (1, 0), (2, 0), (2, 1))]
     [0, 1, 2, 3, 4, 5]

@@ -1,7 +1,7 @@
-"""Heuristics over many seeds and loads in one compiled program; study baselines; request traces.
+"""Evaluate heuristics over many seeds and loads in one program; study baselines; request traces.
 
-Request streams depend only on the seed, so every heuristic and load with the same seed sees
-the same draws, and their differences are paired.
+Request streams depend only on the seed. All heuristics and loads with the same seed get the same
+draws, so their differences are paired.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ Answer = tuple[Int[Array, ""], Int[Array, ""], Any]  # path, start slot, memory 
 @runtime_checkable
 class Agent(Protocol):
     def begin(self) -> Any:
-        """Return the memory at the start of an episode, a tree of arrays."""
+        """Return the initial memory of an episode, a pytree of arrays."""
         ...
 
     def choose(
         self, state: OpticalState, offers: Offers, params: OpticalParams, memory: Any, words: Words
     ) -> Answer:
-        """Return the placement of the current request, and the memory after it."""
+        """Return the placement of the current request, and the updated memory."""
         ...
 
 
@@ -158,7 +158,7 @@ class HeuristicSums:
 
 
 def summarise_seeds(values: np.ndarray, requests: int) -> HeuristicSummary:
-    """Mean, spread and Student's 95 % interval over seeds.
+    """Return the mean, standard deviation, standard error and Student's 95 % interval over seeds.
 
     The interval is nan for fewer than 5 seeds, and if all rates are equal and above 0.
     """
@@ -303,7 +303,7 @@ class _Lanes:
 
 
 def _kahan_add(total: tuple[Array, Array], part: Array) -> tuple[Array, Array]:
-    """Kahan summation: (sum, rounding error so far)."""
+    """Add a term by Kahan summation; return (sum, rounding error so far)."""
     high, lost = total
     term = part - lost
     new = high + term

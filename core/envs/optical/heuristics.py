@@ -2,7 +2,7 @@
 
 Each scores paths or (path, start) pairs; ties go to the earlier path, then to the lower slot.
 Scores are integers (or quotients of small ones), so ties are the same on every machine. If nothing
-fits they return path 0, slot 0, which is refused.
+fits, they return path 0 and slot 0, which is refused.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _cheapest_path(cost: Int[Array, " K"], first: Int[Array, " K"]) -> Int[Array
 
 
 def _ff_ksp(env: Network, state: OpticalState, offers: Offers) -> Choice:
-    """Return the lowest start over all paths."""
+    """Return the lowest start slot over all paths."""
     first = first_set(offers.starts)
     return _start_on_path(jnp.argmin(first).astype(jnp.int32), first)
 
@@ -77,7 +77,7 @@ def surplus(
     need: Int[Array, " K"],
     slots: int,
 ) -> Int[Array, "K S"]:
-    """Return the spare room around each start, summed over links that count (`real`)."""
+    """Return the slots left over in the free block at each start, summed over the `real` links."""
     below, above = spectrum.nearest_set(words, slots)
     counted = real[:, :, None] & (below != above)
     over = above - below - 1 - need[:, None, None]
@@ -97,7 +97,7 @@ def _bf_ksp(env: Network, state: OpticalState, offers: Offers) -> Choice:
 
 
 def _slot_usage(env: Network, state: OpticalState, offers: Offers) -> Int[Array, "K S"]:
-    """Return the number of links in the network that use each slot; -1 if it is not a start."""
+    """Return the number of links that use each slot; -1 where the service cannot start."""
     occupied = unpack(env.resources.occupancy(state.held), env.slots)
     usage = occupied.sum(0, dtype=jnp.int32)
     return jnp.where(unpack(offers.starts, env.slots), usage[None], -1)
@@ -118,7 +118,10 @@ def _mu_ksp(env: Network, state: OpticalState, offers: Offers) -> Choice:
 
 
 def _kca_ff(env: Network, state: OpticalState, offers: Offers) -> Choice:
-    """Congestion-aware: smallest sum of km / (1 - taken / (S + 1)) in sixteenths, lowest start."""
+    """Congestion-aware: the path with the least sum of km / (1 - taken / (S + 1)), lowest start.
+
+    Each link's term is rounded down to sixteenths of a km.
+    """
     taken = unpack(env.resources.occupancy(state.held), env.slots).sum(1, dtype=jnp.int32)
     sixteenths = jnp.asarray(np.round(env.tables.km * 16), jnp.int32)
     cost = sixteenths * (env.slots + 1) // (env.slots + 1 - taken)
@@ -228,7 +231,10 @@ def _best_fit_start(env: Network, state: OpticalState, offers: Offers, path: _Nu
 
 
 def _exact_fit_start(env: Network, state: OpticalState, offers: Offers, path: _Number) -> _Number:
-    """Return the lowest free block that the service fills exactly, otherwise the lowest start."""
+    """Return the start of the lowest free block that the service fills exactly.
+
+    Without such a block, return the lowest start.
+    """
     free, starts = take(offers.free, path), take(offers.starts, path)
     one = (free[None], take(offers.need, path)[None] + 1)
     wider = spectrum.starts_of_free_runs(*one, env.slots)[0]

@@ -70,7 +70,10 @@ def _format(file: str, line: int, row: dict[str, str]) -> Format:
 
 
 def spectral_efficiency(formats: tuple[Format, ...], km: float) -> float:
-    """Return the highest efficiency whose reach covers `km`, or that of the longest reach."""
+    """Return the highest efficiency of all formats that reach `km`.
+
+    If none does, this is the efficiency of the format with the longest reach.
+    """
     reaching = [format.efficiency for format in formats if format.reach >= km]
     if not reaching:
         return max(formats, key=lambda format: format.reach).efficiency
@@ -93,8 +96,8 @@ def lightpath_capacity(
 ) -> float:
     """Return a lightpath's capacity (Gb/s) over `km`, rounded down to multiples of `granularity`.
 
-    C = 2 R log2(1 + 1 / (spans * NSR_span)) with the noise-to-signal ratio of one span at optimum
-    launch power; two polarisations.
+    C = 2 R log2(1 + 1 / (spans * NSR_span)) for two polarisations, where NSR_span is the
+    noise-to-signal ratio of one span at optimum launch power.
 
     >>> [lightpath_capacity(km, 10_000.0, 1.0, 100.0) for km in (100.0, 1000.0, 5000.0)]
     [1700.0, 1000.0, 600.0]

@@ -68,7 +68,7 @@ def make_tables(settings: OpticalSettings) -> NetworkTables:
 
 
 def take(table: np.ndarray | Array, index: Int[Array, "*batch"]) -> Array:
-    """Return rows of a table without a bounds check: 0 <= index < rows."""
+    """Return rows of a table without a bounds check; the index must satisfy 0 <= index < rows."""
     return jnp.asarray(table).at[index].get(mode="promise_in_bounds", wrap_negative_indices=False)
 
 
@@ -178,7 +178,7 @@ class SharedLightpaths:
         return Lightpaths(dark, zero, none, jnp.zeros(many, jnp.int32), jnp.zeros(many))
 
     def offers(self, held: Lightpaths, request: Request, params: OpticalParams) -> Offers:
-        """Return wavelengths that are dark on the whole path, or lit by it with spare capacity."""
+        """Return wavelengths that are dark on the whole path, or have a lightpath with room."""
         hops = take(self.tables.hops, request.pair)
         paths = hops.shape[0]
         bitrate = request.bitrate * params.bitrate_scale
@@ -234,7 +234,7 @@ class SharedLightpaths:
         return held.ticks.max(0)
 
     def room(self, held: Lightpaths) -> Float[Array, "links S"]:
-        """Return Gb/s left on each lightpath, 0 where dark."""
+        """Return the remaining capacity of each lightpath in Gb/s; 0 where dark."""
         capacity = jnp.asarray(self.tables.capacity.reshape(-1))
         lit = held.row >= 0
         return jnp.where(lit, capacity[jnp.maximum(held.row, 0)] - held.used, jnp.float32(0.0))

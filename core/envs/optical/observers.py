@@ -78,7 +78,7 @@ def laplacian_features(topology: Topology, count: int) -> np.ndarray:
 
 
 def line_graph_features(topology: Topology, count: int) -> np.ndarray:
-    """Return spectral features of the links, float32 [links, count]; neighbours share a node."""
+    """Return spectral features of links, float32 [links, count]; adjacent links share a node."""
     ends = np.array([link[:2] for link in topology.links])
     shared = (ends[:, None, :, None] == ends[None, :, None, :]).any((-1, -2))
     np.fill_diagonal(shared, False)
@@ -166,10 +166,10 @@ def _paths_observation(
 ) -> Float[Array, " n"]:
     """float32 [2 N + 3 + 8 K + links]: the costs of each path, and each link's free share.
 
-    One-hot end nodes; holding time / its mean, bitrate / the largest bitrate, share of slots in
-    use. For each path: the five deeprmsa features, hops / the most hops of any path, the
-    link-slots that the service would use / S, and the free share of its fullest link. Finally, the
-    free share of every link.
+    First come the one-hot end nodes, holding time / its mean, bitrate / the largest bitrate, and
+    the share of slots in use. Each path adds the five deeprmsa features, hops / the largest number
+    of hops of any path, the link-slots that the service would use / S, and the free share of its
+    fullest link. The free share of every link comes last.
     """
     slots = np.float32(env.slots)
     most = np.float32(env.tables.hops.shape[-1])
@@ -204,11 +204,11 @@ def _one_hot_ends(env: Network, state: OpticalState) -> Float[Array, " n"]:
 def _path_features(
     env: Network, state: OpticalState, offers: Offers, params: OpticalParams
 ) -> Float[Array, "K 5"]:
-    """DeepRMSA's five features of each path, 0 if the path is missing.
+    """Return DeepRMSA's five features of each path; they are 0 if the path is missing.
 
-    Size of the first block that fits, divided by the slots needed; its start / S; requested
-    bitrate / largest bitrate; mean free block / slots needed; share of free slots. If nothing
-    fits, the free block at slot 0 is described (0 if that slot is taken).
+    The features are: size of the first block that fits / slots needed; its start / S; requested
+    bitrate / largest bitrate; mean size of free blocks / slots needed; share of free slots. If
+    nothing fits, the free block at slot 0 is described (0 if that slot is taken).
     """
     slots, band = env.slots, band_words(env.slots)
     first = first_set(offers.starts)
@@ -237,7 +237,7 @@ def _path_features(
 
 
 def _graph_observer(env: Network) -> Observer:
-    """A `jraph.GraphsTuple` with one graph.
+    """Return an observer whose observations are `jraph.GraphsTuple`s with one graph.
 
     nodes [N, 8 + 2]: Laplacian eigenvectors, then a column with +1 at the source and one with -1
     at the destination. edges [links, S]: remaining time of each slot / the mean holding time (0 or

@@ -1,7 +1,7 @@
 """The optical environments: one class for five kinds of problem.
 
 A step serves the current request, then draws the next. The action mask and acceptance use the same
-bits of `Offers`: an action is accepted if the mask allows it, and blocked otherwise.
+bits of `Offers`: a request is accepted if the mask allows its action, and blocked otherwise.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from .traffic_files import pair_weights, read_requests, read_traffic_matrix
 
 
 class OpticalEnvironment:
-    """One of rsa, rmsa, deeprmsa, rwa, rwa_lightpath_reuse.
+    """An environment of one kind: rsa, rmsa, deeprmsa, rwa or rwa_lightpath_reuse.
 
-    Actions (A in total) are path * blocks + block; a service is placed at the first possible one
-    of the block's `aggregate_slots` starts. In deeprmsa, actions are path * fits + fit. With
+    Actions (A in total) are path * blocks + block; a service is placed at the first feasible of
+    the block's `aggregate_slots` start slots. In deeprmsa, actions are path * fits + fit. With
     `no_op`, the last action refuses the request. The reward is 0 for an accepted request, and -1
     or -bitrate / largest bitrate for a blocked one.
     """

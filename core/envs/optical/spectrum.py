@@ -1,10 +1,10 @@
 """The spectrum of one network: the slots in use, and for how long.
 
-There are two tables. Occupancy, as packed bits per link, decides every request. The remaining time
-of every slot is read only by the clock. Times are int32 ticks relative to the current request, so
-nothing is rounded. A service enters the time table one step late, from bits kept in the state. If
-it entered within the same step, XLA would recompute those bits for every slot, which is five times
-slower.
+There are two tables. Occupancy, as packed bits per link, determines whether each request is
+accepted. The remaining time of every slot is read only by the clock. Times are int32 ticks
+relative to the current request, so nothing is rounded. A service enters the time table one step
+late, from bits kept in the state. If it entered within the same step, XLA would recompute those
+bits for every slot, which would be five times slower.
 """
 
 from __future__ import annotations
@@ -79,12 +79,12 @@ def _bit_positions(dims: int, width: int) -> UInt32[Array, "*ones n"]:
 
 
 def _lowest(words: UInt32[Array, "*batch"]) -> Int[Array, "*batch"]:
-    """Number of the lowest set bit of each word (32 if none)."""
+    """Return the index of the lowest set bit of each word (32 if none)."""
     return lax.population_count((words & (~words + ONE)) - ONE).astype(jnp.int32)
 
 
 def _highest(words: UInt32[Array, "*batch"]) -> Int[Array, "*batch"]:
-    """Number of the highest set bit of each word (-1 if none)."""
+    """Return the index of the highest set bit of each word (-1 if none)."""
     return 31 - lax.clz(words).astype(jnp.int32)
 
 

@@ -39,13 +39,14 @@ def find_load(
     steps: int = 20_000,
     seed: int = 0,
 ) -> SupportedLoad:
-    """Find the load at which a heuristic blocks a share `target` of the services.
+    """Find the load at which a heuristic's blocking probability is `target`.
 
     In the last round, a parabola is fitted to log blocking as a function of log load, by least
-    squares weighted by blocking. The result is the load at which it crosses the target. The
-    interval is Student's t of jackknife pseudo-values (Tukey 1958, "Bias and confidence in
-    not-quite large samples"). If x is the log load from all n seeds and x_i without seed i, seed
-    i's pseudo-value is n x - (n - 1) x_i. target x seeds x steps should be at least 100.
+    squares weighted by blocking. The result is the load at which the parabola crosses the target.
+    The interval is Student's t of jackknife pseudo-values (Tukey 1958, "Bias and confidence in
+    not-quite large samples"). If x is the log load from all n seeds and x_i the log load without
+    seed i, seed i's pseudo-value is n x - (n - 1) x_i. target x seeds x steps should be at least
+    100.
     """
     from scipy import stats
 

@@ -66,8 +66,8 @@ class Topology:
     def first_number(self) -> int:
         """Number of the first node: 1, or 0 for networks published with a node 0.
 
-        It depends only on nodes and links, so a file with the nodes and links of a shipped network
-        uses that network's numbers, whatever its nodes are called.
+        The number depends only on nodes and links, so a file with the nodes and links of a shipped
+        network uses that network's numbering, regardless of node names.
         """
         return int(_both_ways_as_one(self.arcs) not in _published_from_zero())
 

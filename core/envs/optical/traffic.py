@@ -48,7 +48,7 @@ def uniform(words: UInt32[Array, "*n"]) -> Float[Array, "*n"]:
 
 
 def exponential(words: UInt32[Array, "*n"]) -> Float[Array, "*n"]:
-    """Return exponential variables with mean 1, at most 17.4."""
+    """Return exponentially distributed numbers with mean 1; the largest possible one is 17.4."""
     return -jnp.log(uniform(words))
 
 
@@ -92,7 +92,7 @@ class Traffic:
         return self.num_pairs
 
     def pair_shares(self, words: UInt32[Array, " n"]) -> Float[Array, " R"] | None:
-        """Return the pairs' cumulative shares, kept in the state; None if weights are fixed."""
+        """Return cumulative traffic shares of the pairs, kept in the state; None if fixed."""
         if self.weights is not None:
             return None
         entries = uniform(words).reshape(-1, self.num_pairs).sum(0)
@@ -102,7 +102,7 @@ class Traffic:
     def request(
         self, words: UInt32[Array, " 4"], number: Int[Array, ""], shares: Float[Array, " R"] | None
     ) -> Request:
-        """Return request `number` (from 0); three words give pair, bitrate and holding time."""
+        """Return request `number` (from 0); three words set its pair, bitrate and holding time."""
         if self.requests is not None:
             row = jnp.minimum(number, len(self.requests) - 1)
             given = (self.requests.pair, self.requests.bitrate, self.requests.holding)
