@@ -30,7 +30,7 @@ def clearly_worse(losses: Sequence[float], best: Sequence[float], risk: float) -
     """Return whether the mean of `losses` is clearly above that of `best`, paired by seed.
 
     This is a one-sided paired t-test: the lower bound of the mean difference, at level 1 - risk,
-    is above zero. It needs two pairs.
+    is above zero. It needs at least two pairs.
 
     >>> clearly_worse([5.0, 6.0, 7.0], [1.0, 2.1, 2.9], risk=0.05)
     True
@@ -44,7 +44,7 @@ def clearly_worse(losses: Sequence[float], best: Sequence[float], risk: float) -
 
 
 def more_seeds(search_state: SearchState, trial: Trial) -> list[Replicate]:
-    """Return further replicates for a trial whose runs have ended; possibly none.
+    """Return additional replicates for a trial whose runs have ended; possibly none.
 
     The total risk of dropping a trial equal to the best is 1 - confidence, divided evenly among
     the looks (Bonferroni).

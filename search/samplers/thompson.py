@@ -234,7 +234,7 @@ class _Pool:
 
 
 class Thompson:
-    """See the module; with several objectives, each proposal weights them randomly."""
+    """The sampler of this module; with several objectives, each proposal draws random weights."""
 
     window = Window(best=100, latest=400)
 

@@ -43,7 +43,7 @@ class Best:
         *,
         bounds: Bounds | None = None,
     ) -> Best:
-        """Return the trial with its interval; it has none with racing, which shifts the value."""
+        """Return the trial with its interval; none with racing, which biases the value."""
         around = search_interval(value, seeds, aggregate, stop_rule, bounds or Bounds())
         return cls(trial, value, around.low, around.high, seeds)
 
