@@ -325,7 +325,7 @@ def ladder(
 ) -> list[tuple[float, int, int]]:
     """Return the probability of reaching each future evaluation.
 
-    Each tuple also has the number of chunks and of evaluations until then.
+    Each tuple also has the number of chunks and the number of evaluations until then.
 
     >>> ladder(EventSchedule(1000, 8, (2,), frozenset({2, 8})), (0.25,), 0)
     [(0.25, 2, 1), (0.25, 8, 2)]
