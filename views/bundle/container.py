@@ -1,4 +1,4 @@
-"""A zip file with only one possible form: stored members, fixed attributes, no gaps.
+"""A zip file in a canonical form: stored members, fixed attributes, no gaps.
 
 Names, sizes and CRCs determine every other byte. So a change to any byte is detected, and no
 member can be a link, be compressed, or leave the folder.
@@ -71,9 +71,9 @@ def unpack(path: Path, folder: Path) -> dict[str, str]:
 
 
 def _packed_again(path: Path, content: bytes) -> str:
-    """Return the changed members if a different program wrote this zip, otherwise "".
+    """Name the changed members if a different program wrote this zip, otherwise return "".
 
-    Without this, the first member would be blamed, because its header is the first that differs.
+    Otherwise the first member would be blamed, because its header is the first to differ.
     """
     try:
         found = _foreign_members(content)

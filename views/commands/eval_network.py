@@ -81,7 +81,7 @@ def found_loads(
 
 
 def more_load(ours: SupportedLoad, theirs: SupportedLoad) -> dict[str, float | None]:
-    """Return how much more load one rule supports, as a share of the other rule's load."""
+    """Return how much more load one rule supports, as a fraction of the other rule's load."""
     pairs = zip(ours.of_seeds, theirs.of_seeds, strict=True)
     logs = [math.log(own) - math.log(other) for own, other in pairs]
     around = NO_INTERVAL
@@ -242,7 +242,7 @@ def _table_row(row: Mapping[str, Any]) -> list[str]:
 
 
 def blocking_picture(results: Compared, title: str) -> Picture:
-    """Return blocking over load, and each rule's difference from the first one, seed by seed.
+    """Plot blocking over load, and each rule's difference from the first rule, seed by seed.
 
     All rules get the same requests, so overlapping intervals of two curves are not evidence of
     equality.

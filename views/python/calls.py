@@ -63,7 +63,7 @@ class OneLine(RunView):
 
 
 def somebody_looks() -> bool:
-    """Return whether a line can be updated: in a notebook, or if stderr is a terminal."""
+    """Return whether a status line can be updated: in a notebook, or if stderr is a terminal."""
     return _is_notebook() or (sys.stderr is not None and sys.stderr.isatty())
 
 
@@ -133,7 +133,7 @@ class Results(_Results):
 
 @dataclass(frozen=True, repr=False)
 class Checked:
-    """A study's plan and cost; `note` explains why lanes and memory are unknown, if they are."""
+    """A study's plan and cost; if lanes and memory are unknown, `note` explains why."""
 
     report: CheckReport
     note: str

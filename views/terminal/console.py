@@ -35,7 +35,7 @@ def console(stream: TextIO) -> Console:
 
 
 def print_listing(terminal: Console, listing: Listing) -> None:
-    """Print a table with one line per row, cut at the terminal's width; uncut in a pipe."""
+    """Print a table with one line per row, truncated to the terminal's width; whole in a pipe."""
     text = listing.cropped(terminal.width) if terminal.is_terminal else listing.text()
     terminal.print(text, soft_wrap=True)
 
