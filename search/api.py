@@ -74,7 +74,7 @@ def run(
         retry_failed: run failed trials again, with the same hyperparameters.
         study_text: the original text of the file, if `study` is loaded.
         given: the command that runs the study, if there is one.
-        compiling: context entered around each compile, with its name.
+        compiling: context entered around each compilation, with its name.
         warn: called with one line of text, from any thread.
 
     Raises:
@@ -227,7 +227,7 @@ _RESOLVED = "study.resolved.yaml"
 
 @dataclass(frozen=True)
 class TestRequest:
-    """A study, and the trials that are to run on test seeds."""
+    """A study, and the trials to run on test seeds."""
 
     folder: StudyFolder
     study: Study  # with these trials in `confirm.also`

@@ -121,7 +121,7 @@ def _chosen_study(storage: str, opened: optuna.storages.BaseStorage, name: str |
 def _last_distributions(
     storage: str, trials: Sequence[optuna.trial.FrozenTrial]
 ) -> tuple[dict[str, BaseDistribution], dict[str, str]]:
-    """Return each parameter's last distribution, and a different earlier one as text."""
+    """Return each parameter's last distribution and, where it changed, an earlier one as text."""
     space: dict[str, BaseDistribution] = {}
     changed: dict[str, str] = {}
     for trial in trials:

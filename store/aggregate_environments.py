@@ -123,13 +123,13 @@ def difference(
 
     `bounds` gives the range of possible scores in each environment.
 
-    For `mean`, it is the difference per seed of means over environments (`paired_interval`,
-    `unpaired_interval`). For `iqm`, it is a stratified bootstrap, which draws the same seeds for
-    both sides if they are paired. The bootstrap uses expanded percentiles with Welch's degrees of
-    freedom over environments and sides, because one environment may have most of the spread. The
-    interval includes 0 unless the exact test of equal distributions excludes 0. Interval and test
-    both use the level of a first look. There is no interval for `worst` (see `overall_interval`),
-    below 5 seeds, with a non-finite score, or without variation.
+    For `mean`, the interval is computed from each seed's mean over environments
+    (`paired_interval`, `unpaired_interval`). For `iqm`, it is a stratified bootstrap, which draws
+    the same seeds for both sides if they are paired. The bootstrap uses expanded percentiles with
+    Welch's degrees of freedom over environments and sides, because one environment may have most
+    of the spread. The interval includes 0 unless the exact test of equal distributions excludes 0.
+    Interval and test both use the level of a first look. There is no interval for `worst` (see
+    `overall_interval`), below 5 seeds, with a non-finite score, or without variation.
 
     >>> round(difference([[0.5, 0.7], [0.9, 1.0]], [[0.4, 0.6], [0.9, 1.0]], "mean")[0], 3)
     0.05

@@ -123,10 +123,10 @@ def paired_over_looks(
 ) -> Interval:
     """Return the 95 % interval of the mean difference, over all looks together.
 
-    This is the intersection of the intervals at all looks, each at its level; if it is empty, it
-    is the interval at this look. `earlier` is the number of leading pairs at each earlier look; 0
-    if that look had different values. For `interim` see `interim_analyses.level_of`. `among` is
-    the number of comparisons that share the error rate.
+    This is the intersection of the intervals at all looks, each at its level; if the intersection
+    is empty, the interval at this look is returned. `earlier` is the number of leading pairs at
+    each earlier look; 0 if that look had different values. For `interim` see
+    `interim_analyses.level_of`. `among` is the number of comparisons that share the error rate.
     """
     own = len(ours)
     if among > 1:

@@ -5,8 +5,8 @@ and no test of observed values can detect it. The same rule applies to both side
 constant or noisy:
 
 - *Location.* The worst unseen outcome is the known bound of the values. Without a bound, it is
-  beyond all values of both sides by 1.5 times their distance from 0, or by 1.2 times their range
-  to the extent that this side has the longer tail there.
+  beyond all values of both sides by 1.5 times their distance from 0 or, if that is more, by 1.2
+  times their range, weighted by how much longer this side's tail is there.
 - *Number.* The number of unseen outcomes is the largest that the seeds allow. The lower end of a
   mean is a quantile of randomly weighted seeds, to which one with the worst outcome is added
   (Gaffke 2005; Learned-Miller and Thomas 2020, "A New Confidence Interval for the Mean of a

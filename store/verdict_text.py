@@ -357,7 +357,7 @@ def _undecided_sentences(conclusion: Conclusion, against: Against, seeds: str) -
 
 
 def _unless_sentences(winner: str, against: Against, seeds: str) -> list[str]:
-    """Return which side is better if rare outcomes are rare enough, or []."""
+    """Return sentences on which side is better if unseen outcomes are rare enough, or []."""
     found, difference = against.unless, against.difference
     if found is None or difference is None:
         return []

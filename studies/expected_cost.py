@@ -41,7 +41,7 @@ class Expected:
 
     @property
     def total(self) -> int | None:
-        """The steps of search and confirm, limited by the budget, and those of `confirm.also`."""
+        """The env steps of search and confirm, limited by the budget, and of `confirm.also`."""
         bounds = list[int]()
         if self.search is not None:
             bounds.append(self.search + self.confirm)

@@ -1,6 +1,7 @@
 """A first study for a training script, from the flags declared in its file, which is not run.
 
-Flags are those of argparse, click and dataclasses, or the keys of a Hydra configuration.
+The flags are declared with argparse, click or dataclasses, or are the keys of a Hydra
+configuration.
 """
 
 from __future__ import annotations

@@ -199,7 +199,7 @@ class Study:
         return self.training(config).steps_per_update
 
     def training(self, config: Mapping[str, Any]) -> Any:
-        """Return the `Training` for a custom training's complete configuration."""
+        """Return the `Training` for a complete configuration of a custom training class."""
         given = None
         if self.algorithm.takes_env:
             given = self._environment

@@ -409,7 +409,7 @@ def point_of(study: Study, recorded: EvaluationRow, now: EpisodeRow) -> Replayed
 
 
 def _episode_values(found: EpisodeRow, metric: str) -> tuple[float, ...]:
-    """Return the episode returns, or the study's metric if a custom training reports none."""
+    """Return the episode returns, or the study's metric if a custom training run has none."""
     instead = found.metrics.get(metric.removeprefix("eval/"), math.nan)
     return tuple(np.where(np.isnan(found.returns), instead, found.returns).tolist())
 

@@ -161,7 +161,7 @@ class RayTeam:
         self._machines: dict[int, str] = {}
 
     def begin(self) -> Machine:
-        """Start one worker per share; return their machine."""
+        """Start one worker per share; return the hardware that they run on."""
         self._hosts = {share: self._new_host() for share in range(self.shares)}
         names = {share: host.machine_name.remote() for share, host in self._hosts.items()}
         placed, waiting = self._ray.wait(

@@ -76,8 +76,9 @@ def what_if(
     """Apply different rules to a study's recorded curves.
 
     `source` is the folder of the study file and its other files; by default, the last known
-    folder. It is needed only for custom trainings and registered rules, and only unchanged files
-    run. `report` is called before each replay with its number, the total, and the rule.
+    folder. It is needed only for custom training classes and registered rules. Files run only if
+    they are unchanged. `report` is called before each replay with its number, the total, and the
+    rule.
     """
     record = read_record(folder, quantum, source)
     study, early = record.study, record.study.early_terminate

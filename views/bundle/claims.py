@@ -217,7 +217,7 @@ def _claim(
     estimator: str,
     numbers: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return a claim; `seeds`: (trial, stream) pairs, [] if it is about more trials."""
+    """Return a claim; `seeds` has its (trial, stream) pairs, [] if it involves more trials."""
     rests_on = [{"trial": trial, "seeds": stream} for trial, stream in seeds]
     how = {"sql": sql, "estimator": estimator, "numbers": numbers}
     return {"about": about, "sentences": [*said], "rests_on": rests_on, **how}

@@ -211,7 +211,7 @@ def round_ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 
 def decades(low: float, high: float) -> list[float]:
-    """Return the powers of ten between two positive numbers; if there are few, with steps between.
+    """Return the powers of ten between two positive numbers, with smaller steps if there are few.
 
     >>> decades(1e-4, 1e-2), decades(0.2, 5.0)
     ([0.0001, 0.001, 0.01], [0.3, 1.0, 3.0])

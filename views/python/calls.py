@@ -209,8 +209,8 @@ def check(study: Source, *, name: str | None = None, time: bool = False) -> Chec
     Args:
         study: as for `run`.
         name: as for `run`.
-        time: whether to compile the study and time what has not been timed here before, to
-            estimate its time; this runs the study's imports.
+        time: whether to estimate the study's time: compile it, and time each program that was not
+            timed here before; this runs the study's imports.
 
     Raises:
         StudyError: contains every mistake in the study.
