@@ -43,7 +43,7 @@ class Axis:
     def share(self, position: float) -> float:
         """Return the share of the axis below a position; the inverse of `at`.
 
-        On an integer axis, each position covers an interval; its middle counts.
+        On an integer axis, each position covers an interval, and the share is that of its middle.
         """
         if self.kind != "real":
             low, high = self.low - 0.5, self.high + 0.5

@@ -76,7 +76,7 @@ def overall_interval(scores: Scores, over: str = "iqm", bounds: Sequence[Bounds]
 
     For `mean`, it is the wider of two intervals, because a seed's mean over environments may not
     be normal. One is the interval of these means (`unobserved.bounded_interval`), the other is
-    Student's with the spread of seeds in each environment, at Welch's degrees of freedom. For
+    Student's, from the spread of seeds in each environment, with Welch's degrees of freedom. For
     `iqm`, it is a stratified bootstrap (section 4.1) with expanded percentiles. `worst` has no
     interval, because the smallest of several means is biased. There is also no interval below 5
     seeds, with a non-finite score, or without variation (for `mean`: unless the bounds are known).

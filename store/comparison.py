@@ -128,7 +128,7 @@ def _decided_unpaired(ours: Sequence[float], theirs: Sequence[float], bounds: Bo
 def _decide_by_interval(
     interval: Interval, count: int, needed: int | None, unless: Unless | None
 ) -> Decision:
-    """Return the verdict from an interval or, if it includes 0, from the total seeds needed."""
+    """Return the verdict from an interval or, if it includes 0, from the seeds needed in total."""
     low, high = interval.low, interval.high
     if low is not None and low > 0.0:
         return Decision("better", interval)

@@ -303,7 +303,7 @@ def _measured_limits(
     measure: Callable[[EvaluationRow], list[float]],
     trials: Collection[int],
 ) -> tuple[dict[int, dict[int, list[float]]], list[list[float]]]:
-    """Return constrained values on test seeds, by trial and seed, and those on any new seed.
+    """Return the constrained values on test seeds, by trial and seed, and on all new seeds.
 
     Other trials are excluded, because confirming them must not change the verdict.
     """

@@ -148,7 +148,7 @@ def _without_score(rows: Sequence[BenchRow], ceilings: Sequence[str]) -> tuple[s
 
 
 def _scores(rows: Sequence[BenchRow], ceilings: Sequence[str]) -> Iterator[Score]:
-    """Yield the mean over tables of every method and budget, in row order."""
+    """Yield each method's mean over tables at each budget, in row order."""
     groups: dict[tuple[str, int], list[float]] = {}
     for row in rows:
         if row.score is not None and row.environment not in ceilings:
@@ -268,7 +268,7 @@ def _row(group: Sequence[BenchOutcome], goal: str) -> BenchRow:
 
 
 def _score(judged: float, median: float, best: float) -> float | None:
-    """Return the share of the way from the median configuration to the best one, or None.
+    """Return a score, 0 for the median configuration and 1 for the best one, or None.
 
     Values are signed so that larger is better.
     """

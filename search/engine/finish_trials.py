@@ -101,9 +101,9 @@ _FOLDER = re.compile(r"trial_(\d+)(?:_(steps|best|seeds))?")
 class KeptPolicies:
     """The saved policies of a study, in a sub-folder `trial_N` per trial.
 
-    With `each_seed`, each seed's policy is in `trial_N_seeds/S`, and `trial_N` has the first
-    seed's. Snapshots are in `trial_N_steps/S/ENV_STEPS`, and each trial's best policy in
-    `trial_N_best`.
+    With `each_seed`, the policy of each seed is in `trial_N_seeds/S`, and the policy of the first
+    seed is also in `trial_N`. Snapshots are in `trial_N_steps/S/ENV_STEPS`, and each trial's best
+    policy in `trial_N_best`.
     """
 
     def __init__(

@@ -150,7 +150,7 @@ class Refiller:
         return winner.bucket if any(run.is_live for run in winner.runs) else ""
 
     def _look_ahead(self, bucket: Bucket) -> None:
-        """Fix the lanes of the bucket that has the most remaining work."""
+        """Make the lane count of the bucket with the most remaining work final."""
         others = [
             other
             for other in self._engine.buckets.values()

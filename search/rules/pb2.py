@@ -101,7 +101,7 @@ class Process:
         return at
 
     def _solve_covariances(self, x: np.ndarray, t: np.ndarray) -> np.ndarray:
-        """Return the inverse factor times the covariances of points with seen points [n, m]."""
+        """Return the inverse Cholesky factor times the covariances with observed points [n, m]."""
         return solve_triangular(
             self._cholesky_factor, self.kernel(self.x, self.t, x, t), lower=True
         )

@@ -105,7 +105,7 @@ def results_of(history: Sequence[PriorTrial]) -> dict[int, Result]:
 def _expected_ends(
     history: Sequence[PriorTrial], finished: Sequence[PriorTrial]
 ) -> dict[int, Result]:
-    """Return stopped trials' results, by regression of final losses on those at the rung."""
+    """Return the results of stopped trials, by regression of final losses on rung losses."""
     cut = (TrialState.STOPPED, TrialState.UNFINISHED)
     stopped = [past for past in history if past.state in cut and past.reports]
     rungs = {len(past.reports) - 1 for past in stopped}

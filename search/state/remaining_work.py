@@ -95,7 +95,7 @@ class RemainingWork:
     def parts(
         self, search_state: SearchState, buckets: Sequence[Bucket]
     ) -> list[tuple[Work, Work]]:
-        """Return the work of search and confirm stage, by bucket."""
+        """Return the work of the search and of the confirm stage, by bucket."""
         self._block = max(bucket.block for bucket in buckets)  # including buckets without lanes
         counts = Counter(trial.bucket for trial in search_state.trials.values())
         total = sum(counts[bucket.key] for bucket in buckets)

@@ -261,7 +261,7 @@ def _value_scale(
     marks: Sequence[Line | Band | Dot],
     kept: Sequence[Line | Band | Dot],
 ) -> Scale:
-    """Return a scale for marks that includes all of `kept`; if that is empty, all marks."""
+    """Return a scale for marks that includes all of `kept`, or all marks if `kept` is empty."""
     every = [y for _, y in _all_corners(marks)]
     if not kept:
         return value_scale(every, measured.label)

@@ -408,7 +408,7 @@ def _check_forms(args: Namespace) -> None:
 
 
 def parse_loads(text: str) -> list[float]:
-    """Return the loads, in Erlang, in `100:300:10` (both ends included) or `100,150,200`.
+    """Parse loads in Erlang, written as `100:300:10` (both ends included) or `100,150,200`.
 
     >>> parse_loads("100:130:10"), parse_loads("50,75.5")
     ([100.0, 110.0, 120.0, 130.0], [50.0, 75.5])

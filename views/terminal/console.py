@@ -26,7 +26,7 @@ class _Console(Console):
             yield segment if segment.control else segment._replace(text=shown(segment.text))
 
     def on_broken_pipe(self) -> None:
-        """Leave closed pipes to the command line, because rich would exit with code 1."""
+        """Let the command line handle closed pipes, because rich would exit with code 1."""
         raise BrokenPipeError
 
 
