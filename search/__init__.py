@@ -1,4 +1,4 @@
-"""The search: proposals, and decisions about lanes of compiled programs.
+"""The search: proposes trials, runs them in lanes of compiled programs, and stops them.
 
     from hpo.search.lanes.local import LocalFactory
     from hpo.search.run import run

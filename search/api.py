@@ -74,7 +74,7 @@ def run(
         retry_failed: run failed trials again, with the same hyperparameters.
         study_text: the original text of the file, if `study` is loaded.
         given: the command that runs the study, if there is one.
-        compiling: context entered around each compile, with its name.
+        compiling: context entered around each compilation, with its name.
         warn: called with one line of text, from any thread.
 
     Raises:
@@ -131,8 +131,8 @@ def load_to_run(
 ) -> tuple[Study, str]:
     """Load a study to run or resume; return it with its text.
 
-    If the study is resumed in the folder `out`, its Python files run only after they are found
-    unchanged. The other arguments are those of `run`.
+    If the study is resumed in the folder `out`, its Python files run only after a check that they
+    are unchanged. The other arguments are those of `run`.
     """
     written = written_study(given)
 
@@ -159,7 +159,7 @@ def _check_files(study: Study, place: Path, accept: bool, retry_failed: bool) ->
 
 
 def _run_study_code(study: Study, place: Path, options: RunOptions) -> None:
-    """Run the Python files that a study names, if a study to resume has unchanged files."""
+    """Run the Python files that a study imports; if it resumes, check them for changes first."""
     if options.resume:
         _check_files(study, place, options.accept_changed_files, options.retry_failed)
     run_own_code(study)
@@ -227,7 +227,7 @@ _RESOLVED = "study.resolved.yaml"
 
 @dataclass(frozen=True)
 class TestRequest:
-    """A study, and the trials that are to run on test seeds."""
+    """A study, and the trials to run on test seeds."""
 
     folder: StudyFolder
     study: Study  # with these trials in `confirm.also`
@@ -243,12 +243,12 @@ def ask(
     source: Path | None = None,
     accept_changed_files: bool = False,
 ) -> TestRequest:
-    """Return a study that runs some of its trials on test seeds; write nothing.
+    """Prepare to run some trials of a study on test seeds; write nothing.
 
     Trial -1 is the default configuration. `seeds` is the minimum number of test seeds; by default
     as many as the winner has, or 16. `source` is the folder of the study file and its other files;
-    by default it is their last known folder, or the current one. These files run only after they
-    are found unchanged, unless changes are accepted.
+    by default it is their last known folder, or the current one. These files run only after a
+    check that they are unchanged, unless changes are accepted.
     """
     holder = lock_holder(folder.path)
     if holder is not None:
@@ -289,7 +289,7 @@ def confirm(
     compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
     warn: Callable[[str], None] = lambda text: None,
 ) -> RunResults:
-    """Run the result of `ask` on the seeds that have not run yet. Arguments are those of `run`.
+    """Run the request from `ask` on the seeds that have not run yet; for arguments, see `run`.
 
     `budget` does not limit these runs: they do not count towards its env steps, and its wall time
     does not stop them.

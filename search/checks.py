@@ -1,4 +1,4 @@
-"""Conditions for running or resuming a study, and their records in its journal."""
+"""Checks before a study starts or resumes, and the journal records that they compare."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def check_before_code(
 
 
 def _given_as_before(folder: Path, text: str, overrides: Sequence[str]) -> bool:
-    """Return whether a study's text and settings are those of its last run."""
+    """Return whether a study's text and settings are the same as in its last run."""
     kept = kept_text(StudyFolder(folder))
     before = given_in(kept)
     settings = ()
@@ -127,7 +127,7 @@ def _given_as_before(folder: Path, text: str, overrides: Sequence[str]) -> bool:
 
 
 def check_same_files(meta: StudyMeta, source: str | Path) -> None:
-    """Raise if a study's files have changed, because its records cannot then be compared."""
+    """Raise if a study's files have changed, because its records would not be comparable."""
     if changes := changed_files(meta.files, source):
         raise StoreError(
             f"study {meta.name!r} was trained with different versions of these files, so "
@@ -183,7 +183,7 @@ def files_of_environment(study: Study) -> list[str]:
 
 
 def _of_policy(study: Study, source: Path) -> list[str]:
-    """Return the files of the initial policy that are read."""
+    """Return the files that are read from the folder of the initial policy."""
     if study.init is None:
         return []
     folder = Path(study.init.folder)
@@ -262,7 +262,7 @@ def check_continues(
 
 
 def _is_declared(change: ChangedKey) -> bool:
-    """Return whether a change is in a training's code rather than in the study file."""
+    """Return whether a change is in a custom training class rather than in the study file."""
     return change.key.startswith("algorithm.")
 
 
@@ -316,7 +316,7 @@ def _override(command: Given | None, key: str) -> str:
 
 @dataclass(frozen=True)
 class _Commands:
-    """The command that last ran a study, and the current one; None if unknown."""
+    """The command that last ran a study and the current command; None if unknown."""
 
     last: Given | None
     now: Given | None

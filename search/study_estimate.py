@@ -244,7 +244,7 @@ def _program_cost(factory: Any, first: Resolved, buckets: int, workers: int) -> 
 
 
 def _own_cost(factory: Any, first: Resolved, workers: int) -> ProgramCost:
-    """Return the memory needs of a custom training, from shapes, without compiling."""
+    """Estimate the memory of a custom training class from array shapes, without compiling."""
     factory.check(first)
     shapes = factory.shapes(first)
     lanes = factory.divide(first, None, workers, workers).total

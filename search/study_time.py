@@ -1,8 +1,8 @@
 """The time a study takes here: its remaining work multiplied by measured program times.
 
-The work is that of a study that has just drawn its first trials (`state.remaining_work`). A
+The work is counted for a study that has just drawn its first trials (`state.remaining_work`). A
 program is timed on a few chunks with few lanes, and on one evaluation. The program is the same as
-in the study, so its compiled form is in the cache afterwards.
+in the study, so the compilation cache contains it afterwards.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class ExpectedProgram:
 
     @property
     def calls(self) -> float:
-        """The expected number of evaluation calls, each as expensive as with all lanes."""
+        """The expected number of evaluation calls; each costs as much as with all lanes busy."""
         work = self.search + self.confirm
         full = work.evaluations / self.shape.width
         # the cost is per episode; for compiled environments it is per call, whatever the lanes
@@ -254,7 +254,7 @@ def phases_of(
 def _as_similar(
     program: ExpectedProgram, programs: Sequence[ExpectedProgram], timed: dict[int, Costs]
 ) -> Costs:
-    """Return estimated times for an untimed program, from the timed one closest in size."""
+    """Estimate an untimed program's times from those of the timed program closest in size."""
     alike = [at for at in timed if programs[at].factory is program.factory]
     near = min(alike or timed, key=lambda at: abs(programs[at].weights - program.weights))
     known = programs[near]
@@ -393,7 +393,7 @@ def _block_seconds(program: ExpectedProgram, population: Any) -> float:
 
 
 def _time_evaluation(population: Any, hosted: bool) -> tuple[float, int]:
-    """Return the seconds of one evaluation call, and the env steps that determine them."""
+    """Time one evaluation call; return its seconds and the env steps that they scale with."""
     lanes = range(min(population.program.evaluation_width, population.lanes))
     population.evaluate(lanes)  # the first call compiles the program that gathers policies
     started = time.perf_counter()

@@ -66,7 +66,7 @@ def proof_study(
     *,
     baselines: Sequence[str] = (),
 ) -> Study:
-    """Return the study that trains one configuration on a record's seeds, each to its end."""
+    """Return the study that trains one configuration to completion on each seed of a record."""
     every = max(1, study.env_steps // POINTS)
     alone = replace(
         study,

@@ -1,4 +1,4 @@
-"""Distributions: frozen data that map an axis to values and back, named as in study files.
+"""Distributions: frozen data that map axis positions to values and back, named as in study files.
 
 `outward` turns a position on `axis` into a value; `inward` inverts it exactly for values that
 `outward` returned; `why_not` gives the reason why a value is not allowed.
@@ -43,7 +43,7 @@ class Axis:
     def share(self, position: float) -> float:
         """Return the share of the axis below a position; the inverse of `at`.
 
-        On an integer axis, each position covers an interval; its middle counts.
+        On an integer axis, each position covers an interval, and the share is that of its middle.
         """
         if self.kind != "real":
             low, high = self.low - 0.5, self.high + 0.5
@@ -64,7 +64,7 @@ class Axis:
         return int(inside)
 
     def grid(self, points: int) -> Iterator[float | int]:
-        """Return up to `points` evenly spread positions, with both ends; for choices, all of them.
+        """Return up to `points` evenly spaced positions, including both ends, or all choices.
 
         Neighbouring positions on a logarithmic integer axis may be equal.
         """
@@ -136,7 +136,7 @@ class Distribution(ABC):
 
     @abstractmethod
     def _axis(self) -> Axis:
-        """Return the axis without the part for zero."""
+        """Return the axis without the part that stands for zero."""
 
     @abstractmethod
     def _value_at(self, position: float) -> Any:
@@ -181,7 +181,7 @@ class Distribution(ABC):
         return [self.inward(value)]
 
     def canonical(self, value: Any) -> Any:
-        """Return the value, rounded in the same way as by `sample`."""
+        """Return the value, rounded as in `sample`."""
         return self.outward(self.inward(value))
 
     def why_not(self, value: Any) -> str | None:
@@ -193,9 +193,9 @@ class Distribution(ABC):
     def nudged(self, value: Any, factor: float) -> Any:
         """Return a value moved a little along the axis, but not past its ends.
 
-        On logarithmic axes its position is multiplied by the factor; on others it moves by
-        ln(factor) of the axis length. Integer positions move by at least one. Unordered choices do
-        not move, nor does a zero outside the range. A factor below 1 moves down.
+        On logarithmic axes the position is multiplied by the factor; on others it moves by
+        ln(factor) times the axis length. Integer positions move by at least one. Unordered choices
+        do not move, nor does a zero outside the range. A factor below 1 moves down.
         """
         axis = self._axis()
         if axis.kind == "choice" or (self.zero and value == 0):
@@ -219,7 +219,7 @@ class Distribution(ABC):
         return (position - axis.low + 0.5) / (axis.high - axis.low + 1.0)
 
     def column(self, value: Any) -> float:
-        """Return `share`; for choices, which have no order, the position in their list."""
+        """Return `share`; for choices, which have no order, return the position in their list."""
         if self.axis.kind == "choice":
             return self.inward(value)
         return self.share(value)
@@ -306,7 +306,7 @@ class Ordinal(_Listed):
 
 
 def _decimals(smallest: float, at_most: int) -> int:
-    """Return the decimals that keep at least eight digits of `smallest`, capped at `at_most`."""
+    """Return how many decimals keep at least eight digits of `smallest`, capped at `at_most`."""
     return min(at_most, 8 + math.ceil(-math.log10(smallest)))
 
 
@@ -359,7 +359,7 @@ class _Stepped(_Range):
 
 @dataclass(frozen=True)
 class Uniform(_Stepped):
-    """Equally likely between min and max; with `q` only min, min + q, min + 2 q, ..."""
+    """Uniform between min and max; with `q`, the values are min, min + q, min + 2 q, ..."""
 
     kind = "uniform"
     optional = ("q", "zero")
@@ -519,8 +519,9 @@ class Logit(_Range):
 class Normal(Distribution):
     """Gaussian with mean mu and standard deviation sigma, truncated at min, max and 4 sigma.
 
-    The axis is the share of the Gaussian below the value. It is truncated at 4 sigma, because
-    farther out the share is too imprecise to distinguish values to eight digits.
+    A value's axis position is the Gaussian's cumulative probability. The axis is truncated at 4
+    sigma, because farther out this probability is too imprecise to distinguish values to eight
+    digits.
     """
 
     kind = "normal"

@@ -1,7 +1,7 @@
 """Rules that forbid combinations: mappings of names to values, and text comparisons.
 
 Text is parsed by `ast` and evaluated here, never by Python's `eval`. A rule does not apply if it
-names an inactive hyperparameter, compares the order of a value that is off, or divides by zero.
+names an inactive hyperparameter, tests the order of a value that is off, or divides by zero.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class TextRule:
 
 
 class _Undefined(Exception):
-    """A comparison of values without an order, or a division by zero."""
+    """Raised for a comparison of values without an order, or a division by zero."""
 
 
 def parse_rule(text: str) -> TextRule:
@@ -140,7 +140,7 @@ def _rule_error(node: ast.AST, shown: str) -> ConfigError:
 
 
 def _check_truth(node: ast.expr, shown: str) -> Iterator[str]:
-    """Yield the names in a truth value; raise for anything but comparisons."""
+    """Yield the names in a Boolean expression; raise for anything but comparisons."""
     if isinstance(node, ast.BoolOp):
         for part in node.values:
             yield from _check_truth(part, shown)

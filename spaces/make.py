@@ -1,4 +1,4 @@
-"""Creation of distributions from a study file's mappings; every fault names its key.
+"""Creation of distributions from a study file's mappings; every error names its key.
 
 An omitted kind is inferred, as in Weights & Biases: `values` give a categorical, integer bounds an
 int_uniform, other bounds a uniform, `mu` and `sigma` a normal. But integer bounds of a real-valued
@@ -226,7 +226,7 @@ def _crossed_text(low: float, high: float) -> str:
 
 
 def _lost_minus(low: float, high: float) -> str:
-    """Return the lower bound with a minus in its exponent, if that seems to be missing, or "".
+    """Return the lower bound with a negative exponent if the minus seems to be missing, or "".
 
     >>> _lost_minus(1e4, 1e-2), _lost_minus(3e5, 0.1), _lost_minus(64.0, 32.0)
     ('1e-4', '3e-5', '')

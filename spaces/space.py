@@ -81,9 +81,10 @@ class Space:
 
     @cached_property
     def keyed(self) -> tuple[tuple[str, Parameter], ...]:
-        """(key, parameter), parents before children; the key is the name, or name#i if repeated.
+        """(key, parameter) pairs, parents first; the key is the name, or name#i if repeated.
 
-        Other libraries use the keys as parameter names, and there a name has one distribution.
+        Other libraries use the keys as parameter names, because they allow one distribution per
+        name.
         """
         seen: dict[str, list[Parameter]] = {}
         for parameter in self.parameters:

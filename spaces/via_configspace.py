@@ -78,7 +78,7 @@ def _conditions(space: Space, nodes: Mapping[str, Any]) -> list[Any]:
 
 
 def _forbidden_clauses(space: Space, nodes: Mapping[str, Any]) -> list[Any]:
-    """Return rules on values, each as one clause or several joined clauses."""
+    """Return the rules on values, each as a single clause or a conjunction."""
     clauses = (CS.ForbiddenEqualsClause, CS.ForbiddenInClause)
     found = list[Any]()
     for rule in space.forbid:
@@ -331,7 +331,7 @@ def _distribution(theirs: Any) -> Distribution:
 
 
 def _own_value(distribution: Distribution, value: Any) -> Any:
-    """Return the distribution's value, which ConfigSpace may store as JSON text."""
+    """Return the value of the distribution; ConfigSpace may store it as JSON text."""
     value = _plain_value(value)
     if not isinstance(distribution, Categorical | Ordinal) or not isinstance(value, str):
         return value

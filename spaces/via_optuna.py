@@ -121,7 +121,7 @@ def _chosen_study(storage: str, opened: optuna.storages.BaseStorage, name: str |
 def _last_distributions(
     storage: str, trials: Sequence[optuna.trial.FrozenTrial]
 ) -> tuple[dict[str, BaseDistribution], dict[str, str]]:
-    """Return each parameter's last distribution, and the text of a different earlier one."""
+    """Return each parameter's last distribution and, where it changed, an earlier one as text."""
     space: dict[str, BaseDistribution] = {}
     changed: dict[str, str] = {}
     for trial in trials:
@@ -196,7 +196,7 @@ def _check_file(path: Path, make: bool) -> None:
 
 @contextmanager
 def refusals(storage: str) -> Generator[None]:
-    """Turn any database error about a file of a different kind into one sentence."""
+    """Turn any database error for a file that is not a storage into one sentence."""
     try:
         yield
     except HpoError:

@@ -63,7 +63,7 @@ class Against:
 
     @property
     def is_lost(self) -> bool:
-        """Whether it is better only because its opponent diverged on every common seed."""
+        """Whether the winner is better only because its opponent diverged on every common seed."""
         return self.verdict == "better" and self.difference is None
 
     @property
@@ -73,11 +73,11 @@ class Against:
 
     @property
     def advice(self) -> Advice:
-        """Return whether to use the winner or the opponent, or "" if test seeds do not decide.
+        """Return whether to take the winner or keep the opponent; "" if there is no evidence.
 
         If the test does not decide, the winner must lead by more than one standard error of the
-        paired differences. If both are equal, this happens in 16 to 20 % of studies and does no
-        harm.
+        paired differences. If both are truly equal, the winner leads by that much in 16 to 20 % of
+        studies, which does no harm.
         """
         if self.verdict in ("better", "feasible"):
             return "take"
@@ -194,7 +194,7 @@ def _signed_values(side: Sample, seeds: Sequence[int], sign: float) -> list[floa
 
 
 def _decide_without_pairs(pairs: _Pairs, rival: str, terms: Terms, among: int) -> Against:
-    """Return the verdict when no seed gave both sides a finite value."""
+    """Return the verdict if no common seed has finite values on both sides."""
     if pairs.own_lost:
         return Against(rival, "diverged")
     if len(pairs.seeds) >= fewest_pairs(terms.level / among):

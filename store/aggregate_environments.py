@@ -39,7 +39,8 @@ _RESAMPLES, _FEWEST = 2_000, 5
 def together(scores: Sequence[float], over: str) -> float:
     """Aggregate one seed's scores over environments; NaN if any score is NaN.
 
-    `iqm` cuts floor(n / 4) scores at either end, so below four environments it is the mean.
+    `iqm` drops floor(n / 4) scores at either end, so with fewer than four environments it is the
+    mean.
 
     >>> [together([0.1, 0.9, 0.8, 0.6], over) for over in ("mean", "iqm", "worst")]
     [0.6, 0.7, 0.1]
@@ -61,8 +62,8 @@ def together(scores: Sequence[float], over: str) -> float:
 def overall(scores: Scores, over: str = "iqm") -> float:
     """Aggregate all runs on all environments into one number.
 
-    `mean` is the mean of the environments' means, `iqm` the interquartile mean of all runs
-    (section 4.3), and `worst` the smallest mean of an environment.
+    `mean` is the mean over environments of each environment's mean, `iqm` the interquartile mean
+    of all runs (section 4.3), and `worst` the smallest mean of any environment.
 
     >>> round(overall([[0.0, 0.5], [0.7, 0.9]], "iqm"), 3)
     0.6
@@ -71,14 +72,14 @@ def overall(scores: Scores, over: str = "iqm") -> float:
 
 
 def overall_interval(scores: Scores, over: str = "iqm", bounds: Sequence[Bounds] = ()) -> Interval:
-    """Return the 95 % interval of `overall`, within `bounds` of each environment's scores.
+    """Return the 95 % interval of `overall`; `bounds` is the score range in each environment.
 
     For `mean`, it is the wider of two intervals, because a seed's mean over environments may not
     be normal. One is the interval of these means (`unobserved.bounded_interval`), the other is
-    Student's with the spread of seeds in each environment, at Welch's degrees of freedom. For
-    `iqm`, it is a stratified bootstrap (section 4.1) with expanded percentiles. There is none for
-    `worst`, because the smallest of several means is biased. There is also none below 5 seeds,
-    with a non-finite score, or without variation (for `mean`: unless the bounds are known).
+    Student's, from the spread of seeds in each environment, with Welch's degrees of freedom. For
+    `iqm`, it is a stratified bootstrap (section 4.1) with expanded percentiles. `worst` has no
+    interval, because the smallest of several means is biased. There is also no interval below 5
+    seeds, with a non-finite score, or without variation (for `mean`: unless the bounds are known).
     """
     table, statistic = _score_table(scores), _statistic(over)
     if over == "worst" or not np.isfinite(table).all():
@@ -104,7 +105,7 @@ def overall_interval(scores: Scores, over: str = "iqm", bounds: Sequence[Bounds]
 
 
 def _overall_bounds(bounds: Sequence[Bounds], over: str, seeds: int) -> Bounds:
-    """Return the bounds of `overall`: no run exceeds those of its environment."""
+    """Return the range of `overall`, from the range of possible scores in each environment."""
     if not bounds:
         return UNBOUNDED
     low = overall([[one.low] * seeds for one in bounds], over)
@@ -120,15 +121,15 @@ def difference(
 ) -> tuple[float, Interval]:
     """Return `overall` of `ours` minus that of `theirs`, with its interval.
 
-    `bounds` are those of each environment's scores.
+    `bounds` gives the range of possible scores in each environment.
 
-    For `mean`, it is the difference per seed of means over environments (`paired_interval`,
-    `unpaired_interval`). For `iqm`, it is a stratified bootstrap, which draws the same seeds for
-    both sides if they are paired. The bootstrap uses expanded percentiles with Welch's degrees of
-    freedom over environments and sides, because one environment may have most of the spread. The
-    interval includes 0 unless the exact test of equal distributions excludes 0. Both use the level
-    of a first look. There is none for `worst`, see `overall_interval`, and also none below 5
-    seeds, with a non-finite score, or without variation.
+    For `mean`, the interval is computed from each seed's mean over environments
+    (`paired_interval`, `unpaired_interval`). For `iqm`, it is a stratified bootstrap, which draws
+    the same seeds for both sides if they are paired. The bootstrap uses expanded percentiles with
+    Welch's degrees of freedom over environments and sides, because one environment may have most
+    of the spread. The interval includes 0 unless the exact test of equal distributions excludes 0.
+    Interval and test both use the level of a first look. There is no interval for `worst` (see
+    `overall_interval`), below 5 seeds, with a non-finite score, or without variation.
 
     >>> round(difference([[0.5, 0.7], [0.9, 1.0]], [[0.4, 0.6], [0.9, 1.0]], "mean")[0], 3)
     0.05
@@ -166,7 +167,7 @@ def difference(
 def _swapped_p(
     a: np.ndarray, b: np.ndarray, statistic: Callable[[np.ndarray], np.ndarray], paired: bool
 ) -> float:
-    """Return the exact two-sided p-value for equal distributions, from the aggregates."""
+    """Return the exact two-sided p-value for equal distributions, computed on aggregates."""
     generator = np.random.Generator(np.random.PCG64(2))
     if paired:
         swap = generator.random((_RESAMPLES - 1, *a.shape)) < 0.5
@@ -322,7 +323,7 @@ class Profile:
 def on_each(seeds: BySeed, bounds: Sequence[Bounds] = ()) -> OnEach:
     """Return one configuration's scores on each environment and over all of them.
 
-    `bounds` are those of each environment's scores; () if unknown.
+    `bounds` gives the range of possible scores in each environment; () if unknown.
 
     >>> found = on_each({0: (1.0, 0.5), 1: (0.5, 0.5), 2: (float("nan"), float("nan"))})
     >>> found.lost, [one.value for one in found.each], found.together["worst"].value
@@ -359,7 +360,7 @@ def _mean_interval(
 def beside(ours: BySeed, theirs: BySeed, paired: bool, bounds: Sequence[Bounds] = ()) -> Beside:
     """Compare two configurations on the same environments; if paired, on common replicates only.
 
-    `bounds` are those of each environment's scores; () if unknown.
+    `bounds` gives the range of possible scores in each environment; () if unknown.
     """
     if paired:
         common = sorted(ours.keys() & theirs.keys())

@@ -87,7 +87,7 @@ class _Stops:
 
     @cached_property
     def known(self) -> list[int]:
-        """Audited trials with a known final value."""
+        """The audited trials whose final values are known."""
         return [n for n, row in self.rows.items() if row.action == "audit" and n in self.ends]
 
     @property
@@ -103,7 +103,7 @@ class _Stops:
 
     @cached_property
     def weights(self) -> dict[int, float]:
-        """The number of trials stopped at its rung that each audited trial represents."""
+        """For each audited trial, the number of trials stopped at its rung that it represents."""
         stopped = Counter(row.rung for row in self.rows.values())
         audited = Counter(self.rows[n].rung for n in self.known)
         return {n: stopped[self.rows[n].rung] / audited[self.rows[n].rung] for n in self.known}

@@ -75,9 +75,9 @@ def baseline_entries(
 ) -> list[BaselineEntry]:
     """Return the baselines, best first, each compared with the best trial.
 
-    `bounds` is the range of values. Intervals for differences are not adjusted for multiple
-    comparisons, whereas verdicts are (`verdict.conclude`). Search and selection seeds favour the
-    best trial, so differences on them have no interval.
+    `bounds` is the range of possible values. Intervals for differences are not adjusted for
+    multiple comparisons, whereas verdicts are (`verdict.conclude`). Differences on search and
+    selection seeds have no interval, because these seeds favour the best trial.
     """
     best, stream = None, str(Stream.SEARCH)
     if entries and entries[0].value is not None:

@@ -21,10 +21,10 @@ class ChosenTrial:
 
     @property
     def words(self) -> str:
-        """Return the probability in words that are no more precise than the estimate.
+        """Return the probability as a phrase that is no more precise than the estimate.
 
-        In simulated studies the chosen trial was the best in 89 to 99 % of cases for estimates
-        from 0.9 up, in 60 to 83 % from 0.6, in 35 to 60 % from 0.3, and in 12 to 37 % below.
+        In simulated studies the chosen trial was the best in 89 to 99 % of cases if the estimate
+        was at least 0.9, in 60 to 83 % from 0.6, in 35 to 60 % from 0.3, and in 12 to 37 % below.
 
         >>> ChosenTrial(3, 0.97).words, ChosenTrial(3, 0.2).words
         ('is almost certainly the best', 'is one of several that may be the best')
@@ -43,7 +43,7 @@ def chance_of_best(values: Sequence[Sequence[float]], chosen: int) -> ChosenTria
 
     `values` [trials, seeds] are on the same seeds, and greater is better; there must be at least
     three trials and two seeds, not all equal. The model is empirical Bayes, integrated over its
-    two unknown variances: the seeds' common effects are removed, and the noise of a seed is pooled
+    two unknown variances: seed effects common to all trials are removed, and seed noise is pooled
     over trials. True means are normal around their median, with the spread of the upper half (poor
     trials are not informative about the top). Only the 200 highest means are used.
     """

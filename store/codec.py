@@ -83,7 +83,7 @@ def _to_kind(what: str, kind: str, value: Any) -> Any:
 
 
 def plain_json(value: Any, finite: bool = False) -> Any:
-    """Convert a value to JSON data: tuples become lists, and NumPy numbers Python numbers."""
+    """Convert a value to JSON data, with tuples as lists and NumPy numbers as Python numbers."""
     if value is None or type(value) in (bool, str, int) or isinstance(value, str):
         return value
     if isinstance(value, Integral):
@@ -246,7 +246,7 @@ def part_of_cells(name: str, checksum: str, rows: int, first: int, level: int) -
 
 
 def evaluation_cells(row: EvaluationRow) -> Cells:
-    """Return the cells of an evaluation: little-endian numbers, metrics [names, episodes]."""
+    """Return an evaluation as cells: little-endian numbers, with metrics as [names, episodes]."""
     names = sorted(row.metrics)
     key = (int(row.trial), str(row.stream), int(row.replicate), int(row.env_steps))
     try:

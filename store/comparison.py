@@ -1,9 +1,10 @@
 """Comparison of two configurations: the verdict, and the number of seeds that would decide.
 
-An interval of the mean difference that excludes 0 decides (`mean_difference`). If it includes 0,
-the verdict is `undecided` if at most four times the current seeds would decide, or if only unseen
-outcomes prevent a verdict; otherwise it is `no_difference`. Too few seeds for an interval leave it
-`undecided`. Equal differences on all seeds have no interval, and the exact test decides alone.
+The comparison is decided if the interval of the mean difference (`mean_difference`) excludes 0. If
+the interval includes 0, the verdict is `undecided` if at most four times the current seeds would
+decide, or if only unseen outcomes prevent a verdict; otherwise it is `no_difference`. With too few
+seeds for an interval, the verdict is also `undecided`. Equal differences on all seeds have no
+interval; then the exact test alone decides.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Decision:
 
     @property
     def of_seen(self) -> Verdict:
-        """The verdict on the condition that there are no unseen outcomes."""
+        """The verdict under the assumption that there are no unseen outcomes."""
         if self.unless is None:
             return self.verdict
         low = self.unless.interval.low
@@ -77,7 +78,7 @@ def decided_pairs(
     *,
     among: int = 1,
 ) -> Decision:
-    """Return the verdict between finite values on the same seeds, in order; greater is better.
+    """Return the verdict on paired finite values, one per seed; greater is better.
 
     `among` is the number of comparisons that share the error rate.
 
@@ -127,7 +128,7 @@ def _decided_unpaired(ours: Sequence[float], theirs: Sequence[float], bounds: Bo
 def _decide_by_interval(
     interval: Interval, count: int, needed: int | None, unless: Unless | None
 ) -> Decision:
-    """Return the verdict from an interval or, if it includes 0, from the total seeds needed."""
+    """Return the verdict from an interval or, if it includes 0, from the seeds needed in total."""
     low, high = interval.low, interval.high
     if low is not None and low > 0.0:
         return Decision("better", interval)
@@ -172,11 +173,11 @@ _T = TypeVar("_T")
 def sharing_error(
     names: Collection[str], decide: Callable[[str, int], _T], is_decided: Callable[[_T], bool]
 ) -> dict[str, _T]:
-    """Decide several comparisons with the error rate of a single one for all of them together.
+    """Decide several comparisons with a joint error rate equal to that of a single one.
 
-    All comparisons share the error rate; those with a verdict pass on their share to the others,
-    which are tested again (Holm 1979, "A Simple Sequentially Rejective Multiple Test Procedure").
-    `decide(name, among)` uses the level for this many comparisons.
+    The error rate is divided among all comparisons. Once some have a verdict, their share goes to
+    the others, which are tested again (Holm 1979, "A Simple Sequentially Rejective Multiple Test
+    Procedure"). `decide(name, among)` tests at the level for `among` comparisons.
 
     >>> tried = sharing_error(["a", "b"], lambda name, among: name * among, lambda it: it == "aa")
     >>> tried

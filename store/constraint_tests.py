@@ -1,8 +1,9 @@
 """Tests of whether a trial satisfies a study's constraints, on its test seeds.
 
-Selection seeds prefer trials that satisfy the constraints, so they favour the winner. A trial
-satisfies or violates a limit only if its mean's interval on test seeds is entirely on one side of
-the limit. A verdict about two trials needs both tests, so its error rate is at most that of one.
+Selection prefers trials that satisfy the constraints on selection seeds, so results on these seeds
+favour the winner. A trial satisfies or violates a limit only if its mean's interval on test seeds
+is entirely on one side of the limit. A verdict about two trials needs both tests, so its error
+rate is at most that of a single test.
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ def _test(
 def _state_of_mean(
     limit: Limit, values: Sequence[float], level: float, seen: Range
 ) -> tuple[State, Interval]:
-    """Return which side of the limits the mean is on, and its interval."""
+    """Return which side of the limits the mean is on, and the interval of the mean."""
     inside, around = True, NO_INTERVAL
     least, most = min(values), max(values)
     if seen is not None:

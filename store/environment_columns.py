@@ -28,7 +28,7 @@ def environment_metric(number: int, name: str) -> str:
 
 
 def split_metric(name: str) -> tuple[int | None, str]:
-    """Return the environment's number (None for a metric of all environments), and the metric.
+    """Return the environment's number, None for a metric of all environments, and the metric.
 
     >>> split_metric("1:loss"), split_metric("loss")
     ((1, 'loss'), (None, 'loss'))
@@ -40,7 +40,7 @@ def split_metric(name: str) -> tuple[int | None, str]:
 
 
 def by_environment(metrics: Mapping[str, _T]) -> dict[int | None, dict[str, _T]]:
-    """Return the metrics by environment; None has the metrics of all environments together.
+    """Return the metrics by environment; the key None is for metrics of all environments together.
 
     >>> by_environment({"0:loss": 1, "1:loss": 2, "seconds": 3})
     {0: {'loss': 1}, 1: {'loss': 2}, None: {'seconds': 3}}

@@ -1,4 +1,4 @@
-"""Changes in the published tables since a sink last read them: trials to show, points to add.
+"""Changes in the published tables since a sink last read them: new trials and new points.
 
 A sink's progress mark (the number of points per trial) is a small JSON file in the study's folder;
 a resumed study continues from it. Rows are only appended to the tables.
@@ -102,7 +102,7 @@ class Follower:
     planned: int | None = None
 
     def news(self, directory: Path, mark: SinkProgress, final: bool = False) -> News:
-        """Return the new data since the mark, and advance it; `final` if the study has ended."""
+        """Return the data since the mark, and move the mark; `final`: the study has ended."""
         table = pq.read_table(directory / "trials.parquet").to_pydict()
         rows = _searched(table)
         followed = self._followed_trials(rows, mark, final)

@@ -19,7 +19,7 @@ _ERROR = 0.05
 
 @dataclass(frozen=True)
 class FrontObjective:
-    """The properties of an objective that verdicts need."""
+    """The properties of an objective that are needed for a verdict."""
 
     name: str
     goal: str = "maximize"
@@ -39,7 +39,7 @@ class Apart:
 
     @property
     def better_unless(self) -> int | None:
-        """N if it is better unless 1 in N seeds differs, 0 if always better, else None."""
+        """N if the trial is better unless 1 in N seeds differs, 0 if always better, else None."""
         return self._ahead_unless(1.0)
 
     @property

@@ -1,4 +1,4 @@
-"""The hyperparameters that matter: those that explain more of the ranking than chance does.
+"""The hyperparameters that matter: those that explain more of the ranking than expected by chance.
 
 A hyperparameter is named only if it explains more than any hyperparameter does in 24 of 25
 permutations of the values (Westfall and Young 1993, min-P). So at most 5 % of studies without
@@ -77,7 +77,7 @@ def _active_places(column: ImportanceColumn) -> tuple[np.ndarray, np.ndarray]:
 
 
 def powers(places: np.ndarray, choices: bool, degree: int) -> np.ndarray:
-    """Return one column per choice except one, or Legendre polynomials from degree 1."""
+    """Return indicator columns for all choices but the first, or Legendre polynomials."""
     known = np.unique(places)
     if choices:
         return (places[:, None] == known[None, 1:]).astype(np.float64)
@@ -86,10 +86,11 @@ def powers(places: np.ndarray, choices: bool, degree: int) -> np.ndarray:
 
 
 def removed(columns: Sequence[ImportanceColumn], trials: int) -> np.ndarray:
-    """Return columns [n, q] that explain all effects of these hyperparameters.
+    """Return columns [n, q] that capture all effects of these hyperparameters.
 
-    The polynomials are finer than those of `shape`. Otherwise the remaining effect of a
-    hyperparameter that matters would appear in others that a model's search correlated with it.
+    The polynomials have a higher degree than those of `shape`. Otherwise the remaining effect of a
+    hyperparameter would be attributed to others that are correlated with it in a model's
+    proposals.
     """
     degree = DEGREE
     if trials >= _FEW_TRIALS:
@@ -108,17 +109,17 @@ def removed(columns: Sequence[ImportanceColumn], trials: int) -> np.ndarray:
 
 
 def explained(form: Regressors, values: np.ndarray) -> np.ndarray:
-    """Return the share of variance that a shape explains in each row of ranks, [b, n] -> [b]."""
+    """Return the share of each row's variance that the regressors explain, [b, n] -> [b]."""
     return _explained_share(form, values[:, form.rows], _rank_variance(values[:, form.rows]))
 
 
 def explained_when_dealt(
     forms: Sequence[Regressors], ranks: np.ndarray, deals: np.ndarray
 ) -> np.ndarray:
-    """Return `explained` for k shapes and all permutations `ranks[deals]`, [n], [b, n] -> [k, b].
+    """Return `explained` for k hyperparameters and all permutations, [n], [b, n] -> [k, b].
 
-    Ranks are permuted separately for each shape, but the ranks of all trials only once, because
-    that array is the largest.
+    The permutations are `ranks[deals]`. Ranks are permuted separately for each hyperparameter, but
+    for those active in all trials only once, because that array is the largest.
     """
     found = np.zeros((len(forms), len(deals)))
     whole: tuple[np.ndarray, np.ndarray] | None = None
@@ -162,9 +163,9 @@ def resampled(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return two shares [b] per resample, from weighted normal equations.
 
-    The first is the share of the squared errors left by `before` [n, q] that a hyperparameter
-    removes, the second the share that these errors have in the total variance. `weights` [b, n] is
-    the count of each trial in each resample.
+    The first is the fraction of the squared error after `before` [n, q] that a hyperparameter
+    removes. The second is the fraction of the total variance that remains after `before`.
+    `weights` [b, n] is the count of each trial in each resample.
     """
     rows, places = _active_places(column)
     known = np.hstack([np.ones((len(rows), 1)), before[rows]])
@@ -235,7 +236,7 @@ class Decided:
 
     @property
     def unseen(self) -> str:
-        """Return a phrase for the smallest effect that the trials can show, or ""."""
+        """Return a phrase for the smallest detectable effect, or ""."""
         floors = sorted(knob.floor for knob in self.knobs if not knob.decided and knob.floor < 1)
         if not floors:
             return ""
@@ -294,7 +295,7 @@ def decide(columns: Sequence[ImportanceColumn], values: Sequence[float]) -> Deci
 
 
 def _test_shares(forms: Sequence[Regressors], left: np.ndarray, deals: np.ndarray) -> _Judged:
-    """Return shares, and the thresholds that any hyperparameter exceeds in 4 % of permutations."""
+    """Return shares, and their thresholds at a familywise error rate of 4 %, by permutation."""
     shares = explained_when_dealt(forms, left, deals)  # [k, 1 + b]
     dealt = np.sort(shares[:, 1:], axis=1)[:, ::-1]  # largest first
     count = dealt.shape[1]
@@ -316,7 +317,7 @@ def _knob_share(
     remaining: float,
     data: tuple[np.ndarray, np.ndarray, np.ndarray],
 ) -> KnobShare:
-    """Return a hyperparameter's share of the total variance, minus its mean share by chance."""
+    """Return a hyperparameter's share of the total variance, corrected for its chance level."""
     chance = float(judged.means[k])
     active = sum(place is not None for place in column.places)
     decided = bool(judged.shares[k] > judged.floors[k])
@@ -353,7 +354,7 @@ def main_effect(
 ) -> tuple[EffectPoint, ...]:
     """Return a hyperparameter's main effect over the trials where it was active.
 
-    `bounds` is the range of values.
+    `bounds` is the range of possible values.
 
     Choices, and up to 8 different values, form one group per value with at least 5 trials; other
     values form up to 8 groups of equal size with at least 8 trials. The result is empty if there

@@ -1,13 +1,14 @@
 """Interim analyses (looks): the error rate of each look, and the record of looks in the journal.
 
-Testing a second time with more seeds, at 5 % each time, is wrong in 8 % of cases. The 5 % is
-therefore divided among all looks: 4 % for the first, a fifth of that for the second, and so on.
-For means of normal returns two looks are wrong in at most 4.96 % of cases, even if the first one
-determines the size of the second (Proschan and Hunsberger 1995). A look is a trial's values on a
-new number of test seeds.
+Testing twice, the second time with more seeds, at 5 % each time gives a false verdict in 8 % of
+cases. The 5 % is therefore divided among all looks: 4 % for the first, a fifth of that for the
+second, and so on. For means of normal returns, two looks give a false verdict in at most 4.96 % of
+cases, even if the first one determines the size of the second (Proschan and Hunsberger 1995). A
+look is a trial's values on a new number of test seeds.
 
 A first look at 4 or 5 seeds uses 3 %: a sign test cannot decide there, but splits of both sides'
-values can (2 of 70). The next look has 1.6 %; together they are wrong in at most 4.7 % of cases.
+values can (2 of 70). The next look uses 1.6 %; together they give a false verdict in at most 4.7 %
+of cases.
 
 If a study plans an interim look (`confirm.interim`), the first two looks swap their levels: an
 early stop needs strong evidence, and the planned end keeps its power (like O'Brien and Fleming

@@ -87,7 +87,7 @@ def write_sum(connection: sqlite3.Connection, table: str, of: Sum) -> None:
 
 
 def intact(connection: sqlite3.Connection, table: str) -> str:
-    """Return why a table or one of its indexes is damaged, or ""."""
+    """Return why a table or one of its indexes is damaged, or "" if all are intact."""
     if table != SCHEMA:
         answer = str(connection.execute(f"PRAGMA integrity_check('{table}')").fetchone()[0])
         if answer != "ok":

@@ -25,7 +25,7 @@ from .value_bounds import value_bounds
 
 
 def default_of(rows: Sequence[TrialRow]) -> TrialRow | None:
-    """Return the trial that had the default configuration throughout, if there is one.
+    """Return the trial that kept the default configuration throughout, if there is one.
 
     That is trial 0, unless it copied other trials, or else the trial run for the comparison.
     """
@@ -86,7 +86,7 @@ class Entry:
 
     @property
     def measured_value(self) -> float | None:
-        """The value of full runs for comparisons, even if the search stopped a default."""
+        """The value of full runs; for a default that the search stopped, its test value."""
         if self.value is None:
             return self.report_value
         return self.value
@@ -200,7 +200,7 @@ def leaderboard(
     """Return entries, best first; equal ones are ordered by trial number.
 
     Running trials rank among the stopped ones, by their last rung and its value. Trials with a
-    non-finite value rank below all of these. `bounds` is the range of values.
+    non-finite value rank below all of these. `bounds` is the range of possible values.
     """
     if goal not in ("maximize", "minimize"):
         raise ConfigError(f"unknown goal {goal!r}; known: maximize, minimize")
@@ -232,7 +232,7 @@ def _with_volume(ranked: list[Entry], ranking: Ranking) -> list[Entry]:
 
 
 def _without_interval(entry: Entry) -> Entry:
-    """Remove an interval: seeds that trained identically do not predict new seeds."""
+    """Remove the interval, because seeds that trained identically do not predict new seeds."""
     return _replace_fields(entry, ci_low=None, ci_high=None, ci_kind=NO_INTERVAL.kind)
 
 

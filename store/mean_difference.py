@@ -1,16 +1,16 @@
-"""Intervals of the difference of two means, for seeds that are paired or not.
+"""Confidence intervals for the difference of two means, with paired or unpaired seeds.
 
 Values on the same seeds are compared pair by pair. The test of a mean difference is exact: under
 equal distributions each difference has a random sign, for any distribution and with ties. The
-interval is Student's, or Hall's to the extent that the sides' variances differ (differences are
-then as skewed as one of the sides). The interval includes 0 unless the exact test excludes 0, and
-is clipped to the bounds of the difference.
+interval is a blend of Student's and Hall's: the more the sides' variances differ, the closer it is
+to Hall's (differences are then as skewed as one of the sides). The interval includes 0 unless the
+exact test excludes 0, and is clipped to the bounds of the difference.
 
 With 4 or 5 seeds per side, too few for a test of signs, all splits of both sides' values are
 compared instead. That is exact for equal distributions, whether or not seeds are paired.
 
 No test can detect outcomes that no seed has shown. So the end of the interval next to 0 allows for
-such outcomes on either side, and allows for more of them the less that side varies (`unobserved`).
+such outcomes on either side; the less a side varies, the more it allows for them (`unobserved`).
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def paired_interval(
 
     It excludes 0 only if the exact test does (`sign_flip_p`) and unseen outcomes could not change
     its sign (`unobserved`). There is none below 6 pairs, where the exact test cannot exclude 0, or
-    if both sides vary with the same difference on every seed. `level` is the error rate, by
-    default that of a first look; `bounds` are those of both sides' values.
+    if both sides vary but differ by the same amount on every seed. `level` is the error rate, by
+    default that of a first look; `bounds` is the range of possible values on both sides.
 
     >>> found = paired_interval([3.0, 4, 6, 4, 5, 4], [1.0, 3, 3, 3, 2, 3])
     >>> round(found.low, 3), round(found.high, 3), found.kind
@@ -95,14 +95,14 @@ def paired_unless(
     level: float = level_of(1),
     bounds: Bounds = UNBOUNDED,
 ) -> Unless | None:
-    """Return the condition under which `paired_interval` would exclude 0; None without one."""
+    """Return the condition for `paired_interval` to exclude 0, or None if there is none."""
     return _compare_pairs(ours, theirs, level, bounds).unless()
 
 
 def unpaired_interval(
     a: Sequence[float], b: Sequence[float], bounds: Bounds = UNBOUNDED
 ) -> Interval:
-    """Return the interval of a difference of means with unequal variances (Welch 1947).
+    """Return Welch's interval for a difference of means (unequal variances; Welch 1947).
 
     It uses the level of a first look, with degrees of freedom rounded down. It includes 0 unless
     the exact test of equal distributions excludes 0 (`deal_p`) and unseen outcomes could not
@@ -123,10 +123,10 @@ def paired_over_looks(
 ) -> Interval:
     """Return the 95 % interval of the mean difference, over all looks together.
 
-    This is the intersection of the intervals at all looks, each at its level; if it is empty, it
-    is the interval at this look. `earlier` is the number of leading pairs at each earlier look; 0
-    if that look had different values. For `interim` see `interim_analyses.level_of`. `among` is
-    the number of comparisons that share the error rate.
+    This is the intersection of the intervals at all looks, each at its level; if the intersection
+    is empty, the interval at this look is returned. `earlier` is the number of leading pairs at
+    each earlier look; 0 if that look had different values. For `interim` see
+    `interim_analyses.level_of`. `among` is the number of comparisons that share the error rate.
     """
     own = len(ours)
     if among > 1:
@@ -177,7 +177,10 @@ def _compare_pairs(
 def _compare_few(
     ours: Sequence[float], theirs: Sequence[float], level: float, bounds: Bounds
 ) -> DifferenceInterval:
-    """Return the mean difference of 4 or 5 values per side, by Welch's interval and all splits."""
+    """Return the mean difference of 4 or 5 values per side, with an interval.
+
+    The interval is Welch's; it includes 0 unless the test over all splits excludes 0.
+    """
     if not all(map(math.isfinite, [*ours, *theirs])):
         return _NOTHING
     seen = _welch(ours, theirs, level)
@@ -203,7 +206,7 @@ def _with_unseen(
     unseen: Sequence[End],
     bounds: Bounds,
 ) -> DifferenceInterval:
-    """Move the end next to 0 for unseen outcomes, at most to 0, and within the possible range.
+    """Move the interval's end next to 0 to allow for unseen outcomes, but not beyond 0.
 
     Unseen outcomes can prevent a verdict, but a few seeds cannot show how far beyond 0 they reach.
     """
@@ -241,7 +244,7 @@ def is_rounding(difference: float, ours: Sequence[float], theirs: Sequence[float
 def _seen_interval(
     differences: Sequence[float], ours: Sequence[float], theirs: Sequence[float], level: float
 ) -> Interval:
-    """Return Student's interval, or Hall's to the extent that both sides' spreads differ.
+    """Return an interval between Student's and Hall's, closer to Hall's for unequal spreads.
 
     Differences between equal distributions are symmetric; next to a constant side they are as
     skewed as the other side. If all signs are equal, Hall's interval does not extend beyond 0
@@ -259,7 +262,7 @@ def _seen_interval(
 
 
 def _unlike_spreads(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """Return a smooth measure of unequal variances, from 0 (equal) to 1 (one of them is 0)."""
+    """Return how unequal the variances are, from 0 (equal) to 1 (one of them is 0)."""
     a, b = variance(ours), variance(theirs)
     if a + b > 0.0:
         return ((a - b) / (a + b)) ** 4

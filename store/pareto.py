@@ -52,7 +52,7 @@ def places(
 
 
 def scores(losses: Sequence[Losses], violations: Sequence[float] | None = None) -> list[float]:
-    """Return one number per point: lower is better, and points of equal rank are equal.
+    """Return one number per point: lower is better, and points of equal rank get equal numbers.
 
     >>> scores([(1.0, 4.0), (4.0, 1.0), (5.0, 5.0)])
     [0.0, 0.0, 2.0]
@@ -140,7 +140,7 @@ def _finite_or_inf(value: float) -> float:
 
 
 def violation(value: float, low: float | None, high: float | None) -> float:
-    """Return how far a value violates its bounds; negative inside, infinite if not finite.
+    """Return how far a value violates its bounds; negative inside them, infinite if not finite.
 
     >>> violation(12.0, None, 10.0), violation(9.0, None, 10.0)
     (2.0, -1.0)

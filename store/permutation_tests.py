@@ -1,4 +1,4 @@
-"""Exact tests of equal distributions, which compare observed values with their permutations.
+"""Exact tests for equal distributions: observed statistics compared with their permutations.
 
 `sign_flip_p` is for paired differences, `split_p` for a few values per side, and `deal_p` for more
 values, also in several environments. `agreement` is the permutation interval of a difference.
@@ -47,7 +47,8 @@ def sign_flip_p(differences: Sequence[float]) -> float:
 
     This is the share of sign flips with a sum at least as far from 0 (Fisher 1935, "The Design of
     Experiments", section 21); zeros have no effect. For more than 14 differences it uses 20,000
-    fixed flips and the observed one, which is also exact; for more than 100 it is Student's test.
+    fixed flips and the observed one, which is also exact; for more than 100 it uses Student's
+    test.
 
     >>> sign_flip_p([1.0, 2.0, 3.0, 4.0, 0.0]), sign_flip_p([1.0, -1.0])
     (0.125, 1.0)

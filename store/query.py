@@ -44,13 +44,13 @@ _AGAIN = 0.05  # seconds; an interrupt before the work starts would be lost
 
 
 class QueryTime:
-    """A query's time limit (None for no limit); only DuckDB's work counts."""
+    """A query's time limit, None for no limit; only the time spent in DuckDB counts."""
 
     def __init__(self, seconds: float | None):
         self._seconds, self._left = seconds, seconds
 
     def run(self, connection: duckdb.DuckDBPyConnection, work: Callable[[], T]) -> T:
-        """Run DuckDB work until it is done, times out, or Ctrl-C is pressed.
+        """Run DuckDB work until it is done or times out, or until Ctrl-C is pressed.
 
         The work runs in a separate thread, because a thread that waits for DuckDB's other threads
         receives no signal (DuckDB 2.0, half of the time on two cores).

@@ -145,7 +145,7 @@ class DecisionRow:
 
 @dataclass(frozen=True)
 class AskRow:
-    """One batch of proposals; in the order of `batch`, they reproduce a sampler's history."""
+    """One batch of proposals; all batches in order reproduce a sampler's history."""
 
     batch: int
     method: str

@@ -17,7 +17,7 @@ from .libraries import csv, pa, pq
 
 
 class Sink(Protocol):
-    """A copy of the results, made from the published tables."""
+    """A copy of the results that is written from the published tables."""
 
     name: str
 

@@ -26,7 +26,7 @@ _T_MIN_SEEDS, _T_MAX_SEEDS = 5, 10
 
 @dataclass(frozen=True)
 class Interval:
-    """A 95 % confidence interval; it has no ends if there are too few seeds."""
+    """A 95 % confidence interval; both ends are None if there are too few seeds."""
 
     low: float | None
     high: float | None
@@ -73,7 +73,7 @@ def median(values: Sequence[float]) -> float:
 
 
 def iqm(values: Sequence[float]) -> float:
-    """Return the interquartile mean of at least 8 values; floor(n / 4) are cut at either end.
+    """Return the interquartile mean of at least 8 values; floor(n / 4) are trimmed at either end.
 
     Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical Precipice",
     section 4.3, here over the seeds of one configuration.
@@ -108,13 +108,13 @@ def aggregate(values: Sequence[float], kind: str = "mean") -> float:
 
 
 def variance(values: Sequence[float]) -> float:
-    """Return the variance with n - 1, of at least two values."""
+    """Return the sample variance (n - 1 in the denominator) of two or more values."""
     centre = mean(values)
     return math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1)
 
 
 def deviation(values: Sequence[float]) -> float:
-    """Return the standard deviation with n - 1, of at least two values."""
+    """Return the sample standard deviation (n - 1 in the denominator) of two or more values."""
     return math.sqrt(variance(values))
 
 
@@ -147,7 +147,7 @@ def interval(values: Sequence[float], kind: str = "mean") -> Interval:
 
 
 def has_interval(values: Sequence[float]) -> bool:
-    """Return whether there are enough finite values for an interval of their mean."""
+    """Return whether there are enough values, all finite, for an interval of the mean."""
     return len(values) >= _T_MIN_SEEDS and all(map(math.isfinite, values))
 
 

@@ -308,7 +308,7 @@ def read_leaderboard(folder: StudyFolder) -> list[Entry]:
 
 
 def common_failure(folder: Path) -> str:
-    """Return the reason why all trials of a study failed, or "" if they did not."""
+    """Return the common reason why all trials of a study failed, or "" if there is none."""
     if not Journal.exists(folder):
         return ""
     waits = (TrialState.WAITING, TrialState.RUNNING)

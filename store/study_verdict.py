@@ -1,4 +1,4 @@
-"""A study's verdict: the evidence in its rows, then the conclusion with its sentences."""
+"""A study's verdict: collects the evidence from its rows, then concludes."""
 
 from __future__ import annotations
 

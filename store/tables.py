@@ -52,7 +52,7 @@ def damaged_table(path: Path) -> StoreError:
 
 @dataclass(frozen=True, eq=False)
 class RankedTrials:
-    """A study's trials as its tables show them, and their leaderboard, at one commit."""
+    """A study's trials as published in its tables, and their leaderboard, at one commit."""
 
     rows: Sequence[TrialRow]
     entries: Sequence[Entry]
@@ -66,7 +66,7 @@ class RankedTrials:
 
 
 class Publisher:
-    """Publishes one study's tables at intervals; `seconds` is how long the last time took."""
+    """Publishes one study's tables at intervals; the last publication took `seconds`."""
 
     def __init__(
         self,

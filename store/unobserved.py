@@ -1,18 +1,21 @@
 """Outcomes that a small number of seeds may have missed, and their possible effect on a mean.
 
 For a configuration that fails on one seed in ten, eight seeds show no failure in 43 % of cases,
-and no test of observed values can detect it. One rule covers every side, constant or noisy:
+and no test of observed values can detect it. The same rule applies to both sides of a comparison,
+constant or noisy:
 
 - *Location.* The worst unseen outcome is the known bound of the values. Without a bound, it is
-  beyond all values of both sides by 1.5 times their distance from 0, or by 1.2 times their range
-  to the extent that this side has the longer tail there.
-- *Number.* There are as many as the seeds allow. The lower end of a mean is a quantile of randomly
-  weighted seeds, to which one with the worst outcome is added (Gaffke 2005; Learned-Miller and
-  Thomas 2020, "A New Confidence Interval for the Mean of a Bounded Random Variable").
+  beyond all values of both sides by 1.5 times their distance from 0 or, if that is more, by 1.2
+  times their range, weighted by how much longer this side's tail is there.
+- *Number.* The number of unseen outcomes is the largest that the seeds allow. The lower end of a
+  mean is a quantile of randomly weighted seeds, to which one with the worst outcome is added
+  (Gaffke 2005; Learned-Miller and Thomas 2020, "A New Confidence Interval for the Mean of a
+  Bounded Random Variable").
 - *Strictness.* The quantile is `level / weight`. The weight is 1 for a side that hardly varies.
-  It decreases with the fourth power of the deviation relative to the distance to the worst
-  outcome, or to 2.5 times the distance to 0: 1/2 at a tenth, 1/17 at a fifth. It is also at least
-  the eighth power of the amount by which this side's tail is longer than the other side's.
+  The weight falls with the fourth power of r, the deviation divided by the distance to the worst
+  outcome (or by 2.5 times the distance to 0, if that is smaller). It is 1/2 at r = 0.1 and 1/17 at
+  r = 0.2. The weight is also at least the eighth power of the amount by which this side's tail is
+  longer than the other side's.
 
 The numbers were chosen by simulation on the pairs in results/tuned, and tested on pairs from other
 tables, which were not used to choose them (docs/results.md).
@@ -65,7 +68,7 @@ UNBOUNDED = Bounds()
 
 @dataclass(frozen=True)
 class Hidden:
-    """Unseen outcomes of one side of a difference, ours minus theirs."""
+    """Unseen outcomes on one side of a difference, ours minus theirs."""
 
     of_ours: bool
     sign: float  # -1 if they lower the difference, 1 if they raise it
@@ -110,7 +113,7 @@ def _worst_unseen(
 
 
 def _relative_noise(values: Sequence[float], distance: float) -> float:
-    """Return deviation / distance to the worst outcome, or to 0 if that is nearer.
+    """Return the deviation divided by the distance to the worst outcome, or to 0 if nearer.
 
     Returns around 22 with a deviation of 5 vary a lot, even if 500 is possible.
     """
@@ -130,7 +133,7 @@ def _assumed_end(
 
 
 def _longer_tail(own: Sequence[float], other: Sequence[float], sign: float) -> float:
-    """Return how far squared deviations on one side of the mean exceed the other side's."""
+    """Return by how much squared deviations on one side of the mean exceed the other side's."""
     ours, theirs = _tail_variance(own, sign), _tail_variance(other, sign)
     if ours > theirs:
         return (ours - theirs) / (ours + theirs)
@@ -151,7 +154,7 @@ class End:
 
 
 def lowest_mean(values: Sequence[float], worst: float, chance: float) -> float:
-    """Return the lower end for a mean with unseen outcomes at `worst` and error rate `chance`.
+    """Return a mean's lower limit at error rate `chance`, given unseen outcomes at `worst`.
 
     If n values are equal, at most 1 - chance^(1 / n) of all seeds are different (Clopper and
     Pearson 1934, no hit in n).
@@ -262,8 +265,8 @@ def bounded_interval(
     """Return the 95 % interval for the mean of values between `bounds`; see `statistics.interval`.
 
     If a seed reached a bound, the opposite end allows for unseen outcomes at the other bound; the
-    less the values vary, the more it allows for them. Equal values have no interval unless both
-    bounds are known.
+    less the values vary, the more of these outcomes it allows for. Equal values have no interval
+    unless both bounds are known.
 
     >>> found = bounded_interval([500.0] * 8, Bounds(0.0, 500.0))
     >>> round(found.low, 1), found.high, bounded_interval([500.0] * 8).low

@@ -69,7 +69,7 @@ def metric_range(metric: str, env: Mapping[str, Any], searched: Iterable[str] = 
 
 
 def score_range(own: Bounds, random: float, reference: float) -> Bounds:
-    """Return bounds on the scale with 0 for random actions and 1 for the reference.
+    """Return bounds on the scale where 0 is random actions and 1 is the reference.
 
     >>> score_range(Bounds(0.0, 500.0), 20.0, 500.0).high
     1.0
@@ -79,7 +79,7 @@ def score_range(own: Bounds, random: float, reference: float) -> Bounds:
 
 
 def range_over(scores: Sequence[Bounds], over: str) -> Bounds:
-    """Return the bounds of an aggregate of scores over environments.
+    """Return the bounds of scores that are aggregated over environments.
 
     >>> range_over([Bounds(0.0, 1.0), Bounds(-1.0, 2.0)], "mean")
     Bounds(low=-0.5, high=1.5)

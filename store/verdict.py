@@ -43,7 +43,7 @@ class WithoutCopying:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The evidence on a winner and its opponents, from test seeds.
+    """Evidence from test seeds about a winner and its opponents.
 
     Raises:
         ConfigError: the goal is unknown.
@@ -193,7 +193,7 @@ def _default_won(evidence: Evidence, winner: Sample) -> Against:
 
 
 def _of_baselines(evidence: Evidence, winner: Sample, terms: Terms) -> tuple[Against, ...]:
-    """Compare the winner with each heuristic; at most 5 % of studies get any wrong verdict."""
+    """Compare the winner with each heuristic, at a joint error rate of at most 5 %."""
     baselines = evidence.baselines
     found = sharing_error(
         [name for name, values in baselines.items() if winner.keys() & values.keys()],
@@ -231,7 +231,7 @@ def _shared_value(evidence: Evidence, winner: Sample) -> float | None:
 
 
 def _is_ceiling(evidence: Evidence, alike: float | None) -> bool:
-    """Return whether there are worse values and no better ones; otherwise it may be a floor."""
+    """Return whether a shared value is a ceiling: other values are worse, and none is better."""
     if evidence.ceiling is not None:
         return True
     if alike is None:

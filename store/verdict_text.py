@@ -118,7 +118,7 @@ def _lower_first(text: str) -> str:
 
 
 def _constraint_verdict(winner: str, against: Against) -> str:
-    """Return the verdict by constraints, and the side with the better value."""
+    """Return the verdict on constraints, and the side with the better value."""
     rival, keeps = against.rival, against.limits is not None and against.limits.rival.state
     is_worse = against.by_value == "worse"
     if against.verdict == "feasible" and is_worse:
@@ -318,7 +318,7 @@ def _interval_text(against: Against, sign: float) -> str:
 
 
 def _keeps_default(conclusion: Conclusion, against: Against) -> bool:
-    """Return whether to keep the default: the test is undecided, and there is no clear lead."""
+    """Return whether to keep the default, because the test is undecided without a clear lead."""
     is_default = against is conclusion.against and against.rival == THE_DEFAULT
     return is_default and not conclusion.lone and against.advice == "keep"
 
@@ -341,7 +341,7 @@ def _no_difference(conclusion: Conclusion, against: Against, seeds: str) -> list
 
 
 def _undecided_sentences(conclusion: Conclusion, against: Against, seeds: str) -> list[str]:
-    """Return sentences that report no decision and, without a clear lead, advise the default."""
+    """Return sentences for an undecided test; without a clear lead, they advise the default."""
     winner, rival = conclusion.winner or "", against.rival
     ahead = _lead_sentences(winner, against, seeds)
     if _keeps_default(conclusion, against):
@@ -357,7 +357,7 @@ def _undecided_sentences(conclusion: Conclusion, against: Against, seeds: str) -
 
 
 def _unless_sentences(winner: str, against: Against, seeds: str) -> list[str]:
-    """Return which side is better if rare outcomes are rare enough, or []."""
+    """Return sentences on which side is better if unseen outcomes are rare enough, or []."""
     found, difference = against.unless, against.difference
     if found is None or difference is None:
         return []

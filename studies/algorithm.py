@@ -1,4 +1,4 @@
-"""The training that a study tunes: PPO, a class in a file, or a command.
+"""The training algorithm that a study tunes: PPO, a class in a file, or a command.
 
 `algorithm: my_sac.py:SAC` runs the file and uses the hyperparameters declared by the class. The
 resolved study records them, so that a finished study can be read without its code.
@@ -20,7 +20,7 @@ COMMAND = "command"  # prefix of the label of a training that is a process
 
 @dataclass(frozen=True)
 class Algorithm:
-    """The training that lanes run, with its table of hyperparameters."""
+    """The training algorithm that lanes run, with its table of hyperparameters."""
 
     name: str = PPO  # as in the study file
     knobs: Mapping[str, Knob] = field(default_factory=lambda: KNOBS)
@@ -73,7 +73,7 @@ class Algorithm:
         return self.knobs[name]
 
     def training(self, config: Mapping[str, Any], length: int, given: Any = None) -> Any:
-        """Return the `Training` for a configuration's static values, the same for equal values."""
+        """Return the `Training` for a configuration's static values; equal values share one."""
         if self.made is None:
             text = f"the code of {self.name} is needed, but a recorded study does not contain it"
             raise ConfigError(text)

@@ -58,7 +58,7 @@ def read_algorithm(
 
 
 def is_library(name: str) -> bool:
-    """Return whether an algorithm comes from an installed package, so that no file is run."""
+    """Return whether an algorithm comes from an installed package instead of a file."""
     return name.startswith(_REJAX)
 
 
@@ -117,7 +117,7 @@ def _of_file(given: str, source: Path) -> Any:
 
 
 def loaded_algorithm(given: str, source: Path = Path(".")) -> Algorithm:
-    """Return the algorithm named by `FILE.py:CLASS`, after running the file, or by `rejax:SAC`."""
+    """Return the algorithm named by `FILE.py:CLASS` (this runs the file) or by `rejax:SAC`."""
     if not _is_named(given):
         raise ConfigError(f"{given!r} is not {_KINDS}")
     ask_for_devices_of(Node(None, {}))
@@ -125,7 +125,7 @@ def loaded_algorithm(given: str, source: Path = Path(".")) -> Algorithm:
 
 
 def with_code(study: Study) -> Study:
-    """Return a study from another process with the class of its custom training loaded."""
+    """Load the custom training class of a study that was received from another process."""
     if study.algorithm.is_ppo or study.algorithm.is_process:
         return study
     return replace(study, algorithm=_load_training(study.algorithm.name, Path(study.source)))

@@ -81,8 +81,8 @@ class BenchFile:
     def study(self, method: str, table_text: str) -> Study:
         """Return a method's study on a table's environment; `table_text` is the recorded study.
 
-        Raises `StudyError` with all mistakes in the method, or `ConfigError` if recorded runs
-        cannot be used for it.
+        Raises `StudyError` with all mistakes in the method, or `ConfigError` if the method cannot
+        use recorded runs.
         """
         root, own, notes = read_text(table_text, self.shown), self.methods[method], Notes("table")
         apply_overrides(notes, root, of_its_day(root))

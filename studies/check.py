@@ -1,4 +1,4 @@
-"""`hpo check`: checks a study before compilation, and reports the results as data or text."""
+"""`hpo check`: examines a study before it is compiled, and reports the results as data or text."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Config = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class ProgramCost:
-    """The resources that a bucket's program needs; None if unknown."""
+    """The resources that the program of a bucket needs; None if unknown."""
 
     lanes: int | None = None
     memory_bytes: int | None = None  # estimated for all lanes
@@ -149,7 +149,7 @@ def _unknown_env_arguments(study: Study) -> list[str]:
 
 
 def _draw_errors(study: Study, draws: list[dict[str, Any]]) -> list[str]:
-    """Return the hyperparameter errors in some draws, each with the share of draws affected."""
+    """Return the hyperparameter errors in random draws, each with the share of affected draws."""
     counts: dict[str, int] = {}
     for params in draws:
         try:
@@ -269,10 +269,11 @@ def _of_seeds(study: Study) -> Iterator[str]:
 
 
 def _picks_by_luck(study: Study, confirm: Confirm) -> bool:
-    """Return whether a single seed chooses the best of many trials.
+    """Return whether the best of many trials is picked on a single seed.
 
-    In replays of recorded tables, searches with 12 to 48 trials then choose worse configurations
-    than searches with 4; with selection seeds they choose better ones (decision 91).
+    In replays of recorded tables, searches with 12 to 48 trials on one seed find worse
+    configurations than searches with 4 trials; with selection seeds they find better ones
+    (decision 91).
     """
     if study.seeds.per_config > 1 or confirm.choose:
         return False
@@ -329,7 +330,7 @@ def _whole_note(study: Study, parameter: Parameter) -> Iterator[str]:
 
 
 def unlearnt_note(study: Study, draws: list[dict[str, Any]]) -> str:
-    """Return a note if some draws finish before their first gradient step; otherwise ""."""
+    """Return a note if some configurations would finish before a gradient step; otherwise ""."""
     name = getattr(study.algorithm.made, "learns_after", "")
     if not name:
         return ""

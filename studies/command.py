@@ -1,7 +1,8 @@
 """A training run as a command line: its placeholders and hyperparameters.
 
-In `command: python train.py --lr {learning_rate} --seed {seed}` each hyperparameter's name marks
-the place of its value. Types and defaults are derived from the distributions in the space.
+In `command: python train.py --lr {learning_rate} --seed {seed}` each name in braces is replaced by
+the value of that hyperparameter. Types and defaults are derived from the distributions in the
+space.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class Template:
         return words[:start], words[start:]
 
     def argv(self, values: Mapping[str, Any]) -> list[str]:
-        """Return the process's arguments; a list that fills a word becomes several arguments."""
+        """Return the process's arguments; a list that is a whole word becomes several of them."""
         if self.needs_shell:
             line = _PLACEHOLDER.sub(
                 lambda found: shlex.quote(_argument_text(values[found[1]])), self.text
@@ -127,7 +128,7 @@ def _argument_text(value: Any) -> str:
 
 
 def resumed(command: str, resume: str) -> Template:
-    """Return the command line that continues a run; `...` in `resume` stands for the command.
+    """Return the command line that resumes a run; `...` in `resume` is replaced by the command.
 
     >>> resumed("python a.py", "... --load {folder}").text
     'python a.py --load {folder}'
@@ -168,7 +169,7 @@ def _has_listed_values(distribution: Distribution) -> bool:
 
 
 def _knob_type(values: list[Any], whole: bool) -> tuple[KnobType, tuple[str, ...]]:
-    """Return the type of a hyperparameter with these values, and its legal words."""
+    """Return the type of a hyperparameter with these values, and the words that it allows."""
     words = tuple(dict.fromkeys(value for value in values if isinstance(value, str)))
     others = [value for value in values if not isinstance(value, str)]
     if others and all(isinstance(value, bool) for value in others):
@@ -202,8 +203,8 @@ def command_algorithm(notes: Notes, root: Node, source: Path | None) -> Algorith
 def _take_default(notes: Notes, root: Node) -> dict[str, Any]:
     """Remove and return the default configuration given as a mapping under `confirm.default`.
 
-    The key then becomes a flag. Without a mapping, the default is the middle of the ranges,
-    and is compared only on request.
+    The key then becomes a flag. Without a mapping, the default is the middle of the ranges, and
+    takes part in the comparison only on request.
     """
     confirm = root.value.get("confirm")
     if confirm is None or not confirm.is_map:
@@ -303,7 +304,7 @@ def _check_names(notes: Notes, root: Node, line: Template, given: Mapping[str, _
 
 
 def _unit(root: Node) -> str:
-    """Return the unit of a run's length: the words that follow its number."""
+    """Return the unit of run length: the words that follow the number."""
     recorded = root.child("algorithm")
     if "unit" in recorded.mapping:
         return str(recorded.value["unit"].value)

@@ -156,7 +156,7 @@ def _racing_problems(study: Study, racing: Racing) -> Problems:
 
 
 def _training_weight(study: Study) -> Problems:
-    """Require one environment for training returns, and an evaluated return to mix them with."""
+    """For training returns, require a single environment and an evaluated return to mix with."""
     metrics, path = study.objectives or (study.metric,), "metric.training_weight"
     if not any(metric.training_weight for metric in metrics):
         return

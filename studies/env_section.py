@@ -69,7 +69,7 @@ class EnvList:
 def read_env(
     notes: Notes, root: Node, imports: bool, checked: bool = False
 ) -> tuple[EnvList, EnvEntry | None]:
-    """Read `env`, one environment or a list, with its table entry (merged for a list)."""
+    """Read `env`, one environment or a list, and its table entry (merged for a list)."""
     node = root.value.get("env")
     if node is None:
         return EnvList(), None  # noted with the other top-level keys
@@ -261,14 +261,14 @@ def merged_entry(specs: Sequence[EnvSpec], entries: Sequence[EnvEntry | None]) -
 
 
 def _common(values: Sequence[_Value], different: _Value) -> _Value:
-    """Return the value that all have in common, or `different`."""
+    """Return the value shared by all, or `different`."""
     if len({*values}) > 1:
         return different
     return values[0]
 
 
 def _shared(each: Sequence[Mapping[str, _Value]]) -> dict[str, _Value]:
-    """Return the names that all mappings have, with the values of the first mapping."""
+    """Return the entries of the first mapping whose names are in all mappings."""
     shared = set(each[0]).intersection(*each)
     return {name: value for name, value in each[0].items() if name in shared}
 

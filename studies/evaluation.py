@@ -1,4 +1,4 @@
-"""The step limit where evaluations cut episodes that their environment does not end."""
+"""The step limit at which evaluations truncate episodes that the environment does not end."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def unknown_limit(env: EnvSpec) -> int | None:
 
 
 def own_limit(study: Study, env: EnvSpec | None = None) -> int | None:
-    """Return the env steps after which an environment ends an episode; None if unknown."""
+    """Return the episode limit of an environment in env steps; None if unknown."""
     env = env or study.env
     entry = find(env.id)
     if entry is None:
@@ -55,11 +55,11 @@ def _frames_limit(entry: EnvEntry, given: Mapping[str, Any]) -> int | None:
 
 
 def cut_after(study: Study) -> int:
-    """Return the env steps after which evaluations cut an episode.
+    """Return the number of env steps after which evaluation episodes are truncated.
 
-    Environments in the tables end their episodes. Episodes of others (imported code, Gymnasium
-    environments without a time limit) are cut after the length of a full training run, which no
-    training episode can exceed, but not before 20,000 steps.
+    Environments in the tables end their episodes. Episodes of other environments (imported code,
+    Gymnasium environments without a time limit) are truncated after the length of a full training
+    run, which no training episode can exceed, but not before 20,000 steps.
     """
     if not _environments_without_limit(study):
         return LONGEST
@@ -77,7 +77,7 @@ def _environments_without_limit(study: Study) -> list[EnvSpec]:
 
 
 def endless_note(study: Study, limit_of: LimitOf = unknown_limit) -> str:
-    """Return a warning if evaluations may cut an episode before its environment ends it; else "".
+    """Return a warning if evaluations may truncate an episode before it ends; otherwise "".
 
     `limit_of` returns the episode limit of a custom environment, None if it is unknown.
     """
@@ -105,7 +105,7 @@ def may_cut(study: Study) -> bool:
 
 
 def cut_words(study: Study, lengths: Sequence[int]) -> str:
-    """Return a sentence if an evaluation cut any of its episodes, otherwise ""."""
+    """Return a sentence if an evaluation truncated any of its episodes, otherwise ""."""
     limit = cut_after(study)
     cut = sum(length >= limit for length in lengths)
     if not may_cut(study) or not cut:

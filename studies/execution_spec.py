@@ -1,7 +1,7 @@
 """Where and how long a study's trials run, as frozen data: one class per section of its file.
 
-Lanes, limits, executors, processes of a command, checkpoints and loggers are here. What is
-measured and searched is in `search_spec`.
+Lanes, limits, executors, processes of a command, checkpoints and loggers are here. The objective
+and the search are in `search_spec`.
 """
 
 # `key` returns a field
@@ -153,7 +153,7 @@ class Processes:
 
 @dataclass(frozen=True)
 class MetricFiles:
-    """The source from which a process's metrics are read."""
+    """The source of a process's metrics."""
 
     type: Literal["stdout", "jsonl", "csv", "tensorboard", "wandb"] = key(
         "stdout",

@@ -35,13 +35,13 @@ class Expected:
 
     @property
     def is_rough(self) -> bool:
-        """Whether the cost of the search depends on its trials' values."""
+        """Whether the cost of the search depends on the values of its trials."""
         stops = self.trials is not None and any(past < self.trials for past in self.passing)
         return stops and (self.budget is None or self.total != self.budget + self.asked)
 
     @property
     def total(self) -> int | None:
-        """The steps of search and confirm, limited by the budget, and those of `confirm.also`."""
+        """The env steps of search and confirm, limited by the budget, and of `confirm.also`."""
         bounds = list[int]()
         if self.search is not None:
             bounds.append(self.search + self.confirm)
@@ -73,7 +73,7 @@ def expected_steps(study: Study, chunk_sizes: ChunkSizes, lanes: int | None = No
 
 
 def confirm_words(study: Study, expected: Expected) -> str:
-    """Return the env steps of confirm, and how many of them are saved if the default wins."""
+    """Return the env steps of the confirm stage, and the saving if the default wins."""
     confirm, tested, also = study.confirm, study.tested, ""
     if expected.asked:
         also = f" and {expected.asked:,} for confirm.also"
@@ -146,7 +146,7 @@ class TimeEstimate:
         return self.phases.get(phase, 0.0) / max(self.seconds(), 1e-9)
 
     def words(self) -> tuple[str, str, str]:
-        """Return the expected time and the ends of its interval, as text."""
+        """Return the expected time and its interval, as text."""
         one, low, high = (span_of_time(self.seconds(f)) for f in (1.0, 1.0 / FACTOR, FACTOR))
         return one, low, high
 

@@ -73,7 +73,7 @@ class Field(Range):
 
 
 def key(value: Any, meaning: str, *, also: tuple[Field, ...] = (), **rest: Any) -> Any:
-    """Declare a dataclass field as a key of the file; its annotation gives the type and the words.
+    """Declare a dataclass field as a key of the file; its annotation gives type and legal words.
 
     `value` is the default, `also` are keys without a field, which are listed after this one, and
     `rest` are fields of `Field`.
@@ -107,7 +107,7 @@ def keys_of(section: type) -> tuple[Field, ...]:
 
 
 def _of_hint(hint: Any, made: dict[str, Any]) -> dict[str, Any]:
-    """Add type, words and `off` from the annotation, and the range for integers."""
+    """Add the type, legal words and `off` from the annotation, and the range for integers."""
     parts = (hint,)
     if get_origin(hint) in (Union, UnionType):
         parts = get_args(hint)

@@ -1,4 +1,4 @@
-"""The text of a first study, for `hpo init ENV`, which can be run unchanged."""
+"""The text of a first study for `hpo init ENV`; the file can be run unchanged."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def init_text(env_id: str, imports: Sequence[str] = (), custom: EnvEntry | None 
     """Return the text of a study; `LunarLander-v3` becomes `gym:LunarLander-v3`.
 
     `imports` are the files in the study's folder that register the environment; they have already
-    run. `custom` describes an environment that is in no table.
+    run. `custom` describes an environment that is not in the tables.
     """
     env = custom or entry(full_id(env_id))
     seen = _observation(env)
@@ -93,7 +93,7 @@ def init_text(env_id: str, imports: Sequence[str] = (), custom: EnvEntry | None 
 
 
 def own_init_text(algorithm: Algorithm, env_id: str | None = None) -> str:
-    """Return the text of a study for a custom training, which must declare a range to search."""
+    """Return the text of a study for a custom training class that declares a range to search."""
     searched = [knob for knob in algorithm.knobs.values() if knob.search is not None]
     if not searched:
         given = 'search={"min": 1e-4, "max": 1e-1, "distribution": "log_uniform"}'

@@ -90,7 +90,7 @@ def loads_elsewhere(text: str, shown: str) -> Study:
 
 
 def of_its_day(root: Node) -> list[str]:
-    """Return overrides that give a recorded study the defaults of its time."""
+    """Return overrides that give a recorded study the defaults that were valid when it ran."""
     data = plain(root)
     fixed = [*defaults_of_old(data), *meanings_of_old(data).items()]
     found = [f"fixed.{name}={json.dumps(value)}" for name, value in fixed]
@@ -285,7 +285,7 @@ class _StudyReader:
         return self.root.child(key).is_map
 
     def _read_section(self, key: str) -> dict[str, Any]:
-        """Read a section; if it is not a mapping, the mistake has been noted already."""
+        """Read a section; a value that is not a mapping has already been noted."""
         node = self.root.child(key)
         known = named_fields(self.root, key, self.checked)
         if known is None:
@@ -469,7 +469,7 @@ def yaml(text: str) -> YamlText:
 
 @dataclass(frozen=True)
 class StudyText:
-    """The text of a study that is not loaded yet, so none of its code has run."""
+    """The text of a study that is not loaded yet; none of its code has run."""
 
     text: str
     shown: str  # its name in messages
@@ -492,7 +492,7 @@ class StudyText:
 
 
 def written_study(given: Written) -> StudyText:
-    """Return the text of a study given in any form except a loaded one."""
+    """Return the text of a study that is given in any form other than a loaded one."""
     if isinstance(given, YamlText):
         return StudyText(given.text, "hpo.yaml(...)", Path("."), "study")
     if isinstance(given, Mapping):

@@ -1,4 +1,4 @@
-"""Overrides `a.b=c`, which change a study's nodes before the check, as if written in the file."""
+"""Overrides `a.b=c` change a study's nodes before it is checked, as if written in the file."""
 
 from __future__ import annotations
 

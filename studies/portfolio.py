@@ -1,7 +1,7 @@
 """The learnt portfolio: PPO configurations that a search tries first, in order.
 
 `scripts/portfolio` learns them from recorded runs on many environments; the file that it writes
-documents the method and the data. This module moves them into a study's space.
+documents the method and the data. This module fits them into a study's space.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Portfolio:
 
 @dataclass(frozen=True)
 class Placed:
-    """A learnt configuration, moved into a study's space."""
+    """A learnt configuration, fitted into a study's space."""
 
     number: int  # its place in the portfolio, from 1
     params: dict[str, Any]  # active searched hyperparameters
@@ -57,7 +57,7 @@ def read_portfolio() -> Portfolio:
 
 @dataclass(frozen=True)
 class Forecast:
-    """How often replays of a short study found a better configuration than the default."""
+    """How often a short study found a better configuration than the default in replays."""
 
     better: float
     low: float  # lower end of the 95 % interval over tables
@@ -100,12 +100,12 @@ def forecast_of(study: Study) -> Forecast | None:
 
 
 def places_of(study: Study) -> Placement:
-    """Move as many learnt configurations as requested into a study's space.
+    """Fit the requested number of learnt configurations into a study's space.
 
-    A number outside its range is clipped to the range. A choice that is not offered is replaced by
-    the hyperparameter's default, which is also used for a hyperparameter without a learnt value.
-    Hyperparameters that are not in the space keep the study's values. Repeated and forbidden
-    configurations are skipped.
+    A number outside its range is clipped to the range. A choice that is not in the space is
+    replaced by the hyperparameter's default, as is a missing learnt value. Hyperparameters that
+    are not in the space keep the study's values. Repeated and forbidden configurations are
+    skipped.
     """
     space = study.space
     given = [space.default(), *(space.complete(entry) for entry in study.enqueue)]

@@ -27,7 +27,7 @@ _FEWEST = 6  # least trials per program, if no time is known
 
 
 def _minibatch_counts(rows: int, count: int, alone: bool) -> tuple[int, bool]:
-    """Return how many minibatches the rows make, and whether one has only a single sample."""
+    """Return the number of minibatches for these rows, and whether one has a single sample."""
     size = math.ceil(rows / count)
     return math.ceil(rows / size), alone and rows > 1 and rows % size == 1 % size
 
@@ -66,7 +66,7 @@ def _minibatch_notes(
 
 
 def _better_counts(rows: int, asked: int, alone: bool) -> str:
-    """Return the nearest possible counts below and above, as a suggestion."""
+    """Suggest the nearest possible minibatch counts below and above."""
     near = dict[int, None]()
     for counts in (range(asked, 0, -1), range(asked, rows + 1)):
         exact = next((n for n in counts if _minibatch_counts(rows, n, alone) == (n, False)), None)
@@ -108,7 +108,7 @@ class _Cutting:
         return "samples (num_envs x rollout_length)"
 
     def is_normalised_alone(self, config: Mapping[str, Any]) -> bool:
-        """Return whether a minibatch with one sample would lose its advantage."""
+        """Return whether normalisation would zero the advantage of a single-sample minibatch."""
         return self.normalises and not self.by_segments(config)
 
 
@@ -193,7 +193,7 @@ def static_searched(study: Study) -> list[str]:
 
 
 def words_of_bucket(study: Study, config: Mapping[str, Any], most: int = 36) -> str:
-    """Describe how a bucket differs, in at most `most` characters, or name its environment.
+    """Describe how a bucket differs from others, or its environment, in at most `most` characters.
 
     Hyperparameters that differ from the default come first, because the last ones are cut off.
     """
@@ -271,7 +271,7 @@ def programs_note(
 
 
 def _with_several_values(study: Study) -> str:
-    """Return why there are several programs although no static hyperparameter is searched."""
+    """Return the reason for several programs if no static hyperparameter is searched."""
     if study.enqueue:
         return "enqueue"
     searched = [name for name in study.space.names if name.startswith("env.")]
@@ -279,7 +279,7 @@ def _with_several_values(study: Study) -> str:
 
 
 def open_searched(study: Study) -> list[str]:
-    """Return the searched numbers that a constructor accepts without naming them."""
+    """Return the searched numbers that an environment's constructor accepts by `**kwargs`."""
     found: list[str] = []
     known = [find(one.id) for one in environments_of(study)]
     for name in static_searched(study):

@@ -135,7 +135,7 @@ def _plain_data(value: Any) -> Any:
 
 
 def as_recorded(text: str, shown: str = "study.resolved.yaml") -> dict[str, Any]:
-    """Return a recorded study as data, with the defaults of its time.
+    """Return a recorded study as data, with the defaults that were valid when it ran.
 
     >>> as_recorded("{fixed: {learning_rate: 0.01}, space: {}}")["fixed"]
     {'learning_rate': 0.01, 'normalise_rewards': False}
@@ -190,7 +190,7 @@ def _centres_of_old(data: Mapping[str, Any]) -> bool:
 
 
 def lanes_of_old(data: Mapping[str, Any]) -> dict[str, str]:
-    """Return the `population` keys missing from a record: tiles were then fitted to the lanes."""
+    """Return the `population` keys missing from an old record, when tiles were fitted to lanes."""
     population: dict[str, Any] = data.get("population") or {}
     if not population or "tiles" in population:
         return {}
@@ -212,7 +212,7 @@ def resolved_yaml(study: Study) -> str:
 
 
 def study_hash(study: Study) -> str:
-    """Return 16 hex digits, equal for equal studies."""
+    """Return a hash of 16 hex digits that is equal for equal studies."""
     text = json.dumps(resolved(study), separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

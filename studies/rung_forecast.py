@@ -1,8 +1,8 @@
-"""The expected number of trials past each rung, simulated with ranks before a study runs.
+"""The expected number of trials that pass each rung, simulated with ranks before a study runs.
 
 The values of trials are unknown, but rules only compare their ranks. So trials with random losses
 pass through the rungs as in the search: as many at a time, and compared together if they arrive
-together. Methods that learn propose better trials later, which pass more often.
+together. Methods that learn propose better trials later, and those pass more often.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _shrink_race(race: Race) -> Race:
 
 @dataclass
 class _RungQueue:
-    """The trials compared at a rung in each bracket, best first."""
+    """The trials that are compared at a rung, by bracket, best first."""
 
     eta: float
     orders: dict[int, list[Order]] = field(default_factory=dict[int, list[Order]])
@@ -99,7 +99,7 @@ class _RungQueue:
         return order[math.ceil(len(order) / self.eta) - 1]
 
     def share(self, one: Order) -> float:
-        """Return the share of the rung's trials that are better."""
+        """Return the fraction of the rung's trials that are better."""
         order = self.orders[0]
         return bisect.bisect_left(order, one) / len(order)
 

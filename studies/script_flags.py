@@ -1,6 +1,7 @@
 """A first study for a training script, from the flags declared in its file, which is not run.
 
-Flags are those of argparse, click and dataclasses, or the keys of a Hydra configuration.
+The flags are declared with argparse, click or dataclasses, or are the keys of a Hydra
+configuration.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ def _round_to_four_digits(number: float) -> float:
 
 
 def flags_of_script(text: str, folder: Path = Path(".")) -> list[ScriptFlag]:
-    """Return the flags that a file declares by argparse, click or a command's dataclass.
+    """Return the flags that a file declares with argparse, click or a command-line dataclass.
 
     For a script with `hydra.main`, they are the keys of its configuration, read from `folder`.
 
@@ -250,7 +251,7 @@ def command_init_text(command: str, folder: Path = Path(".")) -> str:
 
 
 def _open_flags(path: Path, command: str) -> list[ScriptFlag]:
-    """Return the flags of a script that a command does not set."""
+    """Return the flags of a script that a given command does not set."""
     given = {word.partition("=")[0] for word in shlex.split(command)}
     read = flags_of_script(path.read_text(encoding="utf-8"), path.parent)
     return [flag for flag in read if flag.flag not in given]

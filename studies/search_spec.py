@@ -1,7 +1,7 @@
-"""What a study measures and how it searches, as frozen data: one class per section of its file.
+"""The objective and the search of a study, as frozen data: one class per section of its file.
 
-The objective, evaluations, seeds, proposals, early stopping and the confirm stage are here. Where
-and how long trials run is in `execution_spec`.
+It covers evaluations, seeds, proposals, early stopping and the confirm stage. Where and how long
+trials run is in `execution_spec`.
 """
 
 # ruff: noqa: RUF009  # `key` returns a field
@@ -99,7 +99,7 @@ class SearchSpec:
 
 @dataclass(frozen=True)
 class EarlyTerminate:
-    """A rule from `stopping_rules` with its keys, declared there; other rules' keys are unused."""
+    """A rule from `stopping_rules` and its keys, declared there; other rules' keys are unused."""
 
     type: str = "asha"
     min: int = 0

@@ -83,7 +83,7 @@ def key_of_option(name: str) -> str:
 
 
 def _correction_text(section: str, key: str, child: Node) -> str:
-    """Return the correct key and value, as an override if the mistake was in an override."""
+    """Return the correct key and value, written as an override if the mistake was in one."""
     value = flow(plain(child))
     if child.origin.startswith(SET):
         return f" use {section}.{key}={value}"
@@ -110,7 +110,7 @@ def checked_options(
 def read_section(
     notes: Notes, where: str, node: Node | None, fields: Sequence[Field]
 ) -> dict[str, Any]:
-    """Return every field's value by target; wrong values are noted, and replaced by defaults.
+    """Return each field's value by target; wrong values are noted and replaced by defaults.
 
     `where` is the section's name in messages, "" at the top of the file.
     """

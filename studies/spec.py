@@ -146,7 +146,7 @@ class Study:
 
     @property
     def spread(self) -> int:
-        """The number of environments on which each replicate trains for its full length."""
+        """The number of environments on each of which a replicate trains for the full length."""
         return 1 + len(self.more_envs)
 
     @property
@@ -199,7 +199,7 @@ class Study:
         return self.training(config).steps_per_update
 
     def training(self, config: Mapping[str, Any]) -> Any:
-        """Return the `Training` for a custom training's complete configuration."""
+        """Return the `Training` for a complete configuration of a custom training class."""
         given = None
         if self.algorithm.takes_env:
             given = self._environment
@@ -226,7 +226,7 @@ class Study:
 
 
 def _unit_of(length: int) -> int:
-    """Return a round number of steps as the granularity of a process.
+    """Return a round number of steps as the chunk size of a process.
 
     >>> _unit_of(20_000), _unit_of(200_000), _unit_of(3_000_000)
     (1, 10, 200)

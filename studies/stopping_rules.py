@@ -1,7 +1,7 @@
 """The table of `early_terminate` rules; files in `imports` can add rows.
 
-A rule stops trials at rungs, or makes trials a population that evolves: they run at the same time
-and copy each other's states.
+A rule stops trials at rungs, or runs them as an evolving population: all run at the same time and
+copy each other's states.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class StoppingRule:
 
     @property
     def registered(self) -> bool:
-        """Whether a file in `imports` added it; options are then `EarlyTerminate.options`."""
+        """Whether a file in `imports` added the rule; its options are `EarlyTerminate.options`."""
         return not isinstance(self.build, str)
 
     @property

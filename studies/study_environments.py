@@ -38,7 +38,7 @@ def each_alone(study: Study) -> tuple[Study, ...]:
 
 
 def alone(study: Study, index: int) -> Study:
-    """Return the study on one of its environments, with that environment's hyperparameters.
+    """Return the study restricted to one environment, with that environment's hyperparameters.
 
     Replicates are numbered as in the whole study: replicate r has the same random numbers in both.
     """

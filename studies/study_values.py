@@ -49,7 +49,7 @@ def count_of(value: Any) -> int | None:
 
 
 def amount_meant(value: Any) -> str:
-    """Return the likely meaning of a number with an unknown unit, or "".
+    """Return what a number with an unknown unit probably means, or "".
 
     >>> amount_meant("20q"), amount_meant("1.5 m"), amount_meant("20k"), amount_meant("x20")
     ('20k', '1.5M', '', '')
@@ -114,7 +114,7 @@ class Vocabulary:
         raise _unknown_key_error(self.env, key, "env.")
 
     def env_key(self, name: str) -> EnvKey | None:
-        """Return the shape-changing environment key that a name refers to."""
+        """Return the environment key that a name refers to, if it changes shapes."""
         if self.env is None or not name.startswith("env."):
             return None
         return self.env.keys.get(name.removeprefix("env."))

@@ -87,7 +87,7 @@ def horizon_of(data: Mapping[str, Any]) -> int:
 def single(study: Study) -> Study:
     """Return the study with one trial: the default configuration, run to completion on every seed.
 
-    It has no early stopping and no confirm stage. Evaluations at rungs become ten evaluations that
+    It has no early stopping and no confirm stage. Evaluations at rungs are replaced by ten that
     are evenly spaced over the horizon, and the policies of all seeds are saved.
     """
     default = study.space.default()

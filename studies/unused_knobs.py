@@ -136,7 +136,7 @@ def _lacking_environment(study: Study, name: str) -> str | None:
 
 
 def _lacking_knob(study: Study, name: str) -> str | None:
-    """Return a phrase that names a hyperparameter's missing requirement, or None."""
+    """Return a phrase that names an unmet requirement of a hyperparameter, or None."""
     sizes = name
     if name in _FLAT_SIZES:
         sizes = "hidden_sizes"

@@ -95,7 +95,7 @@ def import_user_code(paths: Iterable[str], source: str | Path) -> None:
 
 
 def user_module(name: str) -> ModuleType | None:
-    """Return the latest module of an imported file with this name (without `.py`)."""
+    """Return the most recently loaded module of an imported file, by its name without `.py`."""
     found = (module for path, module in reversed(_DONE.items()) if path.stem == name)
     return next(found, None)
 
@@ -127,7 +127,7 @@ def misfits(study: Study, imported: bool) -> Iterator[tuple[str, str]]:
 
 
 def check_registered(study: Study) -> None:
-    """Check words that only a study's `imports` can make legal, after these have run."""
+    """Check words that only a study's `imports` can make legal, after the imports have run."""
     for section, name, value in choices_of(study):
         try:
             check_value(name, value)
@@ -139,7 +139,7 @@ def check_registered(study: Study) -> None:
 
 
 class _FromSource(SourceFileLoader):
-    """Ignores cached bytecode, which may be older than an edit made within the same second."""
+    """Loads source without cached bytecode, which may predate an edit within the same second."""
 
     def get_code(self, fullname: str) -> CodeType:
         return self.source_to_code(self.get_data(self.path), self.path)
@@ -172,7 +172,7 @@ def _run_file(path: Path, shown: Path) -> ModuleType:
 
 
 def _error_line(error: BaseException, path: Path) -> int:
-    """Return the line number in a file that led to an error; the innermost one if several did."""
+    """Return the line in a file that raised an error, the innermost one in the traceback."""
     if isinstance(error, SyntaxError) and error.filename == str(path):
         return error.lineno or 1
     frames = traceback.extract_tb(error.__traceback__)

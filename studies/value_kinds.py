@@ -29,7 +29,7 @@ _NAMED = ("env", "algorithm")
 
 
 class Kind(Protocol):
-    """A kind of value."""
+    """How one kind of value is read and described."""
 
     def read(self, field: Field, child: Node) -> Any:
         """Return the value, or BAD."""

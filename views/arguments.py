@@ -96,7 +96,7 @@ def study_of(args: argparse.Namespace) -> StudyFolder:
 
 
 def unknown_argument(command: str, given: Sequence[str], parser: argparse.ArgumentParser) -> str:
-    """Return a correction for the first argument that a command does not accept.
+    """Suggest a correction for the first argument that a command does not accept.
 
     Args:
         command: its name.

@@ -36,7 +36,7 @@ def seeds_text(count: int, stream: str) -> str:
 
 
 def enumerated(names: Sequence[str]) -> str:
-    """Return names as a list in a sentence.
+    """Join names as an enumeration in a sentence.
 
     >>> enumerated(["a"]), enumerated(["a", "b", "c"])
     ('a', 'a, b and c')
@@ -47,7 +47,7 @@ def enumerated(names: Sequence[str]) -> str:
 
 
 def origin_words(about: Mapping[str, Any]) -> str:
-    """Return a kept policy's origin, and the value that its study measured; "" if unknown.
+    """Describe a kept policy's origin, with the value that its study measured; "" if unknown.
 
     >>> origin_words({"trial": 9, "study": "first", "stream": "report", "replicate": 0,
     ...               "metric": "eval/return_mean", "value": 500.0})

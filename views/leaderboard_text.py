@@ -59,7 +59,7 @@ order    confirmed trials by select, then finished ones by search, then stopped
 
 
 class Kind(Enum):
-    """The kinds of leaderboard columns."""
+    """A kind of leaderboard column."""
 
     TRIAL = ""
     SCORE = "-_"
@@ -127,7 +127,7 @@ def _score(at: int, name: str, trials: Sequence[TrialView]) -> BoardColumn:
 
 
 def explained(unit: str = ENV_STEPS) -> str:
-    """Return the meanings of the leaderboard columns."""
+    """Explain the leaderboard columns."""
     return _EXPLAINED.format(unit=unit)
 
 
@@ -350,7 +350,7 @@ def _front_columns(board: Board) -> list[BoardColumn]:
 
 
 def _objective(one: TrialView, index: int) -> float | None:
-    """Return a trial's value of an objective; the first one may be from its last rung."""
+    """Return a trial's value on one objective; for the first, it may be from the last rung."""
     if one.objectives:
         return one.objectives[index]
     if index == 0:
@@ -432,7 +432,7 @@ def winner_line(entries: Sequence[Entry], metric: str, unit: str = ENV_STEPS) ->
 
 
 def named(value: str, stream: str) -> str:
-    """Return a value's name, as given by `study_environments.value_words`, on these seeds."""
+    """Return the name of a value (`study_environments.value_words`) with its kind of seeds."""
     if stream != "report":
         return value
     return value.removesuffix(WITH_TRAINING)

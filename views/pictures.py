@@ -40,7 +40,7 @@ def new_figure(width: float, height: float) -> Any:
 def save_figure(figure: Any, path: Path, kind: str = "png") -> None:
     """Write a figure; PDF files embed TrueType fonts, and SVG files draw text as outlines.
 
-    Publishers reject the Type 3 fonts that matplotlib embeds by default. Neither format contains a
+    Publishers reject the Type 3 fonts that matplotlib embeds by default. Neither file contains a
     date, so equal figures give equal files.
     """
     from matplotlib import rc_context

@@ -37,7 +37,7 @@ def metric_name(study: Study) -> str:
 
 
 def plain_metric(name: str) -> str:
-    """Return the name of a metric in plain words.
+    """Return a plain description of a metric.
 
     >>> plain_metric("eval/return_mean"), plain_metric("eval/service_blocking_probability")
     ('mean episode return', 'service blocking probability')

@@ -1,4 +1,4 @@
-"""How to continue a study that no process runs, as one sentence with a command."""
+"""How to resume a study that no process runs, as one sentence with a command."""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ class TrialPage:
 
 
 def trial_page(folder: StudyFolder, number: int) -> TrialPage:
-    """Collect all data about a trial, as one commit shows them."""
+    """Collect all data about a trial as of one commit."""
     with Journal(folder.path) as journal, journal.at_one_commit():
         meta = journal.meta
         rows = trials_seen(journal)
@@ -252,7 +252,7 @@ def _training_weight(study: Mapping[str, Any]) -> float:
 def start_up_words(
     search: Mapping[str, Any], asks: Sequence[AskRow], rows: Sequence[TrialRow]
 ) -> dict[int, str]:
-    """Return, for each trial that a sampler proposed without its model, the reason."""
+    """Return, for each trial that was proposed without the sampler's model, the reason."""
     if search.get("warm_start") is not None:
         return {}  # trials of the earlier study are not in these batches
     by_number = {row.trial: row for row in rows}
@@ -330,7 +330,7 @@ def _concerns(conclusion: Conclusion, row: TrialRow, rows: Sequence[TrialRow]) -
 
 
 def _by_environment(row: EvaluationRow, environments: Sequence[str]) -> list[Evaluated]:
-    """Return an evaluation, or its parts on each of several environments."""
+    """Return an evaluation, split by environment if there are several."""
     if not environments:
         return [_evaluated(row, slice(None), None)]
     each = len(row.returns) // len(environments)

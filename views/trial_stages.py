@@ -19,7 +19,7 @@ Point = tuple[str, int]
 
 @dataclass(frozen=True)
 class Stages:
-    """The values of a trial's seeds at these points, and the decisions there."""
+    """The values of a trial's seeds at each point, and the decisions made there."""
 
     values: Mapping[Point, Sequence[float | None]]
     decided: Mapping[int, DecisionRow]  # env steps of the search -> the decision there
@@ -44,7 +44,7 @@ class Stages:
         return cls(values, decided, has_training)
 
     def points(self, verbose: bool) -> list[Point]:
-        """Return the points to print: each decision and the end of each kind of seeds, or all."""
+        """Return the points to print: all, or only decisions and the ends of each kind of run."""
         shown = {("search", at) for at in self.decided}
         shown |= {point for point in self.values if verbose or self.is_end(point)}
         return sorted(shown, key=_by_stage)

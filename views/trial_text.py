@@ -70,7 +70,7 @@ def _head_lines(page: TrialPage, verbose: bool) -> list[str]:
 
 
 def _outcome_text(page: TrialPage) -> str:
-    """Return the outcome of a trial, to follow its number."""
+    """Return the outcome of a trial, to be printed after the trial number."""
     view = page.view
     if view.is_default:
         said = "is the default"
@@ -139,7 +139,7 @@ def _params_text(params: Mapping[str, Any]) -> str:
 
 
 def lineage_text(schedule: Sequence[Mapping[str, Any]]) -> str:
-    """Return one line per segment: its first env step, its trial, and the changes.
+    """Return one line per lineage segment: first env step, trial and changed hyperparameters.
 
     >>> parts = [{"env_steps": 0, "trial": 3, "params": {"gamma": 0.9, "ent_coef": 0.01}},
     ...          {"env_steps": 8000, "trial": 5, "params": {"gamma": 0.95, "ent_coef": 0.01}}]

@@ -1,4 +1,4 @@
-"""A trial in the form used by every screen, and a study's trials in order."""
+"""A trial in the form that every screen uses, and a study's trials in order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PLAIN_DEFAULT = (TrialState.FINISHED, TrialState.CONFIRMED, TrialState.REFERENC
 
 @dataclass(frozen=True)
 class Measured:
-    """A mean over one kind of seeds; `value` is None if it was not measured."""
+    """A mean over one kind of seeds; `value` is None if nothing was measured."""
 
     value: float | None = None
     seeds: int = 0
@@ -31,7 +31,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class TrialView:
-    """A trial in the form used by every screen."""
+    """A trial in the form that every screen uses."""
 
     place: int  # 1 is best
     trial: int

@@ -1,7 +1,7 @@
-"""Evaluations of a finished study: values of trials at equal points of their runs.
+"""Evaluations of a finished study: trial values at the same point of each run.
 
-Trials that were stopped early have values only at early points, and a model's proposals gather
-near its optimum. So importance is computed at a single point, on unprompted trials.
+Trials that were stopped early have values only at early points, and a model's proposals cluster
+near its optimum. So importance is computed at a single point, from unprompted trials.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _GIVEN = ("default", "enqueue", "portfolio")
 
 @dataclass(frozen=True)
 class CheckpointValues:
-    """A study's trials, with their values at every point of evaluation."""
+    """A study's trials, with their values at every evaluation point."""
 
     study: Study  # what was asked
     trials: Mapping[int, TrialRow]  # rows by number
@@ -55,7 +55,7 @@ class CheckpointValues:
         return next(before, self.trials[trial].params)
 
     def random_share(self) -> list[int]:
-        """Return the unprompted trials, which were proposed without any results."""
+        """Return the unprompted trials: those proposed before any results were available."""
         deaf = {name for name, row in METHODS.items() if not row.learns}
         return [
             n
@@ -65,7 +65,7 @@ class CheckpointValues:
         ]
 
     def latest_shared(self, among: Sequence[int]) -> int | None:
-        """Return the latest point that nine in ten of these trials reached before any copy."""
+        """Return the latest point that 90 % of these trials reached before the first copy."""
         begun = {number for found in self.values.values() for number in found}
         among = [number for number in among if number in begun]
         first_copy = min((way[0][0] for way in self.changes.values()), default=math.inf)
@@ -117,7 +117,7 @@ def points_of(
 
 
 def _without_training(journal: Journal, objective: Objective) -> set[tuple[Stream, int]]:
-    """Return the (stream, env steps) where all trials' values come only from evaluations."""
+    """Return the (stream, env steps) pairs where training returns do not count for any trial."""
     if not objective.metric.training_weight:
         return set()
     return {
@@ -128,7 +128,7 @@ def _without_training(journal: Journal, objective: Objective) -> set[tuple[Strea
 
 
 def ranking_objective(journal: Journal) -> Objective:
-    """Return how the study's selection values are measured, from its records."""
+    """Return the objective that the study used to select trials, from its records."""
     objective = Objective.of(recorded(journal.meta.study_text))
     if counts_evaluations_alone(journal.attributes()):
         return objective.of_test
@@ -138,8 +138,8 @@ def ranking_objective(journal: Journal) -> Objective:
 def fresh_seeds(journal: Journal) -> dict[tuple[int, Stream], dict[int, float]]:
     """Return the value of every finished run on new seeds, by (trial, stream) and replicate.
 
-    New seeds are evaluated only at the end of a run. The rows of trials contain the values of a
-    completed confirm stage; this function also includes the values of an incomplete stage.
+    New seeds are evaluated only at the end of a run. Trial rows contain these values only for a
+    completed confirm stage; this function also returns those of an incomplete one.
     """
     objective = ranking_objective(journal)
     found: dict[tuple[int, Stream], dict[int, float]] = {}
@@ -150,10 +150,10 @@ def fresh_seeds(journal: Journal) -> dict[tuple[int, Stream], dict[int, float]]:
 
 
 def point_at(points: CheckpointValues, at: int | None = None) -> int:
-    """Return the env steps where trials are compared; at least ten trials have values there.
+    """Return the env steps at which trials are compared; at least ten have values there.
 
-    This is the latest point that nine in ten trials reached. Only unprompted trials count, if
-    there are enough of them.
+    This is the latest point that 90 % of trials reached. Only unprompted trials count, if there
+    are enough of them.
     """
     if not points.values:
         raise ConfigError(f"{_no_values_message(points)}, so importance is unknown")

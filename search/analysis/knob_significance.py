@@ -1,8 +1,8 @@
 """The hyperparameters of a study whose effects exceed chance.
 
-The analysis uses trials with a value at the point, if their proposals do not bias the result.
-These are unprompted trials and TPE trials, according to a simulation (`scripts/acceptance
-conclusions 1`). For other models only unprompted trials count.
+The analysis uses trials that have a value at the comparison point and whose proposals do not bias
+the result. According to a simulation (`scripts/acceptance conclusions 1`), these are unprompted
+trials and TPE trials. For other models, only unprompted trials count.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ _OF_THE_SEARCH = ReplayedSeeds()
 
 @dataclass(frozen=True)
 class ReplayedPoint:
-    """One evaluation of one replicate, as recorded and as repeated now."""
+    """One evaluation of one replicate: the recorded values and the repeated ones."""
 
     env_steps: int  # training env steps of the replicate
     replicate: int
@@ -142,7 +142,7 @@ def play(
 ) -> ReplayedPoint:
     """Evaluate a saved policy on the episodes that its study used.
 
-    `about` contains its trial, stream, replicate and env steps.
+    `about` contains the policy's trial, stream, replicate and env steps.
     """
     seeds = ReplayedSeeds(Stream(about["stream"]), (int(about["replicate"]),))
     record = _Record.read(folder, int(about["trial"]), seeds)
@@ -194,7 +194,7 @@ def _missing_evaluations(record: _Record, again: _Again) -> set[tuple[int, int]]
 
 
 def _load_study(folder: StudyFolder, record: _Record, source: Path) -> Study:
-    """Return a record's study; its files run only after they are found unchanged."""
+    """Return a record's study; its files run only after a check that they are unchanged."""
     with Journal(folder.path) as journal:
         check_same_files(journal.meta, source)
     of_old = of_its_day(read_text(record.study_text, "study.resolved.yaml"))
@@ -236,7 +236,7 @@ class _Record:
         return replace(record, episodes=found)
 
     def has(self, seen: EvaluationRow) -> bool:
-        """Return whether an evaluation used these seeds and the lanes of its trial."""
+        """Return whether an evaluation used the requested seeds and belongs to the lineage."""
         if seen.stream is not self.seeds.stream:
             return False
         if self.seeds.replicates and seen.replicate not in self.seeds.replicates:
@@ -245,7 +245,7 @@ class _Record:
 
     @property
     def trained_in(self) -> tuple[int, ...]:
-        """Return the trials with rows of these seeds; on new seeds, one trains the lineage."""
+        """Return the trials that trained parts of the lineage; on new seeds, this is one trial."""
         if self.seeds.stream is not Stream.SEARCH:
             return (self.row.trial,)
         return tuple(dict.fromkeys(part.trial for part in self.lineage))
@@ -262,7 +262,7 @@ class _Record:
 
     @property
     def replicates(self) -> tuple[int, ...]:
-        """The requested seeds or, by default, those evaluated last (all others diverged)."""
+        """The requested seeds or, by default, all that did not diverge."""
         if self.seeds.replicates:
             return self.seeds.replicates
         return tuple(sorted(rep for rep, at in self.episodes if at == self.env_steps))
@@ -409,7 +409,7 @@ def point_of(study: Study, recorded: EvaluationRow, now: EpisodeRow) -> Replayed
 
 
 def _episode_values(found: EpisodeRow, metric: str) -> tuple[float, ...]:
-    """Return the episode returns, or the study's metric if a custom training has no return."""
+    """Return the episode returns, or the study's metric if a custom training run has none."""
     instead = found.metrics.get(metric.removeprefix("eval/"), math.nan)
     return tuple(np.where(np.isnan(found.returns), instead, found.returns).tolist())
 

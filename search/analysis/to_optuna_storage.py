@@ -46,7 +46,7 @@ _LEFT_OUT = ("name", "enqueue", "population", "executor", "checkpoint", "loggers
 
 
 def write_storage(storage: str, name: str, meta: StudyMeta, points: CheckpointValues) -> list[str]:
-    """Write a study to a storage, completely or not at all; return the parts that Optuna lacks."""
+    """Write a study to a storage atomically; return the features that Optuna cannot represent."""
     with refusals(storage):
         opened = open_storage(storage, make=True)
         known = [summary.study_name for summary in optuna.get_all_study_summaries(opened)]
@@ -108,7 +108,7 @@ def _trial(row: TrialRow, points: CheckpointValues, number: int) -> FrozenTrial:
 
 
 def _reports(points: CheckpointValues, number: int) -> dict[int, float]:
-    """Return finite values by env steps; none for several objectives, which Optuna rejects."""
+    """Return finite values by env steps; empty for several objectives (unsupported by Optuna)."""
     if len(points.study.objectives) > 1:
         return {}
     reported = {at: found.get(number, math.nan) for at, found in points.values.items()}

@@ -59,7 +59,7 @@ def evaluated_in(study: Mapping[str, Any], params: Mapping[str, Any]) -> dict[st
 def _environment_settings(
     given: Mapping[str, Any], params: Mapping[str, Any], held_out: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return one environment with every key: defaults, given, searched and evaluation keys."""
+    """Return all keys of one environment, with default, given, searched or evaluation values."""
     env = str(given["id"])
     searched = {
         key[4:]: value
@@ -140,7 +140,7 @@ def copies(study: Mapping[str, Any]) -> bool:
 
 
 def how_to_know(name: str) -> str:
-    """Return a sentence that names the study which would show the effect of copying."""
+    """Return a sentence naming the study to run in order to measure the effect of copying."""
     return (
         "It is not known whether copying helped; to find out, run the same file with "
         f"early_terminate: null and name: {name}-alone."
@@ -176,7 +176,7 @@ def without_copying(
 
 
 def _comparable_settings(study: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings that both studies must share; evaluation times do not affect curves."""
+    """Return the settings that must be equal in both studies; evaluation times may differ."""
     kept = {key: value for key, value in study.items() if key not in _FREE}
     kept["evaluation"] = {k: v for k, v in study["evaluation"].items() if k != "every"}
     return kept
@@ -231,9 +231,10 @@ def _alone_samples(folder: Path, alone: WithoutCopying) -> Values | None:
 def _without_training(
     journal: Journal, rows: Sequence[TrialRow], entries: Sequence[Entry]
 ) -> Sequence[Entry]:
-    """Return entries with evaluation-only values if all the winner's seeds have the same value.
+    """Return entries with evaluation-only values if all seeds of the winner have the same value.
 
-    Such a value may be a ceiling. Other trials that reach it differ in their training returns.
+    Such a value may be a ceiling. Trials that reach a ceiling differ only in their training
+    returns.
     """
     if not entries:
         return entries
@@ -302,7 +303,7 @@ def _measured_limits(
     measure: Callable[[EvaluationRow], list[float]],
     trials: Collection[int],
 ) -> tuple[dict[int, dict[int, list[float]]], list[list[float]]]:
-    """Return constrained values on test seeds, by trial and seed, and those on any new seed.
+    """Return the constrained values on test seeds, by trial and seed, and on all new seeds.
 
     Other trials are excluded, because confirming them must not change the verdict.
     """
@@ -319,7 +320,7 @@ def _measured_limits(
 
 
 def cut_of(journal: Journal, entries: Sequence[Entry]) -> str:
-    """Return a sentence if cut episodes contribute to the winner's value; otherwise ""."""
+    """Return a sentence if truncated episodes contribute to the winner's value; otherwise ""."""
     if not entries or entries[0].value is None:
         return ""
     lengths = journal.last_lengths(entries[0].trial, entries[0].value_from)
@@ -341,7 +342,7 @@ class StudyRows:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """Data on the compared trials that only the journal has."""
+    """Data on the compared trials that is stored only in the journal."""
 
     fresh: FrontValues = field(default_factory=dict)  # of the front, on selection seeds
     alone: WithoutCopying | None = None
@@ -406,7 +407,7 @@ def _default_and_front(
 
 
 def ceiling_of(study: Mapping[str, Any], meta: StudyMeta) -> float | None:
-    """Return the metric's best possible value if the environment's table has it, else None."""
+    """Return the metric's best possible value if the environment table lists it, else None."""
     if isinstance(study["env"], list):
         return None  # a score has no ceiling
     known = find(str(study["env"]["id"]))
@@ -445,7 +446,7 @@ def _why_nothing(
 
 
 def _why_untested(confirm: Mapping[str, Any], rows: Sequence[TrialRow], first: Entry) -> list[str]:
-    """Return a sentence saying that the winner has no test-seed value, and the error behind it."""
+    """Return a sentence saying that the winner has no test-seed value, and why."""
     error = next((row.error for row in rows if row.trial == first.trial), "")
     more = []
     if error:

@@ -46,7 +46,7 @@ class ActionReader:
         return [self._apply_changes(old, row) for old, row in zip(before, rows, strict=True)]
 
     def shares(self, params: Sequence[Mapping[str, Any]]) -> Float[np.ndarray, "runs knobs"]:
-        """Return configurations as numbers from 0 to 1."""
+        """Convert configurations to axis positions from 0 to 1."""
         found = np.zeros((len(params), len(self.knobs)))
         for column, parameter in enumerate(self._parameters.values()):
             for run, own in enumerate(params):

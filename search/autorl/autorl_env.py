@@ -1,7 +1,7 @@
 """`AutoRLEnv`: a vector environment of PPO runs whose actions are hyperparameters.
 
-Its purpose is to test and learn schedules, and policies that change hyperparameters during a run.
-The interface is that of Gymnasium's vector environments; all runs share one compiled program.
+It is meant for testing and learning schedules, and policies that change hyperparameters during a
+run. It has the interface of a Gymnasium vector environment; all runs share one compiled program.
 """
 
 from __future__ import annotations
@@ -474,7 +474,7 @@ class AutoRLEnv:
 
 
 def _study_of(given: Source, runs: int, steps: int) -> Study:
-    """Return a study whose chunks end at the decisions, with lanes for the runs."""
+    """Return a study whose chunks end at decision points, with enough lanes for all runs."""
     if isinstance(given, Mapping):
         given = {"name": "autorl", **given}
     study, _ = read_study(given)

@@ -57,10 +57,10 @@ class BenchOutcome:
 
 
 def search_table(study: Study, factory: TableFactory, move: bool = True) -> Engine:
-    """Run a study including confirm over a table; its trials are in `engine.search_state`.
+    """Run a study, including its confirm stage, on a table of recorded runs; return the engine.
 
-    With `move`, proposals are moved to recorded configurations; otherwise each uses the results of
-    the nearest recorded configuration.
+    The trials are in the engine's `search_state`. With `move`, proposals are moved to recorded
+    configurations; otherwise each gets the results of the nearest recorded configuration.
     """
     engine, sampler = engine_in_memory(study, factory), make_sampler(study)
     proposer = Proposer(study, sampler)

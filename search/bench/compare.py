@@ -1,12 +1,13 @@
-"""The scores of methods over tables, and the env steps that each needs for the same value.
+"""Scores of methods over tables, and the env steps that each needs to reach the same value.
 
 A method's mean value over searches at each budget is made non-decreasing by isotonic regression.
 These values are interpolated linearly over the logarithm of the mean env steps (of search and
 confirm). A method's cost is the number of env steps where this curve reaches the baseline's value
-at the baseline's budget. If the smallest budget already reaches it, its env steps are used; if no
-budget does, the number is infinite. (The mean over environments then uses the env steps of the
-largest budget.) Ratios to the baseline's env steps are averaged geometrically over environments.
-Intervals are bootstrapped over searches (the same ones for every method) and over environments.
+at the baseline's budget. If the smallest budget already reaches this value, the cost is that
+budget's env steps; if no budget does, it is infinite. (The mean over environments then uses the
+env steps of the largest budget.) Ratios to the baseline's cost are averaged over environments by
+their geometric mean. Intervals are bootstrapped over searches (the same ones for every method) and
+over environments.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Ratio:
-    """Env steps that a method needs for the baseline's value, relative to the baseline."""
+    """Env steps that a method needs to reach the baseline's value, relative to the baseline."""
 
     method: str
     ratio: BenchEstimate  # the interval may be unbounded above
@@ -147,7 +148,7 @@ def _without_score(rows: Sequence[BenchRow], ceilings: Sequence[str]) -> tuple[s
 
 
 def _scores(rows: Sequence[BenchRow], ceilings: Sequence[str]) -> Iterator[Score]:
-    """Yield the mean over tables of every method and budget, in row order."""
+    """Yield each method's mean over tables at each budget, in row order."""
     groups: dict[tuple[str, int], list[float]] = {}
     for row in rows:
         if row.score is not None and row.environment not in ceilings:
@@ -171,7 +172,9 @@ def over_tables(values: Sequence[float]) -> BenchEstimate:
 def needed(
     values: Float[np.ndarray, "... b"], runs: Float[np.ndarray, "... b"], target: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the number of runs needed for a target value, and whether the smallest suffices.
+    """Return the number of runs needed to reach a target value.
+
+    The second array is whether the smallest number in `runs` already reaches it.
 
     >>> at, smallest = needed(np.array([1.0, 3.0, 2.0]), np.array([4.0, 16.0, 64.0]), 2.0)
     >>> round(float(at), 2), bool(smallest)
@@ -265,7 +268,7 @@ def _row(group: Sequence[BenchOutcome], goal: str) -> BenchRow:
 
 
 def _score(judged: float, median: float, best: float) -> float | None:
-    """Return the share of the way from the median configuration to the best one, or None.
+    """Return a score, 0 for the median configuration and 1 for the best one, or None.
 
     Values are signed so that larger is better.
     """

@@ -23,7 +23,7 @@ _RECENT = "episode_return_100"
 
 @dataclass(frozen=True)
 class SeedPlan:
-    """The table columns for each kind of seed; no column is used for two kinds."""
+    """The table columns for each kind of seed; the kinds share no column."""
 
     search: tuple[int, ...]
     choose: tuple[int, ...]  # repeated if the study has more selection seeds
@@ -37,9 +37,9 @@ class SeedPlan:
 
 
 def plan_seeds(study: Study, order: Sequence[int], tests: int) -> SeedPlan:
-    """Distribute the columns: `tests` of them for the test, the others for search and selection.
+    """Divide the columns: `tests` of them are test seeds, the others search and selection seeds.
 
-    Methods given the same order are tested on the same columns.
+    Methods that get the same order are tested on the same columns.
 
     Raises:
         ConfigError: there are too few columns.
@@ -107,7 +107,7 @@ class TableFactory:
 class TableProposer(Proposer):
     """Moves proposals to the nearest recorded configuration that has not been proposed before.
 
-    Proposals with attributes are not moved, because attributes, such as those of an evolution,
+    Proposals with attributes, such as an evolutionary sampler's, are not moved, because attributes
     belong to the exact configuration.
     """
 

@@ -77,7 +77,7 @@ class BenchTable:
 
     @cached_property
     def paired(self) -> Float[np.ndarray, "c s"]:
-        """`finals` without seed effects common to all configurations (medians)."""
+        """`finals` minus the seed effects (medians) that all configurations share."""
         effects = np.median(self.finals - self.finals.mean(axis=1, keepdims=True), axis=0)
         return self.finals - (effects - effects.mean())
 
@@ -85,7 +85,7 @@ class BenchTable:
     def is_ceiling(self) -> bool:
         """Whether at least a fifth of the configurations share the best mean over all seeds.
 
-        Such a table cannot distinguish good choices from the best.
+        Such a table cannot separate good configurations from the best ones.
         """
         means = self.finals.mean(axis=1)
         best = self.sign * (self.sign * means).max()
@@ -110,9 +110,9 @@ class BenchTable:
     def distances(self, params: Mapping[str, Any]) -> Float[np.ndarray, " c"]:
         """Return the distance of every row: the root mean square over hyperparameters.
 
-        The distance of two numbers is a share of the scaled range, so it is 1 from end to end. Two
-        different choices have distance 1, as does a hyperparameter that only one of the two
-        configurations has.
+        The distance between two numbers is a fraction of the scaled range, so its ends are 1
+        apart. Two different choices have distance 1, as does a hyperparameter that only one of the
+        two configurations has.
         """
         own, (places, choices) = _axis_positions(self.space, params), self._axis_positions
         away = np.where(choices, places != own, np.abs(places - own))
@@ -124,7 +124,7 @@ class BenchTable:
         return np.sqrt(np.mean(away * away, axis=1))
 
     def share_beaten(self, row: int, seeds: Sequence[int]) -> float:
-        """Return the share of drawn configurations worse on these seeds; a tie counts as half."""
+        """Return the share of random configurations that do worse on these seeds; ties are 1/2."""
         means = self.sign * self.finals[:, list(seeds)].mean(axis=1)
         drawn, own = means[1:], means[row]
         return float(np.mean((drawn < own) + 0.5 * (drawn == own)))

@@ -70,7 +70,7 @@ def _trials(study: Path) -> Any:
 
 
 def made_with(study: Path) -> dict[str, Any]:
-    """Return how a table was made: versions, machine, cost and code files."""
+    """Return a table's provenance: versions, machine, cost and code files."""
     with Journal(study) as journal, journal.at_one_commit():
         meta = journal.meta
     cost = query(study, "SELECT sum(env_steps), sum(eval_env_steps) FROM trials", None)[1][0]

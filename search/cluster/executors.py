@@ -70,7 +70,8 @@ class LocalShares:
 class SharedFactory:
     """A `PopulationFactory` that uses a team of started hosts.
 
-    `compiling` is entered around each compile; `told_apart` describes a bucket.
+    `compiling` is entered around each compilation, with the bucket's description from
+    `told_apart`.
     """
 
     def __init__(
@@ -154,7 +155,7 @@ def factory_of(
 def _checked(
     study: Study, opened: ExitStack, warn: Callable[[str], None], factory: Any
 ) -> PopulationFactory:
-    """Return a factory that can run the default configuration, and that is closed at the end."""
+    """Check that a factory can run the default configuration, and register it for closing."""
     resolved = factory.resolve(study.default())
     factory.check(resolved)
     for note in notes_of(factory, resolved):

@@ -1,7 +1,7 @@
 """Processes of a command on a Ray cluster: one actor each, with CPUs and a part of a GPU.
 
-The head requests only CPUs and GPUs; Ray finds the node and sets `CUDA_VISIBLE_DEVICES`. The
-process runs under its actor's guard, so it ends with the actor, which ends with the head.
+The head requests only CPUs and GPUs; Ray finds the node and sets `CUDA_VISIBLE_DEVICES`. A guard
+ends the process when its actor ends, and the actor ends with the head.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class RayProcesses:
 
     @property
     def at_once(self) -> int:
-        """The given number, or as many as the cluster has room for now."""
+        """The configured number of processes, or as many as fit on the cluster now."""
         if self._settings.at_once is not None:
             return self._settings.at_once
         there = self._ray.cluster_resources()
@@ -166,7 +166,7 @@ class RayProcesses:
         return max(1, int(room + 1e-9))
 
     def check(self, program: str, cwd: Path) -> None:
-        """Reject processes that are larger than any node; programs may differ between nodes."""
+        """Reject processes that need more CPUs or GPUs than any node has."""
         each = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
         cpus = max(one.get("CPU", 0) for one in each)
         if self._cpus > cpus:

@@ -1,4 +1,4 @@
-"""Connection to a Ray cluster, and the hosts of a study's population shares on its workers.
+"""Connects to a Ray cluster, and hosts the shares of a study's populations on its workers.
 
 All cluster errors are turned into single lines here.
 """
@@ -161,7 +161,7 @@ class RayTeam:
         self._machines: dict[int, str] = {}
 
     def begin(self) -> Machine:
-        """Start one worker per share; return their machine."""
+        """Start one worker per share; return the hardware that they run on."""
         self._hosts = {share: self._new_host() for share in range(self.shares)}
         names = {share: host.machine_name.remote() for share, host in self._hosts.items()}
         placed, waiting = self._ray.wait(
@@ -280,7 +280,7 @@ class RayTeam:
         )
 
     def _machine_name(self, host: Any, seconds: float) -> str | None:
-        """Return a worker's machine; None if the worker died or did not start in time."""
+        """Return the name of a worker's machine; None if it died or did not start in time."""
         ready, _ = self._ray.wait([reference := host.machine_name.remote()], timeout=seconds)
         if not ready:
             return None

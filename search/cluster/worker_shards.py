@@ -97,7 +97,7 @@ class ShareSource(Protocol):
         """Raise ConfigError if no program can run the configuration."""
 
     def divide(self, resolved: Resolved, lanes: int | None) -> Division:
-        """Divide a population's lanes; by default the study or the rule sets their number."""
+        """Divide a population's lanes; by default, the study or `lane_count` sets their number."""
         ...
 
     def make(self, resolved: Resolved, division: Division) -> Population: ...
@@ -108,7 +108,7 @@ class ShareSource(Protocol):
 
 
 class ShareHost:
-    """Holds shares of populations by (share, bucket); each call contains all that it needs.
+    """Holds shares of populations by (share, bucket); each call is self-contained.
 
     The source receives the number of hosts on this machine and a function for warnings.
     """

@@ -1,9 +1,9 @@
 """User callbacks: typed events, and a base class for the objects that receive them.
 
-Callbacks run in the study's thread. Start events are sent just before the work starts; all others
-between two chunks, after all decisions made there. Callbacks cannot affect results. If one raises,
-the study stops before the next chunk: all finished work is committed, and the same call resumes
-it.
+Callbacks run in the study's thread. Start events are sent just before the work starts; all other
+events are sent between two chunks, after all decisions made there. Callbacks cannot affect
+results. If one raises, the study stops before the next chunk: all finished work is committed, and
+the same call resumes it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class RunStartEvent:
 
 @dataclass(frozen=True)
 class RunEndEvent:
-    """A study was committed completely; `state` is `finished` or `interrupted`."""
+    """A study has ended and everything is committed; `state` is `finished` or `interrupted`."""
 
     progress: Progress
     state: str
@@ -140,7 +140,7 @@ class Callbacks(Observer):
         self._raised: Exception | None = None  # from a start event; raised at the next boundary
 
     def listening(self, add_rows: AddRows) -> AddRows:
-        """Return an `add_rows` that also records rows for `on_chunk`."""
+        """Wrap `add_rows` so that it also records rows for `on_chunk`."""
 
         def listen(**rows: Any) -> None:
             add_rows(**rows)
@@ -190,7 +190,7 @@ class Callbacks(Observer):
             raise raised
 
     def _call_at_start(self, method: str, event: object) -> None:
-        """Call all callbacks; keep any error, because the state may not be committed now."""
+        """Call all callbacks; raise any error later, because no commit is possible in a step."""
         if self._raised is None:
             try:
                 self._call_callbacks(method, event)

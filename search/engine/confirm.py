@@ -61,7 +61,7 @@ class Fresh:
     diverged: Collection[ReplicateKey] = ()
 
     def runs(self, trial: int, stream: Stream, seeds: int) -> list[Replicate]:
-        """Return a trial's replicates on new seeds; those with known results have ended."""
+        """Return a trial's replicates on new seeds, marked as ended if their results are known."""
         runs: list[Replicate] = []
         for key in ((trial, stream, replicate) for replicate in range(seeds)):
             if key in self.ended:
@@ -134,7 +134,7 @@ class ConfirmStage:
         self._fresh, self._bucket_of = fresh, bucket_of
 
     def _finalists(self, finished: Sequence[Trial], confirm: Confirm) -> list[Trial]:
-        """Return the best trials, all that ran on every selection seed, and a front's default."""
+        """Return the best trials, those with all selection seeds, and the default for a front."""
         best = [*finished[: confirm.top_k]]
         best += [
             trial
@@ -183,8 +183,8 @@ class ConfirmStage:
     def _pays_for(self, best: Sequence[Trial], runs: Mapping[int, Sequence[Replicate]]) -> bool:
         """Return whether the budget covers these selection seeds; if not, record it in the rows.
 
-        A search reserves their cost. But a finished study may request more seeds than its
-        remaining budget covers, and incomplete seeds cannot select a winner.
+        A search reserves the cost of selection seeds. But a finished study may request more seeds
+        than its remaining budget covers, and an incomplete set of seeds cannot select a winner.
         """
         search_state = self._search_state
         cost = sum(
@@ -461,7 +461,7 @@ class ConfirmStage:
         return sum(run.is_live for run in runs) * each
 
     def _take_report(self, number: int) -> None:
-        """Store the test values; there are none if a seed was cut, and the row says why."""
+        """Store the test values; if a seed was cut, store only the reason in the trial's row."""
         trial = self._search_state.trials[number]
         runs = trial.runs_of(Stream.REPORT)
         trial.lack(self._missing_note(runs, _OF_REPORT))

@@ -81,7 +81,8 @@ _NOT_NEEDED = "a program that is no longer needed"
 class CompileBeside:
     """Compiles populations in threads, two at a time.
 
-    `compiling` is entered while the end of a study waits for a compile that is no longer needed.
+    `compiling` is entered while the end of a study waits for a compilation that is no longer
+    needed.
     """
 
     def __init__(self, compiling: Callable[[str], AbstractContextManager[object]] = nullcontext):
@@ -91,9 +92,9 @@ class CompileBeside:
         self._queue: list[Future[None]] = []
 
     def begin(self, population: Population) -> bool:
-        """Queue a population for compiling, once; return whether it is compiled in a thread.
+        """Queue a population for compilation, once; return whether it is compiled in a thread.
 
-        Errors are dropped: they recur when the bucket itself compiles, and then fail its trials.
+        Errors are dropped here: they recur when the bucket is compiled, and then fail its trials.
         """
         if population in self._begun or population.compiles:
             return False
@@ -109,7 +110,7 @@ class CompileBeside:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        """Wait for running compiles, unless quitting at once; drop the queue."""
+        """Wait for running compilations, unless quitting at once; drop the queue."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         running = [one for one in self._queue if not one.done()]
         if not running or isinstance(error, Leave):
@@ -120,7 +121,7 @@ class CompileBeside:
 
 @dataclass(frozen=True)
 class _Ahead:
-    """A population that compiles before the number of its bucket's lanes is final."""
+    """A population that is compiled before its bucket's lane count is final."""
 
     asked: int | None  # number of lanes; None for the rule's
     population: Population
@@ -265,9 +266,9 @@ class Engine:
         population.compile()
 
     def _expect(self, bucket: Bucket, beside: CompileBeside) -> None:
-        """Compile for a bucket whose lanes are not final, if their likely number is known.
+        """Compile a bucket before its lane count is final, if the likely count is known.
 
-        The bucket may still take a different number. Errors are dropped, because they recur later.
+        The final count may differ. Errors are dropped, because they recur later.
         """
         wanted = self.study.population.lanes
         if bucket.lanes_fixed or bucket.key in self._ahead:
@@ -329,7 +330,7 @@ class Engine:
         return bucket
 
     def bucket_of(self, resolved: Resolved, example: int) -> Bucket:
-        """Return a configuration's bucket, created for its first trial, the `example`."""
+        """Return a configuration's bucket; if it is new, trial `example` is its first trial."""
         key, early = resolved.bucket, self.study.early_terminate
         if key not in self.buckets:
             if self.buckets and early is not None and early.evolves:
@@ -341,7 +342,7 @@ class Engine:
         return self.buckets[key]
 
     def make(self, bucket: Bucket, lanes: int | None = None) -> Population:
-        """Return a bucket's population; `lanes` is the default number for a new one."""
+        """Return a bucket's population; `lanes` is the default lane count of a new one."""
         population = bucket.population
         if population is None:
             wanted = bucket.lanes or self.study.population.lanes or lanes
@@ -350,7 +351,7 @@ class Engine:
         return population
 
     def prepare(self, bucket: Bucket) -> bool:
-        """Return whether a bucket has a population now; otherwise, its trials have failed."""
+        """Create a bucket's population if needed; on error, fail its trials and return False."""
         return self._succeeds(bucket, lambda: self.make(bucket))
 
     def _succeeds(self, bucket: Bucket, step: Callable[[], object]) -> bool:
@@ -362,7 +363,7 @@ class Engine:
         return True
 
     def fix_lanes(self, bucket: Bucket) -> bool:
-        """Return whether a bucket has its final lanes; otherwise, its trials have failed."""
+        """Make a bucket's lane count final; on error, fail its trials and return False."""
         if bucket.lanes_fixed:
             return True
         lanes = bucket.lanes
@@ -376,13 +377,13 @@ class Engine:
         return self._succeeds(bucket, lambda: bucket.fix_lanes(self._with_lanes(bucket, lanes)))
 
     def compile_ahead(self, bucket: Bucket) -> None:
-        """Start compiling for a bucket with final lanes while another bucket runs."""
+        """Start compiling a bucket whose lane count is final while another bucket runs."""
         if self._beside is not None and bucket.population is not None:
             with self.search_state.state.usage.spending("compile"):
                 self._beside.begin(bucket.population)
 
     def fail(self, bucket: Bucket, runs: Sequence[Replicate], error: Exception) -> None:
-        """Count an error and fail the affected trials; raise it if it concerns the whole study."""
+        """Count an error and fail the affected trials; raise it if it affects the whole study."""
         if isinstance(error, HpoError) and not isinstance(error, ConfigError):
             raise error
         if has_refused(error):

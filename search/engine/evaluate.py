@@ -55,7 +55,7 @@ def refills_of(search_state: SearchState, runs: Sequence[Replicate]) -> list[Ref
 def changes_of(
     search_state: SearchState, bucket: Bucket, runs: Sequence[Replicate]
 ) -> list[LaneChange]:
-    """Return changes for lanes on new seeds, where their lineage changes hyperparameters."""
+    """Return the hyperparameter changes that are due in lanes on new seeds, by lineage."""
     changes: list[LaneChange] = []
     for run in runs:
         schedule = search_state.trials[run.trial].schedule
@@ -166,7 +166,7 @@ def take_evaluations(
     runs: Sequence[Replicate],
     results: Sequence[EvaluationResult],
 ) -> list[EvaluationRow]:
-    """Record evaluations and return their rows; replicates that reach full length end."""
+    """Record evaluations and return their rows; end replicates that reached full length."""
     written: list[EvaluationRow] = []
     lacking = False
     failed = [

@@ -29,7 +29,7 @@ _NOTE = 71  # columns left after "warning: "
 
 
 def as_begun(study: Study, folder: Path) -> Study:
-    """Return a study with settings from its folder that its file may omit."""
+    """Return a study, with settings that its file may omit filled in from its folder."""
     before = _recorded_study(folder)
     if before is None:
         return study

@@ -30,7 +30,7 @@ def clearly_worse(losses: Sequence[float], best: Sequence[float], risk: float) -
     """Return whether the mean of `losses` is clearly above that of `best`, paired by seed.
 
     This is a one-sided paired t-test: the lower bound of the mean difference, at level 1 - risk,
-    is above zero. It needs two pairs.
+    is above zero. It needs at least two pairs.
 
     >>> clearly_worse([5.0, 6.0, 7.0], [1.0, 2.1, 2.9], risk=0.05)
     True
@@ -44,7 +44,7 @@ def clearly_worse(losses: Sequence[float], best: Sequence[float], risk: float) -
 
 
 def more_seeds(search_state: SearchState, trial: Trial) -> list[Replicate]:
-    """Return further replicates for a trial whose runs have ended; possibly none.
+    """Return additional replicates for a trial whose runs have ended; possibly none.
 
     The total risk of dropping a trial equal to the best is 1 - confidence, divided evenly among
     the looks (Bonferroni).
@@ -101,9 +101,9 @@ _FOLDER = re.compile(r"trial_(\d+)(?:_(steps|best|seeds))?")
 class KeptPolicies:
     """The saved policies of a study, in a sub-folder `trial_N` per trial.
 
-    With `each_seed`, each seed's policy is in `trial_N_seeds/S`, and `trial_N` has the first
-    seed's. Snapshots are in `trial_N_steps/S/ENV_STEPS`, and each trial's best policy in
-    `trial_N_best`.
+    With `each_seed`, the policy of each seed is in `trial_N_seeds/S`, and the policy of the first
+    seed is also in `trial_N`. Snapshots are in `trial_N_steps/S/ENV_STEPS`, and each trial's best
+    policy in `trial_N_best`.
     """
 
     def __init__(

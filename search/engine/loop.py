@@ -79,7 +79,7 @@ class Loop:
         return "finished"
 
     def _pass_boundary(self) -> list[EvaluationRow] | None:
-        """Refill lanes, run a chunk and judge trials; None if this phase has nothing to run."""
+        """Refill lanes, run a chunk and judge trials; return None if this phase is complete."""
         engine, search_state = self._engine, self._search_state
         with engine.undivided():
             bucket = None

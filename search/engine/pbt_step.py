@@ -51,7 +51,7 @@ class Evolver:
         situation: Situation,
         resolve: Callable[[Mapping[str, Any]], object],
     ) -> dict[str, Any]:
-        """Return a copy's hyperparameters: new valid ones, or else those of the copied trial."""
+        """Return a copy's new hyperparameters; if none are valid, keep the copied trial's."""
         space = self.study.space
         for attempt in range(DRAWS):
             rng = generator(self.study.seed, "explore", trial, situation.rung, attempt)
@@ -154,7 +154,7 @@ class _Rung:
         return changes
 
     def pairs(self) -> dict[int, Trial]:
-        """Return the copied trial of each trial that copies."""
+        """Return, for each trial that copies, the trial that it copies from."""
         ranked = sorted(self.ready, key=lambda trial: (self.loss[trial.number], trial.number))
         count = len(self.ready) + len(self.lost)
         share = max(1, math.floor(self.evolver.early.quantile * count))

@@ -1,7 +1,7 @@
 """Repeats failed trials in a study where others finished.
 
-A trial starts over with its configuration and number. The remains of its first attempt are deleted
-by the commit that records it as running. It uses the same random numbers as before.
+A trial starts over with its configuration and number. The rows of its first attempt are deleted by
+the commit that records it as running. It uses the same random numbers as before.
 """
 
 from __future__ import annotations

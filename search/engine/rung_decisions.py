@@ -33,7 +33,7 @@ def rung_of(search_state: SearchState, rung: int) -> Rung:
 
 
 def ranked(search_state: SearchState, trials: Sequence[Trial], rung: int) -> list[TrialAtRung]:
-    """Return standings for trials with several losses, ranked among themselves."""
+    """Rank trials with several losses among themselves, and return their standings."""
     alone = [search_state.standing(trial, rung) for trial in trials]
     extras = [trial.extra_reports[rung] for trial in trials]
     more = [search_state.objectives.losses(row) for row in extras]
@@ -245,7 +245,7 @@ def _is_protected(search_state: SearchState, trial: Trial) -> bool:
 
 
 def _cutoff(search_state: SearchState, verdict: Verdict) -> float | None:
-    """Return the value that had to be reached; for a trial that passed, its own value."""
+    """Return the cutoff that a stopped trial missed; for a trial that passed, return its value."""
     if verdict.finish and verdict.cutoff is not None:
         return search_state.objective.loss(verdict.cutoff)
     return cutoff_value(search_state, verdict.cutoff)

@@ -40,7 +40,7 @@ class Parts:
 
     @cached_property
     def hypers(self) -> Hypers:
-        """The traced part, created on first use because this creates the environments."""
+        """The traced part; creating it on first use also creates the environments."""
         each = ((self.plan.env, self.env_params), (self.plan.eval_env, self.eval_params))
         with self.named.named_in_errors(), _init_with(self.imports):
             taken = [environments.params_of(environments.make(at), given) for at, given in each]

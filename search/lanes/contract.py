@@ -51,7 +51,7 @@ class LaneChange:
 
     @property
     def origin(self) -> int:
-        """The lane whose training state continues."""
+        """The lane whose training state is continued."""
         if self.source is None:
             return self.lane
         return self.source
@@ -130,7 +130,7 @@ class Population(Protocol):
         raise NotImplementedError
 
     def put(self, states: Mapping[int, tuple[Any, Resolved]]) -> None:
-        """Resume lanes from (state, configuration), taken here or in an equal population."""
+        """Resume lanes from (state, configuration) pairs taken here or in an equal population."""
         raise NotImplementedError
 
     def save_state(self, state: Any, directory: Path) -> None:
@@ -175,13 +175,13 @@ class Population(Protocol):
     def evaluate_kept(
         self, resolved: Resolved, directory: Path, stream: Stream, replicate: int
     ) -> EvaluationResult:
-        """Evaluate a policy written by `export_policy`; results equal its replicate's bitwise."""
+        """Evaluate a policy written by `export_policy`, bitwise as its replicate was evaluated."""
         raise SearchError(f"{directory}: {_NOT_SAVED}")
 
 
 @runtime_checkable
 class RunsAlone(Protocol):
-    """A population whose lanes advance at different speeds; each is counted after its chunk."""
+    """A population whose lanes advance at different speeds, each counted chunk by chunk."""
 
     def ready(self, refills: Sequence[Refill], busy: Sequence[int]) -> list[int]:
         """Start lanes, and return those in `busy` that have a chunk to count, possibly none.
@@ -200,7 +200,7 @@ class PopulationFactory(Protocol):
 
     @property
     def backend(self) -> str:
-        """`cpu`, `gpu`, ...; results from different backends differ bitwise."""
+        """The backend, such as `cpu` or `gpu`; results differ bitwise between backends."""
         ...
 
     @property
@@ -214,7 +214,7 @@ class PopulationFactory(Protocol):
         ...
 
     def make(self, resolved: Resolved, lanes: int | None) -> Population:
-        """Create a bucket's population; by default the rule determines the number of lanes."""
+        """Create a bucket's population; by default, `lane_count` sets the number of lanes."""
         ...
 
     def baseline(

@@ -1,4 +1,4 @@
-"""Lanes for a custom training: presents `core.training` as a population."""
+"""Lanes for a custom training class: presents `core.training` as a population."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class TrainingParts:
 
 
 class TrainingFactory(DeviceFactory["TrainingPopulation"]):
-    """Creates the populations of a study's training."""
+    """Creates the populations of a study with a custom training class."""
 
     def __init__(self, study: Study, *args: Any, **rest: Any):
         super().__init__(study, *args, **rest)
@@ -61,7 +61,7 @@ class TrainingFactory(DeviceFactory["TrainingPopulation"]):
         return Resolved(config, bucket, steps, TrainingParts(training, hypers))
 
     def check(self, resolved: Resolved) -> None:
-        """Reject a training whose shapes, results or metrics are invalid; compile nothing."""
+        """Reject a training class with invalid shapes, results or metrics; compile nothing."""
         values = self.shapes(resolved).values
         known = [f"eval/{name}" for name in values if name not in ("return", "length")]
         known += [
@@ -140,7 +140,7 @@ class TrainingFactory(DeviceFactory["TrainingPopulation"]):
 
 
 class TrainingPopulation(ProgramLanes):
-    """The lanes of a training's program."""
+    """The lanes of a custom training program."""
 
     warmup_chunks = 0
     _program: TrainingProgram

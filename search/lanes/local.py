@@ -85,7 +85,7 @@ class SavedStart:
                 ) from None
 
     def of(self, plan: Plan, example: Hypers) -> Initial | None:
-        """Return the initial state for a plan's lanes; None for fresh ones.
+        """Return the initial state for a plan's lanes; None if they start from scratch.
 
         Raises ConfigError if the policy does not fit, and StoreError if it lacks the optimiser's
         state.
@@ -120,8 +120,8 @@ class SavedStart:
 class DeviceFactory(Generic[_Lanes]):
     """Creates a study's populations on this machine's devices; subclasses provide the programs.
 
-    `compiling` is entered around each compile. The machine's memory is shared by `environments`
-    factories.
+    `compiling` is entered around each compilation. The machine's memory is shared by
+    `environments` factories.
     """
 
     def __init__(
@@ -268,8 +268,8 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
         """Return the lanes per tile for a study that requests this number of lanes.
 
         Whole tiles with idle lanes take 1.8 times as long for 4 lanes on two devices, and 2.7
-        times for 1 or 2. With more devices, one whole tile on each gives more lanes than
-        requested. So fewer lanes than that are distributed over all devices in narrow tiles.
+        times for 1 or 2. So if fewer lanes are requested than one whole tile per device has, they
+        are distributed over all devices in narrow tiles.
         """
         tiles, enough = self.study.population.tiles, whole * self.device_count
         is_whole = tiles == "whole" or (tiles == "auto" and lanes >= enough)
@@ -302,7 +302,7 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
     ) -> Division:
         """Divide a bucket's lanes into equal shares that form one population.
 
-        A given number of lanes is the total over shares; the number from the rule is per share.
+        A given number of lanes is the total over all shares; the default number is per share.
         `neighbours` is the number of shares in this machine's memory.
         """
         asked, parts, tile = self.study.population.lanes, parts_of(resolved), None
@@ -392,7 +392,7 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
 
 
 def _check_alike(plan: Plan) -> None:
-    """Reject an evaluation environment that does not fit policies of the training environment."""
+    """Reject an evaluation environment that does not fit policies from the training one."""
     ours, theirs = environments.make(plan.env), environments.make(plan.eval_env)
     if ours.action_space != theirs.action_space:
         raise ConfigError(

@@ -43,7 +43,7 @@ STREAMS = {Stream.SEARCH: 0, Stream.CHOOSE: 1, Stream.REPORT: 2}
 class ProgramLanes:
     """The lanes of one program, compiled on first use, for any kind of training; see `Population`.
 
-    `compiling` is entered around each compile, with `words` that describe the bucket.
+    `compiling` is entered around each compilation, with `words` that describe the bucket.
     """
 
     def __init__(

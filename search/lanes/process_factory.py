@@ -1,4 +1,4 @@
-"""Populations for a study of a command, and the checks before its first process."""
+"""Populations of a study with `command`, and the checks before its first process."""
 
 from __future__ import annotations
 

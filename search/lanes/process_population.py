@@ -1,6 +1,6 @@
 """Lanes that are processes: the command of a study as a population.
 
-Each lane runs the process of one replicate, at that process's speed. The search counts a lane's
+Each lane runs one replicate as a process, at that process's speed. The search counts a lane's
 chunk once the process has reported its steps, and ends the process when its trial stops. At a rung
 the process is suspended until the trial has been judged.
 """

@@ -1,4 +1,4 @@
-"""One replicate of a study of a command: its process, the reported metrics, and its end."""
+"""One replicate of a study with `command`: its process, its reported metrics, and its end."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class ProcessRun:
         self._launch(launch, resume, record)
 
     def _left_over(self, is_wanted: bool) -> Process | None:
-        """Return the process left by an earlier start of the study; end it if it is not wanted."""
+        """Return the process left over from an earlier start of the study; end an unwanted one."""
         if self._has_looked_back:
             return None
         self._has_looked_back = True
@@ -158,7 +158,7 @@ class ProcessRun:
         return following is not None and self.has_reached(following)
 
     def has_reached(self, chunks: int) -> bool:
-        """Return whether this many chunks can be counted; for all, the process must have ended."""
+        """Return whether this many chunks can be counted; the last only once the process ended."""
         if self.is_over:
             return True
         if chunks >= self.setup.chunk_sizes.chunks:

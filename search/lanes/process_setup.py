@@ -58,7 +58,7 @@ class ProcessSetup:
         self.executor.begin(self.folder)
 
     def code(self) -> dict[str, str]:
-        """Return the state of the code in the working folder, read every few seconds."""
+        """Return the state of the code in the working folder, refreshed every few seconds."""
         if time.monotonic() - self._code_read_at > _SAME_CODE:
             self._code, self._code_read_at = code_version(self.cwd), time.monotonic()
         return self._code

@@ -49,7 +49,7 @@ class Desk(Protocol):
     def begin(self, width: int, schedule: EventSchedule) -> None: ...
 
     def wait(self, seconds: float) -> list[DeskRequest]:
-        """Return the requests since the last call; waits for the first one."""
+        """Wait for a request, and return all requests since the last call."""
         ...
 
     def answer(self, replies: Mapping[str, Reply]) -> None: ...
@@ -147,7 +147,7 @@ class Reports:
         return Report(*point)
 
     def _of_lost(self, trial: Trial) -> Report:
-        """Report the worst loss for a diverged trial, so that it copies a better trial."""
+        """Report the worst loss for a diverged trial, so that PBT replaces it with a copy."""
         bucket = self._buckets[trial.bucket]
         marks = sorted(bucket.schedule.evaluations)
         chunks = max((bucket.trained(run) for run in trial.runs), default=0)

@@ -79,11 +79,11 @@ class Process:
     def deviation(
         self, more_x: np.ndarray, more_t: np.ndarray
     ) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-        """Return the deviation as a function of points (x, t), as if gains at `more` were known.
+        """Return the posterior deviation at points (x, t), as if the gains at `more` were known.
 
-        A variance does not depend on values, so points with running intervals already count, which
-        spreads the copies at one rung (section 4.2, after GP-BUCB). The factor of the observed
-        points is extended by their rows: every copy adds one, and the rest is unchanged.
+        The posterior variance does not depend on the observed gains, so intervals that are still
+        running already count. This spreads the copies at one rung (section 4.2, after GP-BUCB).
+        The Cholesky factor of the observed points is extended by one row per copy.
         """
         across = self._solve_covariances(more_x, more_t)
         corner = self._covariance(more_x, more_t) - across.T @ across
@@ -101,7 +101,7 @@ class Process:
         return at
 
     def _solve_covariances(self, x: np.ndarray, t: np.ndarray) -> np.ndarray:
-        """Return the inverse factor times the covariances of points with seen points [n, m]."""
+        """Return the inverse Cholesky factor times the covariances with observed points [n, m]."""
         return solve_triangular(
             self._cholesky_factor, self.kernel(self.x, self.t, x, t), lower=True
         )

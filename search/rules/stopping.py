@@ -1,8 +1,8 @@
 """Rules that end trials at rungs: asha, asha with pauses, Hyperband, median, plateau.
 
-Halving at an early rung is cheap, but wrong if curves cross later. Hyperband hedges: some trials
-are judged at every rung, others only from a later rung on, in separate brackets (Li et al. 2018,
-"Hyperband"; here each bracket is asynchronous, like `asha`).
+Successive halving at an early rung is cheap, but wrong if learning curves cross later. Hyperband
+therefore uses several brackets: some judge trials at every rung, others only from a later rung on
+(Li et al. 2018, "Hyperband"; here each bracket is asynchronous, like `asha`).
 """
 
 from __future__ import annotations
@@ -107,11 +107,11 @@ def build_asha(early: EarlyTerminate, study: Study) -> Asha | PromotingAsha:
 
 @dataclass(frozen=True)
 class Hyperband(_Halving):
-    """Asha in `rungs + 1` brackets; bracket b is not judged before rung b.
+    """ASHA in `rungs + 1` brackets; bracket b stops no trial before rung b.
 
     A trial's bracket depends only on (seed, trial). As in Hyperband, a bracket that halves s times
     gets a share of trials proportional to eta^s / (s + 1), so that all brackets cost about the
-    same. Here s = rungs - b, and the last bracket is never stopped.
+    same. Here s = rungs - b, and trials in the last bracket are never stopped.
     """
 
     rungs: int  # number of rungs below the length of a run
@@ -177,9 +177,9 @@ def build_median(early: EarlyTerminate, study: Study) -> Median:
 class Plateau:
     """End a trial that hardly improved on its earlier best over the last `patience` rungs.
 
-    "Hardly" means by less than `tolerance` times the gain so far, which is the difference between
-    its first and best loss. The value at that rung becomes the trial's value, as if its run were
-    over.
+    "Hardly" means by less than `tolerance` times the gain so far, the difference between the
+    trial's first and best loss. The value at that rung becomes the trial's value, as if its run
+    were over.
     """
 
     patience: int = 4  # rungs without a sufficient improvement

@@ -105,7 +105,7 @@ def results_of(history: Sequence[PriorTrial]) -> dict[int, Result]:
 def _expected_ends(
     history: Sequence[PriorTrial], finished: Sequence[PriorTrial]
 ) -> dict[int, Result]:
-    """Return stopped trials' results, by regression of final losses on those at the rung."""
+    """Return the results of stopped trials, by regression of final losses on rung losses."""
     cut = (TrialState.STOPPED, TrialState.UNFINISHED)
     stopped = [past for past in history if past.state in cut and past.reports]
     rungs = {len(past.reports) - 1 for past in stopped}
@@ -234,7 +234,7 @@ class _Pool:
 
 
 class Thompson:
-    """See the module; with several objectives, each proposal weights them randomly."""
+    """The sampler of this module; with several objectives, each proposal draws random weights."""
 
     window = Window(best=100, latest=400)
 

@@ -26,7 +26,7 @@ _ENOUGH_TO_START_FROM = 10  # trials of an earlier study that suffice as a start
 
 @dataclass(frozen=True)
 class _Generation:
-    """A complete generation: its trials, with the loss that each counted with."""
+    """A complete generation: its trials, and the loss used for each."""
 
     trials: tuple[int, ...]
     losses: tuple[float, ...]
@@ -44,14 +44,14 @@ def modelled(space: Space) -> list[tuple[str, Parameter]]:
 
 
 class CmaEs:
-    """CMA-ES (Hansen 2016) on axis positions; it restarts with twice as many points.
+    """CMA-ES (Hansen 2016) on axis positions; each restart doubles the population.
 
     A generation ends when the number of its ended trials equals the population size; trials that
     end later are not used. The strategy receives points as drawn, before rounding to integers.
 
-    The population size is the library's, 4 + 3 ln d, or half of the trials drawn before the first
-    generation was complete if that is more. With many lanes, a small population would leave most
-    running trials unused.
+    The population size is the library's default, 4 + 3 ln d, or half the number of trials drawn
+    before the first generation was complete, whichever is larger. With many lanes, a small
+    population would leave most running trials unused.
     """
 
     def __init__(self, spec: SamplerSpec):

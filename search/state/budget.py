@@ -23,7 +23,7 @@ def reserve(study: Study, phase: Phase, env_steps: int) -> int:
     """Return the env steps reserved for later phases.
 
     `env_steps` is the length of the longest full run in any bucket, on each environment. Once
-    selection seeds run, the default gets what remains after the winner.
+    selection seeds run, the default gets the steps that the winner leaves.
     """
     confirm = study.confirm
     if confirm is None or phase in (Phase.REPORT, Phase.ALSO, Phase.DONE):
@@ -66,10 +66,10 @@ def may_propose(search_state: SearchState) -> bool:
 def seconds_left(search_state: SearchState, run_env_steps: int, run_chunks: int) -> float:
     """Return the remaining wall time, minus the reserve for confirm; may be infinite.
 
-    The time for confirm is estimated from its env steps and the speed of chunks so far, without
-    compiles. It is at least the time of consecutive full runs: selection, test, and the rest after
-    an interim look. At most half of the wall time is reserved. `run_chunks` is the length of the
-    longest full run.
+    The time for confirm is estimated from its env steps and the speed of chunks so far, excluding
+    compile time. It is at least the time of consecutive full runs: selection, test, and the rest
+    after an interim look. At most half of the wall time is reserved. `run_chunks` is the length of
+    the longest full run.
     """
     wall, state = search_state.study.budget.wall_seconds, search_state.state
     phase, usage = state.phase, state.usage

@@ -2,10 +2,10 @@
 
 `metric.training_weight` mixes the mean return of training episodes into the values used for
 selection. A trial that has not finished a training episode by a rung, or by its end, has only
-evaluations. Ranked among mixed values, it would win or lose for that reason and not because of its
-policy, as training returns are lower. So from then on only evaluations count, and earlier values
-are replaced. This applies to the whole study, because rungs, curves and final values are compared
-with each other.
+evaluations. Training returns are lower, so among mixed values its rank would depend on the missing
+returns instead of its policy. From then on, only evaluations count, and earlier values are
+replaced. This applies to the whole study, because rungs, curves and final values are compared with
+each other.
 """
 
 from __future__ import annotations

@@ -308,7 +308,7 @@ class LoopState:
         self.gains = [*self.gains, *gains][-most:]
 
     def forget_gains(self) -> None:
-        """Drop gains that were learnt from replaced values."""
+        """Drop gains that were computed from replaced values."""
         self.gains = []
 
     def keep(self, policies: Sequence[KeptPolicy]) -> None:
@@ -374,7 +374,7 @@ class LoopState:
 
 
 def bounds_of(budget: object, confirm: object) -> str:
-    """Return the bounds of a study in the form stored in its state."""
+    """Return a study's limits in the form stored in its state."""
     return json.dumps([budget, confirm], default=vars)
 
 

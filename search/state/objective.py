@@ -178,7 +178,7 @@ class Objectives:
     def aggregate(
         self, replicates: Sequence[Sequence[float]], costs: Mapping[str, float]
     ) -> list[float]:
-        """Return a trial's extras from its replicates' extras and its costs by name."""
+        """Aggregate the extra metrics of a trial's replicates, and add the trial's costs."""
         columns = iter(zip(*replicates, strict=True))
         return [
             costs[name] if name in COSTS else aggregate(list(next(columns)), how)

@@ -43,7 +43,7 @@ class Best:
         *,
         bounds: Bounds | None = None,
     ) -> Best:
-        """Return the trial with its interval; it has none with racing, which shifts the value."""
+        """Return the trial with its interval; none with racing, which biases the value."""
         around = search_interval(value, seeds, aggregate, stop_rule, bounds or Bounds())
         return cls(trial, value, around.low, around.high, seeds)
 
@@ -155,7 +155,7 @@ def picture(
 
 
 def recorded_progress(study: Study, state: LoopState, trials: Iterable[TrialRow]) -> Progress:
-    """Return the progress at a commit, with `compiles` 0, because only the process counts them."""
+    """Return the progress as of a commit; `compiles` is 0, because it is not recorded."""
     rows = {row.trial: row for row in trials}
     return _progress(study, state, rows, Tally(rows, Objective.of(study), Objectives.of(study)))
 

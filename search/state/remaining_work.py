@@ -54,7 +54,7 @@ class Work:
 class Ahead:
     """The remaining work, and the expected number of programs to compile.
 
-    If only time ends the search, the work is not `bounded`, and the search's work is omitted.
+    If only time ends the search, the work is not `bounded`, and the work of the search is omitted.
     """
 
     work: Work
@@ -95,7 +95,7 @@ class RemainingWork:
     def parts(
         self, search_state: SearchState, buckets: Sequence[Bucket]
     ) -> list[tuple[Work, Work]]:
-        """Return the work of search and confirm stage, by bucket."""
+        """Return the work of the search and of the confirm stage, by bucket."""
         self._block = max(bucket.block for bucket in buckets)  # including buckets without lanes
         counts = Counter(trial.bucket for trial in search_state.trials.values())
         total = sum(counts[bucket.key] for bucket in buckets)
@@ -188,7 +188,7 @@ class RemainingWork:
     ) -> tuple[int, int, int]:
         """Return a replicate's remaining chunks, warm-up and evaluations.
 
-        `trial` decides its last rung.
+        `trial` determines its last rung.
         """
         mark, warm = (trial + 0.5) * _GOLDEN % 1.0, max(0, bucket.warmup - chunks)
         steps = ladder(bucket.schedule, chances, max(0, chunks - bucket.warmup))
@@ -323,7 +323,9 @@ def chances_to_pass(trials: Iterable[Trial], prior: Sequence[float]) -> tuple[fl
 def ladder(
     schedule: EventSchedule, chances: tuple[float, ...], trained: int
 ) -> list[tuple[float, int, int]]:
-    """Return, for each future evaluation, its probability and the chunks and evaluations up to it.
+    """Return the probability of reaching each future evaluation.
+
+    Each tuple also has the number of chunks and the number of evaluations until then.
 
     >>> ladder(EventSchedule(1000, 8, (2,), frozenset({2, 8})), (0.25,), 0)
     [(0.25, 2, 1), (0.25, 8, 2)]
@@ -338,7 +340,7 @@ def ladder(
 
 
 def expected_chunks(schedule: EventSchedule, chances: tuple[float, ...]) -> float:
-    """Return the mean number of chunks of a new trial.
+    """Return the expected number of chunks that a new trial trains.
 
     >>> expected_chunks(EventSchedule(1000, 8, (2,), frozenset({2, 8})), (0.25,))
     3.5
@@ -393,7 +395,7 @@ class Rates:
 
     @property
     def env_steps_per_second(self) -> float:
-        """Training env steps per second without compiles; 0 before the first chunk."""
+        """Training env steps per second, excluding compile time; 0 before the first chunk."""
         seconds = float(self._sums[:3].sum())
         return float(self._sums[4]) / seconds if seconds > 0.0 else 0.0
 

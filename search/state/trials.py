@@ -308,7 +308,7 @@ class Trial(TrialRow):
         self.scores = self.scores_of(Stream.SEARCH)
 
     def report(self, value: float, env_steps: int) -> None:
-        """Enter the next rung, with the value there, after `env_steps` per replicate."""
+        """Record the value at the trial's next rung, after `env_steps` per replicate."""
         self.rung, self.rung_value, self.rung_env_steps = self.rung + 1, value, env_steps
         self.reports.append(value)
         self.report_steps.append(env_steps)
@@ -439,7 +439,7 @@ class Trial(TrialRow):
         self.choose_constraints = constraints or self.choose_constraints
 
     def report_seeds(self, wanted: int) -> int:
-        """Return the number of test seeds to run, which is never less than before."""
+        """Return the number of test seeds to run; it never decreases."""
         return max(wanted, len(self.report_values) + len(self.report_diverged))
 
     def prove(self) -> None:

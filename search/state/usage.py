@@ -61,7 +61,7 @@ class Usage:
 
     @contextmanager
     def spending(self, part: Part) -> Iterator[None]:
-        """Count the time spent in the context towards a part, even after an error."""
+        """Add the time spent in the context to a part's total, even after an error."""
         started = time.monotonic()
         try:
             yield
@@ -120,14 +120,14 @@ class Usage:
 
     @property
     def env_steps_per_second(self) -> float:
-        """Training env steps per second, over all processes and including compiles."""
+        """Training env steps per second over all processes, including compile time."""
         if self.run_seconds <= 0:
             return 0.0
         return self.env_steps / self.run_seconds
 
     @property
     def occupancy(self) -> float:
-        """Share of busy lane-chunks while work remained; 1 before the first chunk."""
+        """The share of lane-chunks that were busy while work remained; initially 1."""
         if not self.lane_chunks:
             return 1.0
         return self.busy_lane_chunks / self.lane_chunks

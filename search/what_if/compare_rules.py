@@ -76,8 +76,9 @@ def what_if(
     """Apply different rules to a study's recorded curves.
 
     `source` is the folder of the study file and its other files; by default, the last known
-    folder. It is needed only for custom trainings and registered rules, and only unchanged files
-    run. `report` is called before each replay with its number, the total, and the rule.
+    folder. It is needed only for custom training classes and registered rules. Files run only if
+    they are unchanged. `report` is called before each replay with its number, the total, and the
+    rule.
     """
     record = read_record(folder, quantum, source)
     study, early = record.study, record.study.early_terminate
@@ -109,7 +110,7 @@ def what_if(
 
 @dataclass(frozen=True)
 class Reference:
-    """The baseline of other rules: the record, and a replay of it with its own rule."""
+    """The baseline for other rules: the record, and a replay with the recorded rule."""
 
     record: RecordedSearch
     matched: int  # number of judgements reproduced by a replay with the record's own rule
@@ -202,7 +203,7 @@ def _losses(record: RecordedSearch) -> dict[int, float]:
 def _why_inexact(
     record: RecordedSearch, done: Replayed, rule: ReplayedRule, same_asks: bool
 ) -> str:
-    """Return why a study with this rule might have differed; "" if it would be the same."""
+    """Return why a real study with this rule might differ from the replay; "" if it would not."""
     study = rule.study
     lost = any(
         row.state in LOST and row.env_steps and record.is_staggered(row) for row in record.trials

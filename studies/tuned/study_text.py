@@ -29,7 +29,7 @@ def knobs_of(record: TunedRecord) -> dict[str, Any]:
 
 
 def least(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the smallest set of hyperparameters that gives the same configuration now."""
+    """Return the fewest hyperparameters that give this configuration with today's defaults."""
     whole = as_lists(complete(config))
     usual = as_lists(complete({}))
     kept = {n: value for n, value in whole.items() if n not in usual or usual[n] != value}
@@ -71,8 +71,8 @@ def train_text(record: TunedRecord, seeds: int = 5) -> str:
 def around_text(record: TunedRecord) -> str:
     """Return a study with the configuration as default, for `hpo init ENV`.
 
-    The usual hyperparameters are searched, numeric ones within a factor of 4 of the tuned value on
-    their axis.
+    The usual hyperparameters are searched, numeric ones near the tuned value: within a factor of 4
+    on logarithmic axes, and within a quarter of the usual range on linear ones.
     """
     config = {name: _round_value(name, value) for name, value in least(knobs_of(record)).items()}
     whole = complete(config)

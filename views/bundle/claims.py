@@ -1,8 +1,8 @@
 """Claims about a study's winner, each with sentences, SQL, an estimator and numbers.
 
 The numbers are computed from the tables by SQL, and the sentences from the journal; each sentence
-can be quoted. Every claim is based on the seeds of some trials. To verify a bundle, all claims are
-recomputed.
+can be quoted. Every claim is based on the seeds of one or more trials. To verify a bundle, all
+claims are recomputed.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def claims_of(folder: Path, trial: int | None = None) -> dict[str, Any]:
 
 
 def _possible_values(study: _Study) -> dict[str, Any]:
-    """Return the range of values and the best possible one, for readers without our tables."""
+    """Return the range of values and the best possible value, for readers without our tables."""
     meta = study.meta
     bounds = value_bounds(meta)
     resolved = plain(read_text(meta.study_text, "study.resolved.yaml"))
@@ -190,7 +190,7 @@ def _of_others(conclusion: Conclusion, metric: str) -> list[str]:
 
 
 def _cost_claim(folder: Path, study: _Study) -> dict[str, Any]:
-    """Return the cost counted by the search; curves omit chunks where seeds diverged."""
+    """Return the cost that the search counted; curves omit chunks in which seeds diverged."""
     _, [spent] = query(folder, _COST)
     of_rows = dict(zip(("trained", "evaluated"), (int(n or 0) for n in spent), strict=True))
     used = study.usage
@@ -217,7 +217,7 @@ def _claim(
     estimator: str,
     numbers: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return a claim; `seeds` are its (trial, stream) pairs, or [] if it involves more trials."""
+    """Return a claim; `seeds` has its (trial, stream) pairs, [] if it involves more trials."""
     rests_on = [{"trial": trial, "seeds": stream} for trial, stream in seeds]
     how = {"sql": sql, "estimator": estimator, "numbers": numbers}
     return {"about": about, "sentences": [*said], "rests_on": rests_on, **how}
@@ -255,7 +255,7 @@ def values_apart(folder: Path) -> Iterator[str]:
 def _is_search_apart(
     row: TrialRow, meta: StudyMeta, seen: Mapping[tuple[int, str], Mapping[int, list[float]]]
 ) -> bool:
-    """Return whether a finished trial has values without an evaluation in the search."""
+    """Return whether a finished trial has values that no evaluation in the search supports."""
     of_seeds = seen.get((row.trial, "search"), {}).values()
     shown = set(itertools.chain.from_iterable(of_seeds))
     if not row.seed_values:
@@ -268,7 +268,7 @@ def _is_search_apart(
 def _are_ends_apart(
     values: Sequence[float], lost: Collection[int], own: Mapping[int, Sequence[float]]
 ) -> bool:
-    """Return whether values on new seeds differ from the last evaluations of these seeds."""
+    """Return whether values on new seeds differ from the last evaluation of each seed."""
     seeds = sorted(own)
     known = [seed for seed in range(len(values) + len(lost)) if seed not in lost]
     if seeds[: len(known)] != known:
@@ -286,7 +286,7 @@ def _is_among(value: float, others: Collection[float]) -> bool:
 
 
 def _all_equal(values: Sequence[float], others: Sequence[float]) -> bool:
-    """Return whether values are a prefix of others, as a later stage may have added seeds."""
+    """Return whether values are a prefix of `others`, because a later stage may add seeds."""
     return len(values) <= len(others) and all(map(_is_equal, values, others))
 
 
@@ -396,7 +396,7 @@ _TEXTS = ("sentences", "details", "sql", "estimator", "why", "tells")
 
 
 def differences(claimed: Any, found: Any, ours: bool = True) -> ClaimDifferences:
-    """Compare claims with recomputed ones; `ours` is whether the same code made them."""
+    """Compare claims with recomputed ones; `ours`: whether this version of hpo wrote them."""
     compared = ClaimDifferences()
     _compare_claims(claimed, found, "", ours, compared)
     return compared

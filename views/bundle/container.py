@@ -1,4 +1,4 @@
-"""A zip file with only one possible form: stored members, fixed attributes, no gaps.
+"""A zip file in a canonical form: stored members, fixed attributes, no gaps.
 
 Names, sizes and CRCs determine every other byte. So a change to any byte is detected, and no
 member can be a link, be compressed, or leave the folder.
@@ -51,7 +51,7 @@ def pack(files: Mapping[str, Path], path: Path) -> None:
 def unpack(path: Path, folder: Path) -> dict[str, str]:
     """Extract a bundle; return the sha256 of each member.
 
-    Raises `StoreError` that names the changed part.
+    Raises a `StoreError` that names the changed part.
     """
     with reading(path, "bundle"):
         if path.stat().st_size > 2 * _MOST_BYTES:
@@ -71,9 +71,9 @@ def unpack(path: Path, folder: Path) -> dict[str, str]:
 
 
 def _packed_again(path: Path, content: bytes) -> str:
-    """Return the changed members if a different program wrote this zip, otherwise "".
+    """Name the changed members if a different program wrote this zip, otherwise return "".
 
-    Without this, the first member would be blamed, because its header is the first that differs.
+    Otherwise the first member would be blamed, because its header is the first to differ.
     """
     try:
         found = _foreign_members(content)
@@ -93,7 +93,7 @@ def _packed_again(path: Path, content: bytes) -> str:
 
 
 def _foreign_members(content: bytes) -> tuple[dict[str, str], dict[str, str]] | None:
-    """Return the checksums in the manifest, and those of the members, of a foreign zip.
+    """Return a foreign zip's checksums: those in the manifest, and those of the members.
 
     Returns None if the zip is not foreign, or is too large.
     """

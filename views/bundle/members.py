@@ -86,9 +86,9 @@ def policy_files(folder: Path, study: Study, code: Mapping[str, str]) -> Sums:
 
 
 def is_whole_lane(path: Path) -> bool:
-    """Return whether a custom training's kept state has its original bytes.
+    """Return whether the kept state of a custom training run has its original bytes.
 
-    The file starts with the sha256 of its remaining bytes.
+    The file starts with the sha256 of the remaining bytes.
     """
     content = path.read_bytes()
     return sha256(content[_DIGEST:]).digest() == content[:_DIGEST]

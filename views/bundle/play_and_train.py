@@ -114,7 +114,7 @@ def why_not_retrained(bundle: Bundle, sides: Sequence[ClaimSeeds]) -> str:
 
 
 def _rests_on(claim: Mapping[str, Any], known: Set[tuple[int, str]]) -> bool:
-    """Return whether a claim is based only on the seeds in `known`, given by (trial, stream)."""
+    """Return whether a claim is based only on seeds in `known`, keyed by (trial, stream)."""
     needed = {(one["trial"], one["seeds"]) for one in claim["rests_on"] or ()}
     return bool(needed) and needed <= known
 
@@ -148,7 +148,7 @@ def retrained(
 
 
 def _retrained_head(sides: Sequence[ClaimSeeds], exact: bool) -> str:
-    """Return the heading for sentences that are based on these seeds."""
+    """Return the heading of the sentences that are based on these seeds."""
     whole = all(side.drawn == side.replicates for side in sides)
     bits = "bit-equal"
     if not exact:
@@ -198,7 +198,7 @@ def _seeds_apart(side: ClaimSeeds, found: Replay) -> list[str]:
 
 
 def _means_agree(side: ClaimSeeds, found: Replay) -> tuple[bool | None, str]:
-    """Compare the values per seed; diverged seeds have none."""
+    """Compare the values seed by seed; diverged seeds have no values."""
     ends = {point.replicate: point for point in found.points}  # the last one is kept
     before = [mean(point.recorded) for point in ends.values()]
     now = [mean(point.replayed) for point in ends.values()]
@@ -207,7 +207,7 @@ def _means_agree(side: ClaimSeeds, found: Replay) -> tuple[bool | None, str]:
 
 
 def _changed_since(bundle: Bundle) -> str:
-    """Return the devices and versions that differ from those the study ran with."""
+    """Return the devices and versions that differ from the ones that the study ran with."""
     from ...machine.devices import prepare_devices  # here: checking a bundle needs no jax
 
     with Journal(bundle.folder) as journal:
@@ -304,7 +304,7 @@ def _is_close(one: Any, other: Any) -> bool:
 
 
 def agree(before: Sequence[float], now: Sequence[float], of: str) -> tuple[bool | None, str]:
-    """Return whether the interval of a difference contains 0, or None if there is no interval."""
+    """Return whether a difference's interval includes 0, or None if there is no interval."""
     if not before or not now or not all(map(math.isfinite, [*before, *now])):
         return None, "has no values to compare"
     found = compare(now, before)

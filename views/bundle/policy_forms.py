@@ -1,4 +1,4 @@
-"""A saved policy in other forms, each checked against the policy's actions: NumPy and ONNX.
+"""A saved policy in NumPy and ONNX form; both are checked against the policy's actions.
 
 The NumPy form is one JSON file for `forward.py`. An ONNX model takes raw observations [batch, ...]
 and returns the most likely actions.

@@ -1,7 +1,7 @@
-"""Values over hyperparameters: parallel coordinates, slices, main effects, importance.
+"""Charts of value against hyperparameters: parallel coordinates, slices, effects, importance.
 
-All values are those at the latest point that nine in ten trials reached, because final values of
-runs with different lengths are not comparable.
+All values are taken at the latest point that 90 % of trials reached, because final values of runs
+with different lengths are not comparable.
 """
 
 from __future__ import annotations

@@ -211,7 +211,7 @@ def round_ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 
 def decades(low: float, high: float) -> list[float]:
-    """Return the powers of ten between two positive numbers, with steps between if there are few.
+    """Return the powers of ten between two positive numbers, with smaller steps if there are few.
 
     >>> decades(1e-4, 1e-2), decades(0.2, 5.0)
     ([0.0001, 0.001, 0.01], [0.3, 1.0, 3.0])
@@ -243,7 +243,7 @@ def value_scale(values: Iterable[float], label: str, may_be_log: bool = True) ->
 def leaders_scale(
     values: Iterable[float], label: str, sign: float, kept: Iterable[float] = ()
 ) -> Scale:
-    """Return a scale that gives the better half of `values` at least half of the height."""
+    """Return a scale on which the better half of `values` takes at least half of the height."""
     finite = sorted((value for value in values if math.isfinite(value)), key=lambda v: -sign * v)
     if not finite:
         return value_scale(kept, label)
@@ -261,7 +261,7 @@ def steps_scale(high: float, label: str = "env steps of one seed") -> Scale:
 
 
 def spread(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Return positions with at least `gap` between them, within bounds and as close as possible.
+    """Return positions moved as little as possible, at least `gap` apart and within bounds.
 
     >>> spread([10.0, 12.0], 8.0, 0.0, 100.0), spread([99.0, 98.0], 8.0, 0.0, 100.0)
     ([7.0, 15.0], [100.0, 92.0])

@@ -175,7 +175,7 @@ def _on_fresh_seeds(snapshot: Snapshot, entry: Entry) -> bool:
 
 
 def _named_curve(snapshot: Snapshot, entry: Entry, streams: Sequence[str], seeds: int) -> str:
-    """Return the text for a legend: the trial, and the seeds of its curve."""
+    """Return the legend text of a curve: the trial and the kind of seeds."""
     name = f"trial {entry.trial}"
     if entry.trial < 0:
         name = "the default"
@@ -261,7 +261,7 @@ def _value_scale(
     marks: Sequence[Line | Band | Dot],
     kept: Sequence[Line | Band | Dot],
 ) -> Scale:
-    """Return a scale for marks that includes all of `kept`; if that is empty, all marks."""
+    """Return a scale for marks that includes all of `kept`, or all marks if `kept` is empty."""
     every = [y for _, y in _all_corners(marks)]
     if not kept:
         return value_scale(every, measured.label)
@@ -402,14 +402,14 @@ def history(snapshot: Snapshot) -> Picture:
 
 
 def _values_of(rows: Sequence[TrialRow]) -> tuple[dict[int, float], dict[int, float]]:
-    """Return trial -> value of a full run; for other trials, the value at the last rung."""
+    """Return the values of full runs by trial, and other trials' values at their last rungs."""
     ended = _finite_values({row.trial: row.value for row in rows})
     others = [row for row in rows if row.trial not in ended]
     return ended, _finite_values({row.trial: row.rung_value for row in others})
 
 
 def _kept_in_sight(snapshot: Snapshot, rows: Sequence[TrialRow]) -> list[float]:
-    """Return the values of the default and the winner, which the scale must include."""
+    """Return the values of the default and the winner, which must be visible on the scale."""
     leaders = [0]
     if snapshot.winner is not None:
         leaders.append(snapshot.winner.trial)
@@ -531,7 +531,7 @@ def _front_dot(entry: Entry, pair: tuple[int, int], names: Sequence[str], is_bes
 def _front_corners(
     front: Sequence[Entry], pair: tuple[int, int], goals: Sequence[str]
 ) -> tuple[tuple[float, float], ...]:
-    """Return the corners of the line around the dominated area."""
+    """Return the corners of the line that bounds the dominated area."""
     worse = [min if goal == "maximize" else max for goal in goals]
     points = sorted((entry.objectives[pair[0]], entry.objectives[pair[1]]) for entry in front)
     corners = points[:1]

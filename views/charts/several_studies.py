@@ -1,7 +1,6 @@
 """Several studies in one figure, after Agarwal et al. 2021: IQM, improvement, profiles.
 
-Each side is a method with test values on one or several environments. The studies determine the
-sides:
+Each side is a method with test values on one or more environments. There are three cases:
 
 - All studies on one environment: the winner of each study, and the default.
 - Each study on a different environment: the winners, and the defaults, over all environments.
@@ -41,7 +40,7 @@ _SHARES = Scale(0.0, 1.0, tuple((at / 4, f"{at / 4:.0%}") for at in range(5)), "
 
 @dataclass(frozen=True)
 class MethodValues:
-    """The test values of one method; `studies` are the studies that they come from."""
+    """The test values of one method, and the studies that the values come from."""
 
     name: str
     scores: BySeed
@@ -62,7 +61,7 @@ class Sides:
 
 @dataclass(frozen=True)
 class SideAggregates:
-    """The aggregates of one side; `improvement` is over the default, or over the last side."""
+    """The aggregates of one side; `improvement` compares it with the default or the last side."""
 
     side: MethodValues
     iqm: Estimate
@@ -203,7 +202,7 @@ def _on_several(snapshots: Sequence[Snapshot], environments: Sequence[str]) -> S
 
 
 def _side_over_studies(name: str, snapshots: Sequence[Snapshot], default: bool) -> MethodValues:
-    """Return one side over the environments of several studies, with equal seed counts."""
+    """Return a method's scores on the environments of several studies, with equal seed counts."""
     columns: list[list[float]] = []
     for snapshot in snapshots:
         if default:

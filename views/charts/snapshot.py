@@ -70,7 +70,7 @@ class Snapshot:
 
     @property
     def unit(self) -> str:
-        """The unit of a run's length: env steps, or that of a custom training."""
+        """The unit of run length: env steps, or the unit defined by a custom training class."""
         return self.study.algorithm.unit
 
     @property
@@ -79,7 +79,7 @@ class Snapshot:
 
     @cached_property
     def searched(self) -> Mapping[int, TrialRow]:
-        """The trials without the default, if it ran only for comparison with the winner."""
+        """The trials, excluding a default that ran only for comparison with the winner."""
         return {number: row for number, row in self.rows.items() if number >= 0}
 
     @property
@@ -89,7 +89,7 @@ class Snapshot:
 
     @property
     def metric(self) -> str:
-        """The name of the search's values."""
+        """The name of the metric that the search values show."""
         return value_words(self.study, self.evaluations_alone)
 
     @property

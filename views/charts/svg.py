@@ -1,6 +1,7 @@
 """Panels as SVG for a page: colours come from the page, and text keeps its size at any width.
 
-A panel is drawn for a width in pixels; a page that also suits phones contains it at two widths.
+A panel is drawn for a width in pixels; a page that is also read on phones contains it at two
+widths.
 """
 
 from __future__ import annotations

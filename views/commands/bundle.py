@@ -148,7 +148,7 @@ def _level_text(level: Level) -> str:
 def _levels_that_run(
     bundle: Bundle, found: dict[str, Any], sound: bool, args: Namespace
 ) -> Iterator[Level]:
-    """Yield `playable` and `retrained`, if they were requested and their code is allowed."""
+    """Yield the levels `playable` and `retrained` if requested, and if running code is allowed."""
     claims = found["claims"]
     sides = list[ClaimSeeds]()
     if sound:

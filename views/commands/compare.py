@@ -1,10 +1,10 @@
 """`hpo compare`: which of two trials, or of the best trials of two studies, is better.
 
-Values are compared on the seeds that both ran on, preferably test seeds. Seeds that ranked the
-trials give no verdict: two trials picked from a leaderboard differ on its seeds even if they are
-equal, and a test on the same seeds would be wrong in a third of studies. In that case the output
-is the difference, and the command that runs both trials on test seeds. Studies with the same
-`seed` share their replicates' seeds. Trials in different environments get no verdict.
+Values are compared on the seeds that both trials ran on, preferably test seeds. Seeds that ranked
+the trials give no verdict: two trials picked from a leaderboard differ on those seeds even if they
+are equal, and a test on them would be wrong in a third of studies. In that case the output is the
+difference, and the command that runs both trials on test seeds. Studies with the same `seed` share
+their replicates' seeds. Trials in different environments get no verdict.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def do_compare(args: Namespace) -> int:
 
 
 def number_in(word: str) -> int | None:
-    """Return the trial number that a word consists of, or None."""
+    """Return the trial number if the word is one, otherwise None."""
     if word.isascii() and word.removeprefix("-").isdigit():
         return int(word)
     return None

@@ -81,7 +81,7 @@ def found_loads(
 
 
 def more_load(ours: SupportedLoad, theirs: SupportedLoad) -> dict[str, float | None]:
-    """Return how much more load one rule supports, as a share of the other rule's load."""
+    """Return how much more load one rule supports, as a fraction of the other rule's load."""
     pairs = zip(ours.of_seeds, theirs.of_seeds, strict=True)
     logs = [math.log(own) - math.log(other) for own, other in pairs]
     around = NO_INTERVAL
@@ -242,7 +242,7 @@ def _table_row(row: Mapping[str, Any]) -> list[str]:
 
 
 def blocking_picture(results: Compared, title: str) -> Picture:
-    """Return blocking over load, and each rule's difference from the first one, seed by seed.
+    """Plot blocking over load, and each rule's difference from the first rule, seed by seed.
 
     All rules get the same requests, so overlapping intervals of two curves are not evidence of
     equality.
@@ -408,7 +408,7 @@ def _check_forms(args: Namespace) -> None:
 
 
 def parse_loads(text: str) -> list[float]:
-    """Return the loads, in Erlang, in `100:300:10` (both ends included) or `100,150,200`.
+    """Parse loads in Erlang, written as `100:300:10` (both ends included) or `100,150,200`.
 
     >>> parse_loads("100:130:10"), parse_loads("50,75.5")
     ([100.0, 110.0, 120.0, 130.0], [50.0, 75.5])

@@ -119,7 +119,7 @@ def _means(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _eval_training(args: Namespace) -> int:
-    """Evaluate the state of a custom training, with its class from rejax or `--import`."""
+    """Evaluate the saved state of a custom training class from rejax or `--import`."""
     folder = Path(args.policy)
     name = read_training(folder)["algorithm"]
     saved = _saved_training(args, folder, name)
@@ -151,7 +151,7 @@ def _eval_training(args: Namespace) -> int:
 
 
 def _saved_training(args: Namespace, folder: Path, name: str) -> SavedTraining:
-    """Read the state of a custom training, with the class that trained it."""
+    """Read the saved state of a custom training run, with the class that trained it."""
     from ...core.training_program import SavedTraining
 
     algorithm = _algorithm_of(name, folder, args.imports)
@@ -173,7 +173,7 @@ def _algorithm_of(name: str, folder: Path, imports: Sequence[str]) -> Algorithm:
 
 
 def _check_options(args: Namespace, network: bool) -> None:
-    """Reject options without effect, and add defaults."""
+    """Reject options that would have no effect, and add defaults."""
     others, what = _OF_NETWORKS, "is for optical networks only"
     if network:
         others, what = ("episodes",), "does not apply to optical networks"
@@ -192,7 +192,7 @@ def _check_options(args: Namespace, network: bool) -> None:
 
 
 def _is_written(args: Namespace, env: str, trace: _Play, film: _Play) -> bool:
-    """Write a trace or video of an evaluation's first episodes, if requested."""
+    """Write a trace or video of the first evaluation episodes, if requested."""
     if args.trace is not None:
         columns = trace(args.episodes, args.seed)
         write_csv(args.trace, columns)
@@ -212,7 +212,7 @@ def _is_written(args: Namespace, env: str, trace: _Play, film: _Play) -> bool:
 
 
 def _is_network(policy: str | None) -> bool:
-    """Return whether a policy is for an optical network; a bad folder is reported later."""
+    """Return whether a policy is for an optical network; an invalid folder is reported later."""
     path = Path(policy or "") / NAME
     if policy is None or not path.is_file():
         return False

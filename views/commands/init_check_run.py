@@ -70,7 +70,7 @@ def _first_study(env: str, imports: Sequence[str]) -> str:
 
 
 def _run_imports(paths: Sequence[str]) -> list[str]:
-    """Run files that register an environment; return their names in the form used in studies."""
+    """Run files that register an environment; return their names as written in studies."""
     if paths:
         from ...core.device_request import ask_for_devices
 
@@ -131,7 +131,7 @@ def do_check(args: Namespace) -> int:
 
 
 def _after_portfolio(study: Study, method: str) -> str:
-    """Name the method only if trials remain for it after the default and all given ones."""
+    """Describe the learnt configurations, and name the method if it gets further trials."""
     given, trials = 1 + len(study.enqueue) + study.search.portfolio, study.budget.trials
     words = placement_words(study)
     if trials is not None and trials <= given:
@@ -235,7 +235,7 @@ def _steps_words(report: CheckReport) -> list[str]:
 
 
 def _optional_lines(report: CheckReport) -> Iterator[str]:
-    """Yield lines that only some studies have."""
+    """Yield the lines that are printed only for some studies."""
     forecast = forecast_of(report.study)
     if forecast is not None:
         yield f"  forecast  {forecast.words}"

@@ -352,7 +352,7 @@ def _winner_lines(seen: _Board) -> list[str]:
 
 
 def _note_default(conclusion: Conclusion, first: Entry) -> None:
-    """Point to the default, if the advice is to keep it and a different trial was printed."""
+    """Refer to the default if the advice is to keep it but a different trial was printed."""
     keep = conclusion.front is None and conclusion.against.advice == "keep"
     if keep and first.trial != 0:
         note("to keep the default instead: hpo show 0")
@@ -436,7 +436,7 @@ def _origin_of(policy: Path) -> dict[str, Any]:
 
 
 def eval_command(folder: Path, imports: Sequence[str]) -> str:
-    """Return the command that evaluates a policy, or a training whose study imports files."""
+    """Return the command that evaluates a kept policy, with the files that its study imports."""
     policy = one_policy(folder)
     if not (policy / TRAINING).is_file():
         imports = [str(policy / IMPORTS / name) for name in read_imports(policy / NAME)]

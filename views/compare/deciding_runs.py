@@ -1,4 +1,4 @@
-"""The runs that would decide an open comparison, or pair the seeds of its sides."""
+"""The runs that would decide an undecided comparison, or pair its two sides by seed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _what_to_run(
 
 
 def _limit_note(chosen: ComparedValues) -> list[str]:
-    """Return lines about the environment's limit if every value is equal to it."""
+    """Return lines about the environment's limit if every value equals that limit."""
     top, bounds = chosen.values[0][0], chosen.bounds
     alike = constant([*chosen.values[0], *chosen.values[1]])
     if not alike or top not in (bounds.low, bounds.high):

@@ -1,4 +1,4 @@
-"""The two sides of `hpo compare`: their values by seed, and what they need to be comparable."""
+"""The two sides of `hpo compare`: their values by seed, and checks that they are comparable."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def seed_counts(side: Side) -> str:
 
 
 def sides_of_trials(folder: StudyFolder, numbers: Sequence[int]) -> tuple[StudyMeta, list[Side]]:
-    """Return two trials of a study, at the last point both reached if one has no full run."""
+    """Return two trials of a study, at their last common point unless both have full runs."""
     board = _read_board(folder)
     for trial in numbers:
         if trial not in board.rows:
@@ -120,7 +120,7 @@ def _check_comparable(
 
 @dataclass(frozen=True)
 class _Board:
-    """The trials of a study, as one commit shows them."""
+    """The trials of a study as of one commit."""
 
     meta: StudyMeta
     rows: Mapping[int, TrialRow]
@@ -132,7 +132,7 @@ class _Board:
 
     @property
     def ranked(self) -> dict[Stream, int]:
-        """Return the number of trials with values on the seeds of each ranking stream."""
+        """Return, for each stream that ranks trials, the number of trials with values on it."""
         searched = [one for one in self.trials.values() if one.search.value is not None]
         chosen = [
             trial
@@ -162,7 +162,7 @@ def _read_board(folder: StudyFolder) -> _Board:
 
 @dataclass(frozen=True)
 class _CommonPoint:
-    """The latest env steps that two trials reached, and the values of their seeds there."""
+    """The latest point that two trials reached, in env steps, and the values per seed there."""
 
     at: int
     values: Mapping[int, Sequence[float]]  # trial -> values

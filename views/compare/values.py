@@ -1,4 +1,4 @@
-"""The values that are compared: on which seeds of the two sides, and whether in pairs."""
+"""Selects the values to compare: the kind of seeds, and whether they are paired."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ComparedValues:
 
 
 def compared_values(a: Side, b: Side) -> ComparedValues:
-    """Choose test seeds before selection seeds, and these before search seeds."""
+    """Prefer test seeds to selection seeds, and selection seeds to search seeds."""
     if a.study != b.study:
         return _values_of_studies(a, b)
     for stream in (Stream.REPORT, Stream.CHOOSE, Stream.SEARCH):
@@ -62,7 +62,7 @@ def _values_of_studies(a: Side, b: Side) -> ComparedValues:
 
 
 def _is_better_elsewhere(a: Side, b: Side, stream: Stream) -> bool:
-    """Return whether a different stream can replace one that still has few pairs."""
+    """Return whether a different stream can replace one that has too few pairs so far."""
     partial, ours, theirs = a.partial | b.partial, a.values[stream], b.values[stream]
     if stream not in partial or len([seed for seed in ours if seed in theirs]) >= FEWEST_PAIRS:
         return False
@@ -124,12 +124,12 @@ def _unpaired_values(a: Side, b: Side) -> ComparedValues:
 
 
 def _last_stream(side: Side) -> Stream:
-    """Return the seeds that ran last."""
+    """Return the kind of seeds that ran last."""
     order = (Stream.REPORT, Stream.CHOOSE, Stream.SEARCH)
     return next(stream for stream in order if side.values.get(stream))
 
 
 def sides_with_copies(sides: Sequence[Side], chosen: ComparedValues) -> tuple[str, ...]:
-    """Return the sides that have seeds which trained identically."""
+    """Return the sides on which several seeds trained identically."""
     each = zip(sides, chosen.streams, strict=True)
     return tuple(side.name for side, stream in each if str(stream) in side.copies)

@@ -16,7 +16,7 @@ from .values import ComparedValues
 
 
 def compare_values(chosen: ComparedValues) -> Comparison:
-    """Compare values; seeds that ranked the trials, or copies, give only a difference."""
+    """Compare values; ranking seeds and identically trained seeds give only a difference."""
     ours, theirs = chosen.values
     found = compare(
         ours,

@@ -33,7 +33,7 @@ _LIST_AGAIN = 1.0
 
 @dataclass(frozen=True)
 class CommitMark:
-    """Distinguishes a study's commits without opening its journal."""
+    """Identifies a study's commit without opening the journal."""
 
     file: tuple[int, int, int]  # inode, size and modification time of the journal
     runs: bool
@@ -41,7 +41,7 @@ class CommitMark:
 
 
 def mark_of(folder: Path) -> CommitMark:
-    """Return a study's mark; take it before reading, so that it is never too recent."""
+    """Return a study's mark; call this before reading, so that the mark is never too recent."""
     # Not opened: closing a file releases all of this process's locks on it, including SQLite's.
     try:
         seen = (folder / JOURNAL_NAME).stat()

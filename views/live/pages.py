@@ -1,7 +1,7 @@
 """The pages that contain the pieces: the list of studies, one study, a message.
 
-A page is sent immediately, without content. Its script requests the pieces, and requests them
-again when they change.
+A page is sent immediately, without content. A script in the page requests the pieces, and requests
+each again when it changes.
 """
 
 from __future__ import annotations

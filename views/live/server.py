@@ -82,7 +82,7 @@ class RequestGuard:
         return address.is_loopback or not is_loopback(self.host)
 
     def takes(self, token: str | None) -> bool:
-        """Compare a token in constant time."""
+        """Return whether the token is correct, in constant time."""
         if self.token is None:
             return True
         return token is not None and hmac.compare_digest(token.encode(), self.token.encode())
@@ -169,7 +169,7 @@ class _Handler(BaseHTTPRequestHandler):
         return f"hpo/{__version__}"
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Print nothing, because a token must not appear in a log."""
+        """Log nothing, because a token must not appear in a log."""
 
     def do_GET(self) -> None:
         try:

@@ -66,7 +66,7 @@ class Paper:
 
 
 def paper_of(snapshots: Sequence[Snapshot], figures: bool = True) -> Paper:
-    """Return the parts of a paper about some studies, read at their last commits."""
+    """Return the parts of a paper about some studies, as of their last commits."""
     notes: list[str] = []
     methods, results = _methods(snapshots), _results(snapshots)
     tables = [results_table([one for one in snapshots if not one.meta.objectives])]
@@ -110,7 +110,7 @@ def _results(snapshots: Sequence[Snapshot]) -> list[str]:
 
 
 def quotes_of(conclusion: Conclusion, metric: str) -> list[str]:
-    """Return all quotable sentences about a conclusion."""
+    """Return all sentences that can be quoted about a conclusion."""
     said = list(no_verdict(conclusion))
     if conclusion.winner is not None and conclusion.front is None and not conclusion.lone:
         said += versus(conclusion.winner, conclusion.against, metric)
@@ -251,7 +251,7 @@ def _markdown_document(paper: Paper) -> str:
 
 
 def paper_as_json(paper: Paper, snapshots: Sequence[Snapshot]) -> dict[str, Any]:
-    """Return the texts in Markdown, and the table's numbers as in the query."""
+    """Return the texts in Markdown, and the numbers of the table."""
     return {
         "methods": [written(text, "markdown") for text in paper.methods],
         "results": [written(text, "markdown") for text in paper.results],

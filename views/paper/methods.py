@@ -1,7 +1,7 @@
-"""The methods paragraph: everything a reviewer needs to judge and repeat a study.
+"""The methods paragraph: everything that a reviewer needs to judge and reproduce a study.
 
-It is marked-up text (see `markup`) about the environment, the search, selection and test, the
-statistics, and the identity of the study.
+It is marked-up text (see `markup`) on the environment, the search, selection and test, the
+statistics, the cost and the software.
 """
 
 from __future__ import annotations

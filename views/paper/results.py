@@ -84,9 +84,9 @@ def _configuration_name(snapshot: Snapshot, first: Entry) -> str:
 def _of_default(
     snapshot: Snapshot, default: Entry, first: Entry, against: Against | None
 ) -> list[PaperRow]:
-    """Return the default on the seeds that measured the winner; [] if it did not run on them.
+    """Return the default's row on the winner's seeds; [] if it did not run on them.
 
-    It can have values on test seeds whatever its state in the search.
+    The default can have values on test seeds whatever its state in the search.
     """
     tests = snapshot.rows[default.trial].report_values
     if first.measured_from == "report" and tests:
@@ -258,7 +258,7 @@ def _caption(each: Sequence[tuple[Snapshot, list[PaperRow]]], metrics: Sequence[
 
 
 def _value_name(metrics: Sequence[str]) -> str:
-    """Return the name of the value column, which differs if there are several metrics."""
+    """Return the name of the value column; it depends on whether there are several metrics."""
     if len(metrics) != 1:
         return "Value"
     return _upper_first(metrics[0])

@@ -63,7 +63,7 @@ class OneLine(RunView):
 
 
 def somebody_looks() -> bool:
-    """Return whether a line can be updated: in a notebook, or if stderr is a terminal."""
+    """Return whether a status line can be updated: in a notebook, or if stderr is a terminal."""
     return _is_notebook() or (sys.stderr is not None and sys.stderr.isatty())
 
 
@@ -133,7 +133,7 @@ class Results(_Results):
 
 @dataclass(frozen=True, repr=False)
 class Checked:
-    """A study's plan and cost; `note` explains why lanes and memory are unknown, if they are."""
+    """A study's plan and cost; if lanes and memory are unknown, `note` explains why."""
 
     report: CheckReport
     note: str
@@ -209,8 +209,8 @@ def check(study: Source, *, name: str | None = None, time: bool = False) -> Chec
     Args:
         study: as for `run`.
         name: as for `run`.
-        time: whether to compile the study and time what has not been timed here before, to
-            estimate its time; this runs the study's imports.
+        time: whether to estimate the study's time: compile it, and time each program that was not
+            timed here before; this runs the study's imports.
 
     Raises:
         StudyError: contains every mistake in the study.

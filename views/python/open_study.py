@@ -44,7 +44,7 @@ _SHOWN = 10
 
 @dataclass(frozen=True)
 class Plots:
-    """Each method draws one picture and returns its axes, or a list with one per panel.
+    """Each method draws one picture and returns its axes, or a list of axes, one per panel.
 
     A picture with one panel is drawn in `ax` if given; otherwise a new figure is created.
     """
@@ -69,7 +69,7 @@ class Plots:
         return self._draw(importance(self._read_snapshot(), at), ax)
 
     def effects(self, ax: Any = None) -> Any:
-        """Draw the mean value along each significant hyperparameter, with one panel for each."""
+        """Draw the mean value along each significant hyperparameter, one panel each."""
         return self._draw(effects(self._read_snapshot()), ax)
 
     def schedule(self, ax: Any = None) -> Any:
@@ -81,7 +81,7 @@ class Plots:
         return self._draw(parallel(self._read_snapshot()), ax)
 
     def slices(self, ax: Any = None) -> Any:
-        """Draw values along each hyperparameter, with one panel for each."""
+        """Draw values along each hyperparameter, one panel each."""
         return self._draw(slices(self._read_snapshot()), ax)
 
     def pareto(self, ax: Any = None) -> Any:
@@ -315,7 +315,7 @@ def _import_pandas(purpose: str) -> Any:
 
 
 def _leaderboard_rows(leaderboard: Leaderboard) -> tuple[list[list[str]], str]:
-    """Return the columns of `hpo top` as rows with a header, and the constant values."""
+    """Return the table of `hpo top` as rows with a header, and the constant values."""
     shown = Board.of(leaderboard[:_SHOWN], leaderboard.objectives)
     apart, same = knob_columns(shown.trials)
     columns = [*board_columns(shown), *apart]

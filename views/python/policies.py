@@ -36,7 +36,7 @@ def load_policy(folder: str | Path, *, imports: bool = False) -> SavedPolicy:
 
 
 def load_training(folder: str | Path, cls: type[Training]) -> tuple[Training, Any, Any]:
-    """Read a run of a custom training that a study kept or that `hpo best --export` wrote.
+    """Read a custom training run that a study kept or that `hpo best --export` wrote.
 
     Args:
         folder: folder of the run.

@@ -34,7 +34,7 @@ _WIDE, _HALF, _THIRD, _NARROW = 920, 448, 296, 358
 
 
 def page(title: str, head: str, sections: Sequence[tuple[str, str, str]], foot: str) -> str:
-    """Return the whole page; sections are (name, title, body)."""
+    """Return the whole page; each section is (name, title, body)."""
     style, script = style_text(), script_text()
     policy = (
         f"default-src 'none'; img-src data:; style-src {allowed(style)}; "

@@ -63,7 +63,7 @@ _ROWS, _LONGEST_CELL = 200, 60
 
 
 def profiled(snapshot: Snapshot) -> tuple[list[int], Stream | None]:
-    """Return the trials to compare, and the only kind of seeds that they share."""
+    """Return the trials to compare, and the kind of seeds to compare them on."""
     first = snapshot.winner
     if first is None or not first.value_from or not snapshot.scores.names:
         return [], None

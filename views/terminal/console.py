@@ -26,7 +26,7 @@ class _Console(Console):
             yield segment if segment.control else segment._replace(text=shown(segment.text))
 
     def on_broken_pipe(self) -> None:
-        """Leave closed pipes to the command line, because rich would exit with code 1."""
+        """Let the command line handle closed pipes, because rich would exit with code 1."""
         raise BrokenPipeError
 
 
@@ -35,7 +35,7 @@ def console(stream: TextIO) -> Console:
 
 
 def print_listing(terminal: Console, listing: Listing) -> None:
-    """Print a table with one line per row, cut at the terminal's width; uncut in a pipe."""
+    """Print a table with one line per row, truncated to the terminal's width; whole in a pipe."""
     text = listing.cropped(terminal.width) if terminal.is_terminal else listing.text()
     terminal.print(text, soft_wrap=True)
 

@@ -1,6 +1,6 @@
 """The live view: a study's progress, redrawn in place several times per second by a thread.
 
-The loop only passes on its latest progress; drawing happens while compiled code runs.
+The loop only stores its latest progress; drawing happens while compiled code runs.
 """
 
 from __future__ import annotations

@@ -68,8 +68,8 @@ def best_text(best: Best) -> str:
 def left_text(progress: Progress) -> str:
     """Return the time left as estimated after the last chunk; "" if unknown.
 
-    It is not counted down between chunks, because it might then have to increase after the next
-    one.
+    The estimate is not counted down between chunks, because it might then have to increase after
+    the next chunk.
     """
     if progress.seconds_left is None or progress.phase is Phase.DONE:
         return ""
