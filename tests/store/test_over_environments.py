@@ -295,7 +295,7 @@ def test_unknown_aggregates_and_unequal_scores_are_refused() -> None:
         together([], "mean")
     with pytest.raises(ConfigError, match="not 8 and 6"):
         difference(scores(1), scores(1, seeds=6), paired=True)
-    with pytest.raises(ConfigError, match="on 3 environments and on 2"):
+    with pytest.raises(ConfigError, match="on 3 and on 2 environments"):
         difference(scores(1), scores(1, 2))
-    with pytest.raises(ConfigError, match="on 3 environments and on 2"):
+    with pytest.raises(ConfigError, match="on 3 and on 2 environments"):
         probability_of_improvement(scores(1), scores(1, 2))
