@@ -356,7 +356,7 @@ def test_third_party_environment_import_suggests_imports_file(imported):
     env, module = "MiniGrid-Empty-5x5-v0", "minigrid"
     text = f"gym.make('{env}')\nPPO('MlpPolicy', env, n_steps=64)\n"
     data, said = imported("sb3", text)
-    assert data is None and f"gym:{env} comes from the module {module!r}" in said
+    assert data is None and f"gym:{env} is registered by the module {module!r}" in said
     assert flags_of(said) == ["--env", f"gym:{env}", "--imports", "my_envs.py"]
     data, said = imported("sb3", text, *flags_of(said))
     assert data["env"] == f"gym:{env}" and data["imports"] == ["my_envs.py"]
