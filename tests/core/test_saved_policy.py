@@ -226,7 +226,7 @@ def test_wrong_policy_json_values_never_crash_loading(policies, tmp_path):
         (("env",), 3, "env is 3; allowed: an object"),
         (("env", "id"), ["x"], "env.id is ['x']; allowed: an environment id"),
         (("eval_env", "keys"), "x", "eval_env.keys is 'x'; allowed: an object"),
-        (("env", "keys"), {"a": {}}, "env.keys.a is {}; allowed: words, numbers and lists"),
+        (("env", "keys"), {"a": {}}, "env.keys.a is {}; allowed: strings, numbers and lists"),
         (
             ("eval_env", "keys", "max_steps_in_episode"),
             1e308,
