@@ -57,7 +57,8 @@ def test_trace_once_accepts_valid_environments(corridor):
             '"time": state["time"] + 1,',
             '"time": jnp.float32(0.0),',
             [
-                "state['time'] is float32[]; it must be int32[], as returned by reset (write .astype("
+                "state['time'] is float32[]; it must be int32[], as returned by reset (write "
+                ".astype("
             ],
         ),
         (
