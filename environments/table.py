@@ -353,7 +353,7 @@ _OPTICAL_KEYS = {
     "bitrates": EnvKey(
         "any",
         (),
-        meaning="bitrates in Gb/s to draw from, not from a range; repeated values are drawn more often",
+        meaning="bitrates in Gb/s to draw from (repeated ones more often) instead of a range",
     ),
     "min_bitrate": _above_0(25.0, "smallest bitrate in Gb/s"),
     "max_bitrate": _above_0(100.0, "largest bitrate in Gb/s"),

@@ -209,7 +209,7 @@ FILES: dict[str, File] = {
     # the single-file PyTorch PPO
     "torch_call": File("torch_ppo", "train.py", texts.TORCH_PPO, {"fixed.shared_encoder": True,
         "fixed.dtype": "bfloat16", "fixed.clip_eps_schedule": "linear",
-        "fixed.learning_rate": 1e-3}, note="lr_critic: not used there"),
+        "fixed.learning_rate": 1e-3}, note="lr_critic: not used in the source"),
     "torch_squashed": File("torch_ppo", "",
         "python train.py --env_id Pendulum-v1 --squash_actions true",
         {"fixed.distribution": "tanh_gaussian", "fixed.normalise_rewards": True}),

@@ -85,7 +85,7 @@ def test_names_only_in_october_select_that_version(imported):
         (create(f"num_envs=64, {DECAY}"), "learning_rate_decay_exponent"),
         (
             create("num_envs=64", "tr, _ = PPOTrainer.train(tr)\n"),
-            "a train that returns two values",
+            "a `train` that returns two values",
         ),
         (create("num_envs=64, num_steps_epoch=32, minibatch_size=16"), "minibatch_size is 16"),
     ],
@@ -107,7 +107,7 @@ def test_assumed_version_is_reported_when_names_do_not_decide(imported, tmp_path
     assert "for another version add: -- --version 2025.09" in screen
     data, told = imported("jaxdem", create("num_envs=64, drip_decay=0.0"), "--env=navigators")
     assert (
-        "version: JaxDEM since 6 November 2025, read at June 2026, because only this version has "
+        "version: JaxDEM since 6 November 2025, as of June 2026, because only this version has "
         "drip_" in told
     )
 
