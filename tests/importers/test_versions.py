@@ -157,7 +157,7 @@ def test_jaxdem_september_minibatch_size_counts_segments(imported):
         "importance_sampling_alpha=0.0"
     )
     data, told = imported("jaxdem", text, "--env=navigators")
-    assert "8 minibatches of 16 segments are 2 pass(es) of 4 minibatches over 64" in told
+    assert "8 minibatches of 16 segments are 2 passes of 4 minibatches over 64" in told
     assert data["fixed"]["num_minibatches"] == 4 and data["fixed"]["update_epochs"] == 2
     text = text.replace("size=16", "size=12")
     _, told = imported("jaxdem", text, "--env=navigators")
@@ -203,7 +203,7 @@ def test_jaxdem_clipped_actions_become_action_bounds(imported, given, low, high)
     data, told = imported("jaxdem", create(f"num_envs=64, {given}"), "--env=navigators")
     assert (data["fixed"].get("action_low"), data["fixed"].get("action_high")) == (low, high)
     if low is not None:
-        assert f"clip_range {low:g} to {high:g} is action_low and action_high here" in told
+        assert f"clip_range {low:g} to {high:g} becomes action_low and action_high" in told
 
 
 def test_unreadable_clip_range_suggests_action_bounds(imported):
