@@ -157,7 +157,7 @@ class CachedProperty(Sound):
 def test_mutating_self_while_tracing_is_refused_with_its_line(cls, where, mark):
     found = refusal(cls)
     assert where.format(f"tests/core/test_training_check.py:{line_of(mark)}") in found
-    assert "in the state that init returns" in found
+    assert "in the state, which init returns" in found
 
 
 def test_a_cached_property_with_a_traced_array_is_refused():
@@ -275,9 +275,9 @@ class Grows(Sound):
         (NumpyRandom, "NumpyRandom.update: {}: numpy.random draws only once", "numpy"),
         (NumpyInJit, "NumpyInJit.update: {}: numpy.random draws only once", "numpy in jit"),
         (PythonRandom, "PythonRandom.evaluate: {}: random draws only once", "random"),
-        (OwnGenerator, "{}: Python computes a value here that differs", "generator"),
-        (Clock, "Clock.init: {}: Python computes a value here that differs", "clock"),
-        (Global, "Global.update: {}: Python computes a value here", "global"),
+        (OwnGenerator, "{}: Python code gives a different value", "generator"),
+        (Clock, "Clock.init: {}: Python code gives a different value", "clock"),
+        (Global, "Global.update: {}: Python code gives a different value", "global"),
         (InScan, "InScan.update: {}: numpy.random draws only once", "in scan"),
     ],
 )

@@ -596,7 +596,7 @@ def test_import_lists_semantic_differences_to_the_source(imported):
     _, told = imported("torch_ppo", cfg % "optimizer='sgd', weight_decay=0.1")
     assert "PyTorch's SGD adds it before the momentum" in told
     _, told = imported("torch_ppo", cfg % "squash_actions=True")
-    assert "hpo's entropy bonus is that of the squashed action" in told
+    assert "hpo's entropy bonus uses the squashed distribution" in told
     head = read_flags("--env_type=rmsa --NUM_ENVS=4 --RHO_CLIP=1 --C_CLIP=1", {}).text()
     assert "hpo's value targets follow V-trace" in head
     assert "in XLRON, the value loss also includes rows without a valid action" in head
