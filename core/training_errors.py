@@ -219,7 +219,7 @@ def _error_text(cls: type, method: str, error: BaseException) -> str:
     if isinstance(error, SetOutsideSetup):
         return (
             f"{at} self.{error.attribute} is set outside setup, but all lanes share this "
-            "object; keep the value in the state that init returns and update passes on, or "
+            "object; keep the value in the state, which init returns and update passes on, or "
             "set it in setup"
         )
     if isinstance(error, SystemExit):
