@@ -203,7 +203,7 @@ def _check_together(config: dict[str, Any]) -> None:
 def _check_decay(config: dict[str, Any]) -> None:
     decays = config["weight_decay"] > 0 or (config["vf_weight_decay"] or 0) > 0
     if decays and config["optimiser"] == "adam":
-        text = "weight_decay above 0 has no effect on adam; use adamw, adam_l2 (adds it to the "
+        text = "weight_decay above 0 needs `optimiser: adamw`, adam_l2 (adds it to the "
         raise ConfigError(f"{text}gradient, as PyTorch's Adam does), sgd or muon")
 
 

@@ -233,7 +233,7 @@ def test_wrong_policy_json_values_never_crash_loading(policies, tmp_path):
             "max_steps_in_episode is 1e+308; al",
         ),
         (("features",), None, "features is None; allowed: a list of names"),
-        (("eval_params", "gravity"), 1e39, "{'gravity': 1e+39}; allowed: an object of finite"),
+        (("eval_params", "gravity"), 1e39, "{'gravity': 1e+39}; allowed: an object with finite"),
         (("about",), "\x1b", "about is '\\x1b'; allowed: an object"),
         (("reward_state", "returns"), {"count": 1}, "numbers count, mean, square"),
         (("reward_state",), {"returns": None}, "it has no reward_state.centring"),

@@ -131,7 +131,7 @@ FILES: dict[str, File] = {
     "sb3_call": File("sb3", "train.py", texts.SB3_SCRIPT, {"fixed.rollout_length": 512,
         "fixed.vf_coef": 0.5, "fixed.hidden_sizes": [128, 128], "fixed.value_clip_eps": 0.2,
         "fixed.activation": "relu"}, {"env": "CartPole-v1", "total_timesteps": "50k"},
-        "the loss of the clipped value"),
+        "Stable-Baselines3 uses the clipped value loss"),
     "sb3_settings": File("sb3", "ppo.yaml",
         "policy: MlpPolicy\nenv: CartPole-v1\ntotal_timesteps: 1.0e+5\nclip_range_vf: null\n"
         "target_kl: 0.03\nuse_sde: false\npolicy_kwargs: {net_arch: {pi: [32], vf: [32]}}\n",
@@ -197,7 +197,7 @@ FILES: dict[str, File] = {
         "fixed.normalise_rewards": True}, {"system": "purejaxrl_continuous"}),
     "lerax_call": File("lerax", "train.py", texts.LERAX, {"fixed.vf_coef": 0.7,
         "fixed.value_clip_eps": "same", "fixed.num_minibatches": 16}, {"env": "CartPole-v1"},
-        "an encoder under two heads"),
+        "an encoder and two heads"),
     "lerax_another_encoder": File("lerax", "train.yaml", "num_steps: 64\nfeature_size: 32\n",
         "feature_size", {"env": "CartPole-v1"}),
     "jaxdem_call": File("jaxdem", "train.py", texts.JAXDEM, {"env_steps": 400 * 256 * 64,
