@@ -41,7 +41,7 @@ _FIRST = ("init", "check", "run", "top", "show", "compare", "confirm", "importan
 _INTERRUPTED = 130
 _COLUMNS = 80  # without a terminal
 _BROKEN_PIPE = 141  # exit status that a shell reports for a program ended by SIGPIPE
-_SOURCE = "the folder of the study file, if it names other files"
+_SOURCE = "the study file's folder, if the study names other files"
 _RESULTS = "the results folder (default: results)"
 _Parser = argparse.ArgumentParser
 
@@ -68,7 +68,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = getattr(import_module(f".views.commands.{module}", __package__), function)(args)
         sys.stdout.flush()
     except SystemExit as end:  # raised by code that the study names, never by this program
-        echo(f"the study's code calls sys.exit({end.code}); raise an error there", file=sys.stderr)
+        text = f"the study's code calls sys.exit({end.code}); raise an error there instead"
+        echo(text, file=sys.stderr)
         return 2
     except BrokenPipeError:
         _discard_stdout()
@@ -217,17 +218,20 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
     init = verb("init", "init_check_run", "write a study file to start from")
     _option(init, "env", "ENV", "an environment; `hpo envs` lists them", nargs="?")
     _option(
-        init, "--algorithm", "FILE.py:CLASS", "a custom training, or rejax:SAC, instead of PPO"
+        init,
+        "--algorithm",
+        "FILE.py:CLASS",
+        "a custom training class, or rejax:SAC, instead of PPO",
     )
     _option(init, "--command", "LINE", "a training script: python train.py", dest="script")
-    runs = "a Python file to run, which registers ENV; repeatable"
+    runs = "run this Python file, which registers ENV; repeatable"
     _option(init, "--import", "FILE", runs, dest="imports", action="append", default=[])
     _flag(init, "--plain", "start from the defaults instead of a tuned configuration")
     _flag(init, "--time", "time the study here and report how long it takes")
     taken = verb("import", "import_export", "convert another system's sweep into a study file")
     kinds = "the system that SOURCE comes from: %(choices)s"
     _option(taken, "kind", "KIND", kinds, choices=_Kinds())
-    source = "a file, a command line or a storage; flags after `--` override it"
+    source = "a file, a command line or a storage; flags after `--` override its settings"
     _option(taken, "source", "SOURCE", source)
     _option(taken, "--study", "NAME", "the study, if a storage contains several")
     _option(taken, "--env", "ID", "the environment; for rlzoo it also selects the configuration")
@@ -255,13 +259,13 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
         _flag(parser, "--new", "start another study, NAME-2")
         _add_running(parser)
         _add_verbose(parser, "also baselines, speed, where the time went, and a query")
-    _flag(run, "--retry-failed", "run failed trials again, once their cause is fixed")
+    _flag(run, "--retry-failed", "run failed trials again, once the cause is fixed")
     _add_export(train, "copy")
 
 
 def _add_running(parser: Any) -> None:
     _flag(parser, "--quiet", "print only the results")
-    _flag(parser, "--accept-new-bits", "resume even if results differ on this machine")
+    _flag(parser, "--accept-new-bits", "resume even if results would differ on this machine")
     _flag(parser, "--accept-changed-files", "resume even if a file named in the study has changed")
 
 
@@ -291,10 +295,10 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     _option(export, "format", "FORMAT", ", ".join(_FORMATS), choices=_FORMATS)
     into = "the folder to write into; for optuna a storage, such as sqlite:///trials.db"
     _option(export, "--to", "DIR", into, required=True)
-    _add_set(export, "set an option of the logger FORMAT, such as top_k=20; for optuna name=NAME")
+    _add_set(export, "set an option of FORMAT, such as top_k=20 for wandb or name=NAME for optuna")
     ranked = verb("importance", "analyses", "show which hyperparameters matter")
     _add_at(ranked)
-    _flag(ranked, "--over-progress", "at every point of the runs")
+    _flag(ranked, "--over-progress", "show importance at every point during training")
     compared = verb("compare", "compare", "compare two trials, or two studies")
     for side in "ab":
         _option(compared, side, side.upper(), "a trial's number, or a study", nargs="?")
@@ -302,21 +306,21 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     confirmed = verb("confirm", "train", "train given trials on test seeds")
     numbers = "trial numbers, finished or stopped (-1: the default); a study may come first"
     _option(confirmed, "words", "TRIAL", numbers, nargs="+")
-    fewest = "on at least N test seeds (default: as many as the winner has, or 16)"
+    fewest = "use at least N test seeds (default: as many as the winner has, or 16)"
     _option(confirmed, "--seeds", "N", fewest, type=types.positive)
-    _option(confirmed, "--source", "DIR", f"{_SOURCE} (default: where it was run from, or .)")
+    _option(confirmed, "--source", "DIR", f"{_SOURCE} (default: where the study was run, or .)")
     _add_running(confirmed)
     _option(judged, "--early-terminate", "RULE", types.RULES_HELP, action="append", default=[])
-    _option(judged, "--seeds", "N", "as if trials had N seeds (default: all)", type=types.positive)
-    _option(judged, "--source", "DIR", f"{_SOURCE} (default: where it was run from, or .)")
-    plot = verb("plot", "read_study", "draw a study as a picture")
-    picture = types.one_of("picture", _PICTURES)
-    _option(plot, "kind", "PICTURE", ", ".join(_PICTURES), choices=_PICTURES, type=picture)
-    _option(plot, "--to", "FILE", "a PNG, SVG or PDF (default: PICTURE.png)")
+    _option(judged, "--seeds", "N", "assume N seeds per trial (default: all)", type=types.positive)
+    _option(judged, "--source", "DIR", f"{_SOURCE} (default: where the study was run, or .)")
+    plot = verb("plot", "read_study", "plot a study")
+    picture = types.one_of("plot", _PICTURES)
+    _option(plot, "kind", "PLOT", ", ".join(_PICTURES), choices=_PICTURES, type=picture)
+    _option(plot, "--to", "FILE", "a PNG, SVG or PDF (default: PLOT.png)")
     _add_at(plot, "for importance: ")
     report = verb("report", "read_study", "write an HTML report")
     _option(report, "--to", "FILE", "default: report.html in the study's folder")
-    paper = verb("paper", "bundle", "write methods, tables and figures of studies for a paper")
+    paper = verb("paper", "bundle", "write a methods section, tables and figures for a paper")
     _option(
         paper, "studies", "STUDY", "studies or their folders (default: the only one)", nargs="*"
     )
@@ -325,7 +329,7 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     _add_out(paper)
     _add_json(paper)
     stop = verb("stop", "read_study", "stop a running study; hpo run resumes it")
-    _flag(stop, "--no-wait", "return at once, without waiting for its end")
+    _flag(stop, "--no-wait", "return at once, without waiting for the study to end")
     watch = verb("watch", "watch_serve", "show the progress of a running study")
     about_one = (top, show, query, best, replay, export, ranked, compared, confirmed, judged,
                  report, stop, plot)  # fmt: skip
@@ -358,13 +362,13 @@ def _add_bundles(verb: Callable[..., Any]) -> None:
     _option(verify, "file", "FILE", "from `hpo bundle`", nargs="?")
     page = "write the page that checks bundles in a browser, offline"
     _option(verify, "--page", "FILE", page)
-    _flag(verify, "--play", "evaluate its policy again, on the recorded episodes and on new ones")
+    _flag(verify, "--play", "evaluate the policy again, on the recorded episodes and on new ones")
     episodes = "--play: evaluate N new episodes (default: 100)"
     _option(verify, "--episodes", "N", episodes, type=types.positive, default=100)
-    _flag(verify, "--retrain", "retrain the seeds behind its claims")
+    _flag(verify, "--retrain", "retrain the seeds behind the claims")
     some = "--retrain: N seeds of each trial, drawn at random (default: all)"
     _option(verify, "--seeds", "N", some, type=types.positive)
-    _flag(verify, "--allow-code", "--play, --retrain: run its code without asking")
+    _flag(verify, "--allow-code", "--play, --retrain: run the bundle's code without asking")
     for parser in (bundle, verify):
         _add_json(parser)
 
@@ -372,10 +376,16 @@ def _add_bundles(verb: Callable[..., Any]) -> None:
 def _add_serve(verb: Callable[..., Any]) -> None:
     serve = verb("serve", "watch_serve", "show all studies on a live page in a browser")
     _option(serve, "out", "DIR", _RESULTS, nargs="?", default="results")
-    host = "the address (default: 127.0.0.1, for this machine only); others require the token "
-    host += "in the printed URL"
+    host = "the address (default: 127.0.0.1, for this machine only); other addresses require "
+    host += "the token in the printed URL"
     _option(serve, "--host", "HOST", host, default="127.0.0.1")
-    _option(serve, "--port", "N", "0: any (default: 8765, or the next free one)", type=types.port)
+    _option(
+        serve,
+        "--port",
+        "N",
+        "the port; 0: any free port (default: 8765, or the next free one)",
+        type=types.port,
+    )
     _flag(
         serve,
         "--token",
@@ -386,13 +396,13 @@ def _add_serve(verb: Callable[..., Any]) -> None:
 
 def _add_other_verbs(verb: Callable[..., Any]) -> None:
     tuned = verb("tuned", "tuned", "list tuned configurations, or print one")
-    words = "nothing: list them; ENV: print one and its tests; verify ENV: train it again"
+    words = "ENV: print one and its tests; verify ENV: train it again (default: list all)"
     _option(tuned, "words", "WORD", words, nargs="*")
-    _option(tuned, "--tuned", "DIR", "their folder (default: results/tuned)")
+    _option(tuned, "--tuned", "DIR", "the folder of tuned configurations (default: results/tuned)")
     for name, text, kind in (
         ("--seeds", "verify: run N new seeds (default: 32)", types.positive),
         ("--recorded", "verify: train N of the recorded seeds again (default: 8)", types.positive),
-        ("--seed", "verify: take the N-th set of new seeds (default: 0)", types.seed),
+        ("--seed", "verify: use the N-th set of new seeds (default: 0)", types.seed),
     ):
         _option(tuned, name, "N", text, type=kind)
     _flag(tuned, "--bits", "verify: exit with code 1 unless the results are bit-equal")
@@ -405,7 +415,7 @@ def _add_other_verbs(verb: Callable[..., Any]) -> None:
         evaluate,
         "--env",
         "FILE",
-        "evaluate in an optical network: a file with its keys, or a study",
+        "evaluate in the optical network of a study, or of a file with environment keys",
     )
     _add_set(evaluate, "override a key of --env; repeatable")
     _option(evaluate, "--heuristic", "NAME", "heuristics for optical networks: NAME,NAME or all")
@@ -413,19 +423,22 @@ def _add_other_verbs(verb: Callable[..., Any]) -> None:
     _option(evaluate, "--seed", "N", "the random seed (default: 0)", type=types.seed, default=0)
     for name, text in (
         ("--episodes", "evaluate N episodes (default: 100; 1 with --video)"),
-        ("--seeds", "evaluate on N streams of requests (default: 10)"),
+        ("--seeds", "evaluate on N request streams (default: 10)"),
         ("--steps", "evaluate N requests per stream after the warm-up (default: 20000)"),
     ):
         _option(evaluate, name, "N", text, type=types.positive)
     _option(evaluate, "--loads", "LOADS", "loads in Erlang, such as 100:300:10 or 100,150")
-    found = "find the load where SHARE of requests is blocked, and compare rules by it"
+    found = "find the load at which SHARE of requests is blocked, and compare these loads"
     _option(evaluate, "--find-load", "SHARE", found, type=float)
-    _option(evaluate, "--plot", "FILE", "draw blocking over load as PNG")
+    _option(evaluate, "--plot", "FILE", "plot blocking against load, as a PNG")
     _option(evaluate, "--trace", "FILE", "write every env step (request) as CSV")
     _option(
-        evaluate, "--video", "FILE", "draw the episodes as GIF or MP4, according to FILE's suffix"
+        evaluate,
+        "--video",
+        "FILE",
+        "render the episodes as a GIF or MP4, according to FILE's suffix",
     )
-    _flag(evaluate, "--sample", "sample actions instead of taking the most likely")
+    _flag(evaluate, "--sample", "sample actions instead of taking the most likely ones")
     imported = "a Python file that registers the policy's environment; repeatable"
     _option(evaluate, "--import", "FILE", imported, dest="imports", action="append", default=[])
     knobs = verb("knobs", "catalogue", "list the hyperparameters that can be tuned")
@@ -434,12 +447,16 @@ def _add_other_verbs(verb: Callable[..., Any]) -> None:
         knobs,
         "word",
         "WORD",
-        "a name (also from another system), or a word in its meaning",
+        "a name (also from another system), or a word to find in meanings",
         nargs="?",
     )
     _flag(knobs, "--all", "all of them (default: the 20 usual ones)")
     _option(
-        envs, "word", "WORD", "an id for its details, or a word in ids and meanings", nargs="?"
+        envs,
+        "word",
+        "WORD",
+        "an id, to show its details, or a word to find in ids and meanings",
+        nargs="?",
     )
     for parser in (evaluate, knobs, envs):
         _add_json(parser)
@@ -452,7 +469,10 @@ def _add_other_verbs(verb: Callable[..., Any]) -> None:
     _add_json(bench)
     described = verb("schema", "catalogue", "print the JSON Schema of the study file, for editors")
     _option(
-        described, "--algorithm", "FILE.py:CLASS", "a custom training, or rejax:SAC (default: PPO)"
+        described,
+        "--algorithm",
+        "FILE.py:CLASS",
+        "a custom training class, or rejax:SAC (default: PPO)",
     )
     completion = verb("completion", "completion", "print the shell's completion script")
     shells = f'{", ".join(_SHELLS)}; for bash: eval "$(hpo completion bash)"'

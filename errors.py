@@ -124,7 +124,7 @@ class UnimportedModuleError(UnknownNameError):
         install = clause("pip install {}, ", package)
         ConfigError.__init__(
             self,
-            f"{id_} comes from the module {module!r}, which the id alone does not import; "
+            f"{id_} is registered by the module {module!r}, which is not imported; "
             f"{install}write a file my_envs.py that contains `import {module}`, and set "
             "imports: [my_envs.py]",
             imports="my_envs.py",
@@ -327,7 +327,7 @@ def blamed(id_: str, values: Mapping[str, Any]) -> Generator[None, None, None]:
         if is_interrupt(error):
             raise
         shown = ", ".join(f"{name}={value!r}" for name, value in values.items()) or "its defaults"
-        raise ConfigError(f"{id_} cannot be made with {shown}: {named(error)}") from error
+        raise ConfigError(f"{id_} cannot be created with {shown}: {named(error)}") from error
 
 
 class _RaisedAt(NamedTuple):
@@ -409,10 +409,10 @@ def user_streams() -> Generator[None]:
 
 def check_platform() -> None:
     """Raise `ConfigError` on Windows, or if Python lacks `fcntl` or `termios`."""
-    for module, purpose in (("fcntl", "lock studies"), ("termios", "show them while they run")):
+    for module, purpose in (("fcntl", "lock studies"), ("termios", "show running studies")):
         try:
             import_module(module)
         except ImportError:
             text = f"hpo runs on Linux and macOS; Python on {sys.platform} has no module {module},"
-            text += f" which it needs to {purpose}; on Windows use WSL 2"
+            text += f" which hpo needs to {purpose}; on Windows use WSL 2"
             raise ConfigError(text) from None

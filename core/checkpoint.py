@@ -161,7 +161,7 @@ def read_part(directory: Path, part: str, like: Any) -> Any:
     path = part_path(directory, part)
     if not path.is_file():
         raise StoreError(
-            f"{directory} has no {part}; train it with checkpoint: {{parts: [{part}]}}"
+            f"{directory} has no {part}; train again with checkpoint: {{parts: [{part}]}}"
         )
     atomic_files.check_readable(path)
     try:
@@ -175,9 +175,11 @@ def read_part(directory: Path, part: str, like: Any) -> Any:
         name for name in named if name in found and named[name].shape != found[name].shape
     ]
     if differing:
+        more = ""
+        if len(differing) > 1:
+            more = f" and {len(differing) - 1} more"
         raise ConfigError(
-            f"{path} belongs to a different network or optimiser: {differing[0]} and "
-            f"{len(differing) - 1} more differ"
+            f"{path} belongs to a different network or optimiser (different: {differing[0]}{more})"
         )
     leaves = [found[name] for name in named]
     return jax.tree.unflatten(jax.tree.structure(like), leaves)

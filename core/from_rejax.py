@@ -149,9 +149,11 @@ class Rejax(Training):
     hidden_layer_sizes = fixed((64, 64), "widths of the hidden layers")
     activation = fixed("swish", "non-linearity of the hidden layers", choices=_ACTIVATIONS)
     num_envs = fixed(1, "parallel environments per lane", low=1)
-    normalize_observations = fixed(False, "normalise by running statistics")
-    normalize_rewards = fixed(False, "normalise by running statistics of returns")
-    reward_normalization_discount = traced(0.99, "discount of these returns", **_FRACTION)
+    normalize_observations = fixed(False, "normalise observations by running statistics")
+    normalize_rewards = fixed(False, "normalise rewards by running statistics of returns")
+    reward_normalization_discount = traced(
+        0.99, "discount of the returns for normalize_rewards", **_FRACTION
+    )
     learning_rate = traced(3e-4, "step size of Adam", **_POSITIVE, search=_RATE)
     gamma = traced(0.99, "discount", **_FRACTION, search=_NEAR_1)
     max_grad_norm = Declared(
@@ -258,7 +260,7 @@ def _misfits(training: Rejax, label: str) -> Iterator[str]:
     if env.has_mask:
         yield f"{label} ignores action masks, but {env.id} has one; {other}"
     if not hasattr(jax.eval_shape(as_array, env.observation_struct), "shape"):
-        yield f"{label} takes one array, but observations of {env.id} are a tree; {other}"
+        yield f"{label} needs array observations, but those of {env.id} are a pytree; {other}"
     yield from training.mistakes()
 
 
@@ -277,7 +279,7 @@ class _Replay(Rejax):
     fill_buffer = _whole(2_048, "env steps before the first gradient step", low=0)
     target_update_freq = _whole(1, "env steps between updates of the target network", low=1)
     polyak = traced(
-        0.99, "share of the target network kept per update", **_FRACTION, search=_NEAR_1
+        0.99, "fraction of the target network kept per update", **_FRACTION, search=_NEAR_1
     )
 
     def mistakes(self) -> Iterator[str]:
@@ -309,9 +311,11 @@ class _Rollouts(Rejax):
 class _EpsilonGreedy(Rejax):
     takes: ClassVar[tuple[type, ...]] = (Discrete,)
     networks: ClassVar[tuple[str, ...]] = ("agent",)
-    eps_start = traced(1.0, "share of random actions at the start", **_FRACTION)
-    eps_end = traced(0.05, "share of random actions after exploration", **_FRACTION, search=_SMALL)
-    exploration_fraction = fixed(0.1, "share of the run until eps_end is reached", **_FRACTION)
+    eps_start = traced(1.0, "probability of a random action at the start", **_FRACTION)
+    eps_end = traced(
+        0.05, "probability of a random action after exploration", **_FRACTION, search=_SMALL
+    )
+    exploration_fraction = fixed(0.1, "fraction of the run until eps_end is reached", **_FRACTION)
 
 
 class SAC(_Replay):
@@ -319,7 +323,7 @@ class SAC(_Replay):
     num_critics = fixed(2, "number of critics; the lowest value is used", low=1)
     num_epochs = _whole(1, "gradient steps per iteration", low=1)
     target_entropy_ratio = traced(
-        0.98, "target entropy as a share of the largest (discrete actions)", **_FRACTION
+        0.98, "target entropy as a fraction of the maximum entropy (discrete actions)", **_FRACTION
     )
 
 
@@ -360,7 +364,9 @@ class PQN(_Rollouts, _EpsilonGreedy):
 class PPO(_Rollouts):
     num_epochs = fixed(8, "passes over a rollout", low=1)
     gae_lambda = traced(0.95, "lambda of the advantages", **_FRACTION, search=_NEAR_1)
-    clip_eps = traced(0.2, "clip range of the ratio", **_POSITIVE, search={"min": 0.1, "max": 0.4})
+    clip_eps = traced(
+        0.2, "clip range of the probability ratio", **_POSITIVE, search={"min": 0.1, "max": 0.4}
+    )
     vf_coef = traced(0.5, "weight of the value loss", low=0)
     ent_coef = traced(0.01, "weight of the entropy", low=0, search=_ENTROPY)
 

@@ -163,4 +163,4 @@ def reward_notes(plan: Plan, rewards: RewardState | None, same_units: bool = Tru
         why = "its raw_reward_deviation may be different"
     if rewards is None:
         why = "it was written by an earlier version; train it again to include them"
-    return [f"init: the saved policy has no {words}, so they start fresh: {why}"]
+    return [f"init: the saved policy has no {words}, so they start fresh ({why})"]

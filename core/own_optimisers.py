@@ -85,7 +85,7 @@ def step_own(
     )
     if jax.tree.flatten(before) != jax.tree.flatten(after):
         raise ConfigError(
-            "the state of a registered optimiser changes its structure, a shape or a dtype in "
-            "`update`; `init` must return what `update` returns"
+            "`update` of a registered optimiser changes the structure, a shape or a dtype of its "
+            "state; `init` must return the same as `update`"
         )
     return params, jax.tree.map(lambda x: jnp.asarray(x, jnp.asarray(x).dtype), moved)

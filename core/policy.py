@@ -124,7 +124,7 @@ def action_range(plan: Plan, space: Box) -> tuple[np.ndarray, np.ndarray]:
         at = int(np.argmin(low < high))
         raise ConfigError(
             f"actions would range from {low[at]:g} to {high[at]:g}; action_low must be below "
-            "action_high (the default is the environment's bound)"
+            "action_high (by default, the bounds of the environment)"
         )
     return low, high
 
@@ -315,7 +315,7 @@ def statistics_shape(plan: Plan) -> tuple[int, ...]:
     struct = jax.eval_shape(_expand_observation, environments.make(plan.env).observation_struct)
     if not hasattr(struct, "shape"):
         raise ConfigError(
-            f"normalise_observations needs flat observations; those of {plan.env.id} are a tree"
+            f"normalise_observations needs flat observations; those of {plan.env.id} are a pytree"
         )
     return tuple(struct.shape)
 

@@ -130,7 +130,7 @@ class _Data:
         return tuple(self._field(name, _is_words, "a list of names"))
 
     def numbers(self, name: str) -> dict[str, float]:
-        found = self._field(name, _is_numbers, "an object of finite float32 numbers")
+        found = self._field(name, _is_numbers, "an object with finite float32 numbers")
         return {key: float(value) for key, value in found.items()}
 
     def environment(self, name: str) -> EnvPlan:
@@ -142,7 +142,7 @@ class _Data:
             known = ENVIRONMENTS[data.fields["id"]].keys
         for key, value in keys.items():
             where, spec = f"{name}.keys.{key}", known.get(key)
-            self._check(where, value, _is_hashable, "words, numbers and lists")
+            self._check(where, value, _is_hashable, "strings, numbers and lists")
             if spec is not None:
                 self._check(where, value, spec.is_legal, spec.allowed())
         return saved_env(data.fields["id"], keys, self.path.parent)

@@ -288,8 +288,8 @@ def _with_eval_env(policy: SavedPolicy, env: Mapping[str, Any]) -> SavedPolicy:
     ours, theirs = environments.make(policy.plan.env), environments.make(plan)
     for what, trained, given in differing(ours, theirs):
         raise ConfigError(
-            f"{id_} has different {what} ({given}) than {policy.plan.env.id}, where "
-            f"this policy was trained ({trained})"
+            f"the policy was trained on {policy.plan.env.id}, which has different {what} "
+            f"({trained}) from {id_} ({given})"
         )
     moved = dataclasses.replace(policy.plan, eval_env=plan)
     return dataclasses.replace(policy, plan=moved, eval_params=params)
@@ -368,8 +368,8 @@ def load_policy(directory: str | Path) -> SavedPolicy:
     path = directory / NAME
     if (directory / TRAINING).is_file():
         raise StoreError(
-            f"{directory} holds the state of a custom training, not a policy; read it in Python "
-            "with hpo.load_training"
+            f"{directory} holds the state of a custom training class, not a policy; read it in "
+            "Python with hpo.load_training"
         )
     if not path.is_file():
         why = f"{directory} is not a policy folder: it has no policy.json"

@@ -60,7 +60,7 @@ def trace_twice(call: Callable[..., Any], *given: Any) -> Traced:
 
 _WORDS_OF_GENERATOR = (
     "{}{} draws only once, while the program is traced, so every update of every lane gets the "
-    "same numbers; draw with jax.random, from a key that the state keeps"
+    "same numbers; draw with jax.random, with a key kept in the state"
 )
 
 
@@ -167,9 +167,9 @@ class _Difference:
         if self.before is not None and self.after is not None:
             numbers = f" ({self.before:g}, then {self.after:g})"
         return (
-            f"{where}Python computes a value here that differs each time{numbers}, but only once, "
-            "while the program is traced; keep a counter or running value in the state, and draw "
-            "random numbers with jax.random"
+            f"{where}Python code gives a different value each time here{numbers}, but runs only "
+            "once, while the program is traced; keep counters and running values in the state, "
+            "and draw random numbers with jax.random"
         )
 
 

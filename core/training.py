@@ -353,8 +353,8 @@ def _check_steps(training: Training) -> None:
     if is_whole and steps > _MOST_STEPS:
         allowed = f"an integer from 1 to {_MOST_STEPS:,}"
     raise ConfigError(
-        f"{cls.__name__}.steps_per_update is {steps!r}; set it in setup() to the {cls.unit} that "
-        f"one update advances, {allowed}"
+        f"{cls.__name__}.steps_per_update is {steps!r}; set it in setup() to the number of "
+        f"{cls.unit} per update, {allowed}"
     )
 
 

@@ -92,11 +92,13 @@ def shapes_of(training: Training, traced_names: tuple[str, ...]) -> Shapes:
 def _check_state(tracer: _Tracer, state: Any) -> None:
     for name, leaf in named_leaves(state).items():
         if 0 in leaf.shape:
-            raise ConfigError(f"{tracer.at('init')} {name} is empty: it has shape {leaf.shape}")
+            raise ConfigError(f"{tracer.at('init')} {name} is empty (shape {leaf.shape})")
 
 
 def _check_same_state(tracer: _Tracer, state: Any, after: Any) -> None:
-    for line in differences({"state": after}, {"state": state}, {"state": ", as from init"}):
+    for line in differences(
+        {"state": after}, {"state": state}, {"state": ", as returned by init"}
+    ):
         raise ConfigError(f"{tracer.at('update')} {line}")
     if [*named_leaves(after)] != [*named_leaves(state)]:  # lanes store leaves by position
         ours, theirs = jax.tree.structure(after), jax.tree.structure(state)
@@ -125,7 +127,7 @@ class _Tracer:
         if called:
             raise ConfigError(
                 f"{self.at(method)} calls back into Python ({', '.join(sorted(called))}); lanes "
-                "are pure programs: return a value instead"
+                "must be pure functions, so return a value instead"
             )
         self._constants |= {id(one): one for one in constants(found.jaxpr)}
         return found.shapes
@@ -144,7 +146,7 @@ class _Tracer:
                 where = f"{self.cls.__name__}.{method}: {line}:"
             raise ConfigError(
                 f"{where} self.{shown} changes outside setup, but all lanes share this object; "
-                "keep values that change in the state that init returns and update passes on"
+                "keep changing values in the state, which init returns and update passes on"
             )
 
     def numbers(self, method: str, found: Any) -> dict[str, Any]:
@@ -154,7 +156,7 @@ class _Tracer:
             noun, example = "metric", '(state, {"loss": loss})'
         if not isinstance(found, Mapping):
             raise ConfigError(
-                f"{self.at(method)} returns {_kind_text(found)} instead of {noun}s by name; "
+                f"{self.at(method)} returns {_kind_text(found)} instead of a dict of {noun}s; "
                 f"return {example}"
             )
         for name, value in found.items():

@@ -67,7 +67,7 @@ _MISTAKES = (
         "",
         (
             "a traced value is used as a condition (if, while, and, not, max, assert), "
-            "but it has no value yet; use jnp.where or jax.lax.cond, and jnp.maximum "
+            "but it is not known yet; use jnp.where or jax.lax.cond, and jnp.maximum "
             "instead of max"
         ),
     ),
@@ -82,13 +82,13 @@ _MISTAKES = (
     _Mistake(
         "ConcretizationTypeError",
         "`int` function",
-        "int() of a traced value; to round it write .astype(jnp.int32), and for a size or a "
-        "count @KNOB",
+        "int() of a traced value; to truncate it, use .astype(jnp.int32); for a size or a "
+        "count, @KNOB",
     ),
     _Mistake(
         "ConcretizationTypeError",
         "item() method",
-        ".item() of a traced value; remove .item(), one-element arrays are fine",
+        ".item() of a traced value; remove .item() (one-element arrays are fine)",
     ),
     _Mistake(
         "ConcretizationTypeError",
@@ -103,18 +103,18 @@ _MISTAKES = (
     _Mistake(
         "ConcretizationTypeError",
         "",
-        "a length or an option of this function cannot be a traced value; @KNOB",
+        "a length or static argument of this function cannot be a traced value; @KNOB",
     ),
     _Mistake(
         "TracerIntegerConversionError",
         "",
-        "a traced value is a length of range() or an index of a list; use jax.lax.fori_loop for "
+        "a traced value is an argument of range() or a list index; use jax.lax.fori_loop for "
         "a loop, jnp.stack(list)[i] for an index, or @KNOB",
     ),
     _Mistake(
         "TracerArrayConversionError",
         "",
-        "NumPy needs numbers, and a traced value has none yet; use jax.numpy (jnp) here",
+        "NumPy needs concrete numbers, but this value is traced; use jax.numpy (jnp) here",
     ),
     _Mistake(
         "NonConcreteBooleanIndexError",
@@ -134,7 +134,7 @@ _MISTAKES = (
     _Mistake(
         "TypeError",
         "was not hashable",
-        "an option of this function cannot be a traced value; @KNOB",
+        "this argument must be static, so it cannot be a traced value; @KNOB",
     ),
     _Mistake(
         "IndexError",
@@ -144,7 +144,7 @@ _MISTAKES = (
     _Mistake(
         "TypeError",
         "unhashable type: 'DynamicJaxprTracer'",
-        "a traced value is a key of a dict or an element of a set; use jnp.where or an array",
+        "a traced value is a dict key or an element of a set; use jnp.where or an array",
     ),
     _Mistake(
         "TypeError",
@@ -188,7 +188,7 @@ def _advice(cls: type, mistake: _Mistake, place: str) -> str:
 def _warn_if_slow(cls: type, method: str) -> Generator[None]:
     """Warn if a method takes long, because an endless Python loop prints nothing."""
     text = f"{method_of(cls, method)} has run for {_LONG:.0f} s, and no program is compiled yet; "
-    text += "Ctrl-C ends it"
+    text += "Ctrl-C stops it"
     said = UserWarning(text)
     timer = threading.Timer(_LONG, lambda: warnings.showwarning(said, UserWarning, __file__, 1))
     timer.daemon = True
@@ -219,7 +219,7 @@ def _error_text(cls: type, method: str, error: BaseException) -> str:
     if isinstance(error, SetOutsideSetup):
         return (
             f"{at} self.{error.attribute} is set outside setup, but all lanes share this "
-            "object; keep the value in the state that init returns and update passes on, or "
+            "object; keep the value in the state, which init returns and update passes on, or "
             "set it in setup"
         )
     if isinstance(error, SystemExit):

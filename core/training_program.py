@@ -282,8 +282,8 @@ class SavedTraining:
         if training.given is None or not training.acts():
             name = type(training).__name__
             raise ConfigError(
-                f"only a class with hpo.environment() and act can be recorded; {name} has a "
-                "custom evaluate"
+                f"recording needs a class that defines hpo.environment() and act(); {name} has a "
+                "custom evaluate()"
             )
         return training.given
 

@@ -212,7 +212,7 @@ _ENTRIES = (
     _gymnax(
         "MountainCarContinuous-v0",
         999,
-        "drive a weak car up a hill by a real-valued force",
+        "drive a weak car up a hill with a continuous force",
         "continuous",
         min_action=-1.0,
         max_action=1.0,
@@ -258,7 +258,7 @@ _ENTRIES = (
     _gymnax(
         "FourRooms-misc",
         500,
-        "grid world of four rooms",
+        "grid world with four rooms",
         fail_prob=1 / 3,
         keys={"resample_init_pos": False, "resample_goal_pos": False},
     ),
@@ -336,7 +336,7 @@ _OPTICAL_KEYS = {
     "directed": _switch("a separate spectrum for each direction of a link", True),
     "slots": _count(100, "frequency slots (wavelengths) per link", high=10_000),
     "slot_width": _above_0(12.5, "width of a slot in GHz"),
-    "guardband": _count(1, "slots added to every service", 0),
+    "guardband": _count(1, "guard slots added to every service", 0),
     "k": _count(5, "candidate paths per node pair", high=1_000),
     "path_order": _text(
         "spectral_resources",
@@ -349,11 +349,11 @@ _OPTICAL_KEYS = {
     ),
     "disjoint_paths": _switch("prefer candidate paths that share no link"),
     "modulation": _text("deeprmsa", "a reach table's name, or a CSV file", file=True),
-    "truncate_holding_time": _switch("cut holding times at twice their mean"),
+    "truncate_holding_time": _switch("truncate holding times at twice their mean"),
     "bitrates": EnvKey(
         "any",
         (),
-        meaning="bitrates in Gb/s to draw from, instead of a range; repeats are drawn more often",
+        meaning="bitrates in Gb/s to draw from (repeated ones more often) instead of a range",
     ),
     "min_bitrate": _above_0(25.0, "smallest bitrate in Gb/s"),
     "max_bitrate": _above_0(100.0, "largest bitrate in Gb/s"),
@@ -362,7 +362,7 @@ _OPTICAL_KEYS = {
     "continuous": _switch("no episodes: the network is never emptied", True),
     "max_requests": _count(1000, "requests per episode"),
     "warmup_requests": _count(
-        3000, "requests before learning and metrics start; 0 with episodes", 0
+        3000, "requests before learning and metrics start; default 0 with episodes", 0
     ),
     "incremental": _switch("services never end"),
     "requests": _text("", "a CSV file of requests, replayed exactly", file=True),
@@ -370,12 +370,12 @@ _OPTICAL_KEYS = {
     "no_op": _switch("add an action that rejects the request"),
     "reward": _text(
         "service",
-        "cost of a blocked request: 1, or its share of the largest bitrate",
+        "cost of a blocked request: 1, or its bitrate as a fraction of the largest",
         "service",
         "bitrate",
     ),
     "end_first_blocking": _switch("end an episode at the first blocked request"),
-    "scale_factor": _above_0(1.0, "factor on lightpath capacities"),
+    "scale_factor": _above_0(1.0, "factor that scales lightpath capacities"),
     "observation": _text(
         "flat",
         "observation of the policy",
@@ -392,7 +392,7 @@ _OPTICAL_KEYS = {
     "fits": EnvKey(
         "any",
         ("first",),
-        meaning="any of first, best, last, exact: a deeprmsa action is then a path and a fit",
+        meaning="fits from first, best, last, exact; with several, an action is a path and a fit",
     ),
     "shadow": _text("", "a heuristic that handles the same requests (control variate)"),
 }
@@ -592,7 +592,9 @@ _JAXMARL = (
             "max_steps_in_episode": _count(25, "env steps until truncation"),
             "num_agents": _count(3, "number of agents, all controlled by one policy"),
             "num_landmarks": _count(3, "places to cover"),
-            "local_ratio": EnvKey("float", 0.5, meaning="share of each agent's individual reward"),
+            "local_ratio": EnvKey(
+                "float", 0.5, meaning="weight of each agent's individual reward"
+            ),
             "action_type": _text("Discrete", "kind of actions", "Discrete", "Continuous"),
         },
         meaning="several agents cover landmarks and avoid each other",

@@ -275,7 +275,7 @@ def refuse_elsewhere(id_: str) -> None:
 
 def _constructor_of(id_: str, spec: Any) -> Any:
     if spec.entry_point is None:
-        raise ConfigError(f"{id_} is registered without an entry point, so it cannot be made")
+        raise ConfigError(f"{id_} is registered without an entry point, so it cannot be created")
     if callable(spec.entry_point):
         return spec.entry_point
     return imported(id_, spec.entry_point)

@@ -35,7 +35,7 @@ _ATARI_MEANINGS = {
     "episodic_life": "a lost life ends the episode in training, while the game continues",
     "frameskip": "emulator frames per action",
     "full_action_space": "all 18 actions, including those without effect in this game",
-    "grayscale": "shades of gray instead of colours",
+    "grayscale": "grayscale instead of colour frames",
     "img_height": "image height in pixels",
     "img_width": "image width in pixels",
     "max_num_frames_per_episode": "emulator frames until truncation",
@@ -43,7 +43,7 @@ _ATARI_MEANINGS = {
     "noop_max": "maximum number of no-ops at the start of a game",
     "repeat_action_probability": "probability per frame that the last action is repeated (sticky)",
     "reward_clipping": "rewards are -1, 0 or 1 in training",
-    "stack_num": "stacked images per observation",
+    "stack_num": "stacked frames per observation",
     "use_fire_reset": "press fire at the start of a game that waits for it",
 }
 _FROM_0_TO_1 = ("continuous_action_threshold", "repeat_action_probability")
@@ -83,8 +83,9 @@ class VectorEntryBackend:
         try:
             if not _resets_rows(env):
                 raise ConfigError(
-                    f"the vector environment of {id_} resets finished rows instead of "
-                    "stepping them, and has no reset_mask, so it cannot be used for training; use "
+                    f"the vector environment of {id_} resets finished environments "
+                    "instead of stepping them, and has no reset_mask, so it cannot be used for "
+                    "training; use "
                     f"{_gymnasium_id(id_)}"
                 )
             return _Spaces(env.single_observation_space, env.single_action_space)

@@ -64,7 +64,7 @@ def _network(value: Any) -> SettingsRow:
     keys = {given.pop(name) for name in _KEYS}
     if len(keys) > 1:
         raise NoCounterpart(
-            "the value network has a different observation than the policy, which is not supported"
+            "the value network and the policy have different observations, which is not supported"
         )
     settings = SettingsRow(hidden_sizes=policy)
     if "activation" in given:
@@ -129,7 +129,7 @@ BRAX = System(
             "unroll_length",
             "rollout_length",
             10,
-            note="brax's advantages end with each unroll, hpo's with the whole rollout",
+            note="in brax, advantage estimation ends with each unroll; in hpo, with the rollout",
         ),
         taken("batch_size", "rollout_length", note="unrolls per minibatch; see unroll_length"),
         taken(
@@ -161,9 +161,9 @@ BRAX = System(
         *refused(_UNLESS, "normalize_observations_std_eps", (0, 0.0, None)),
         *refused(_UNLESS, "normalize_observations_mode", ("welford", None)),
         *refused(_UNLESS, "normalize_until_count", (None,)),
-        *refused("its checkpoints cannot be read here", "restore_checkpoint_path restore_params"),
+        *refused("brax checkpoints cannot be read", "restore_checkpoint_path restore_params"),
         *left(
-            "it belongs to learning_rate_schedule",
+            "only used by learning_rate_schedule",
             "desired_kl learning_rate_schedule_min_lr learning_rate_schedule_max_lr",
         ),
         *left("hpo restarts episodes automatically", "num_resets_per_eval"),
@@ -191,7 +191,7 @@ BRAX = System(
             "steps make an update, so rollout_length is {value}",
             drops=("batch_size", "unroll_length"),
             defaults={"batch_size": 32},
-            because="which determines the rollout length together with {others}",
+            because="but it determines the rollout length together with {others}",
             always=True,
         ),
         Derived(
@@ -199,7 +199,7 @@ BRAX = System(
             ("num_timesteps", "num_evals"),
             _evaluation_interval,
             drops=("num_evals",),
-            because="which determines the evaluation interval together with {others}",
+            because="but it determines the evaluation interval together with {others}",
         ),
     ),
     version="of June 2026 (0.14)",

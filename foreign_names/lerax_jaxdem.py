@@ -37,7 +37,7 @@ _OPTIMISER = parsed(optimiser_settings, f"{', '.join(sorted(OPTIMISERS))} of opt
 # --------------------------------------------------------------------------------- Lerax
 
 _HEADS = (
-    "its policy is an encoder under two heads with separate hidden layers; hpo has "
+    "Lerax's policy is an encoder and two heads with separate hidden layers; hpo has "
     "towers of hidden_sizes for actor and critic, separate or shared"
 )
 _LERAX_ENVS = words({
@@ -46,7 +46,7 @@ _LERAX_ENVS = words({
 })
 _LERAX: tuple[NameRow, ...] = (  # with the defaults of the newest version
     taken("env", "env", values=_LERAX_ENVS,
-          note="hpo's environment of that name; Lerax has a different integrator"),
+          note="hpo's environment of that name; Lerax uses a different integrator"),
     *table("""
         total_timesteps env_steps; seed =; learning_rate = 3e-4; num_envs = 4
         num_steps rollout_length 2048; gamma = 0.99
@@ -60,11 +60,11 @@ _LERAX: tuple[NameRow, ...] = (  # with the defaults of the newest version
         "unclipped loss, hpo the larger"
     )),
     taken("optimizer", "optimiser", values=_OPTIMISER),
-    *left("computed from num_batches there", "batch_size"),
+    *left("computed from num_batches in Lerax", "batch_size"),
     *refused(_HEADS, "feature_size", (16, None)),
     *refused(_HEADS, "feature_width value_width action_width", (64, None)),
     *refused(_HEADS, "feature_depth value_depth action_depth", (2, None)),
-    *refused("a curriculum changes the environment during training, but a study cannot",
+    *refused("a curriculum changes the environment during training, which a study cannot do",
              "curriculum"),
 )
 _NEURAL_ODE = (
@@ -129,8 +129,8 @@ def _minibatches(batches: Any, envs: Any) -> int | None:
 
 _PER_ENVIRONMENT = Derived(
     "num_batches", ("num_batches", "num_envs"), _minibatches,
-    note="num_batches: {num_batches} of num_steps in version 0.0.2, so an epoch has {value} "
-         "minibatches",
+    note="num_batches: {num_batches} batches per environment in version 0.0.2, so an epoch "
+         "has {value} minibatches",
     drops=("num_batches",), searched="skip", always=True,
 )
 _EARLIER_LERAX = {"num_steps": 512, "num_epochs": 16}
@@ -184,7 +184,7 @@ def _width_reader(layers: int) -> Any:
             raise NoCounterpart(f"{value!r} is not a number")
         return SettingsRow(hidden_sizes=[int(value)] * layers)
 
-    return parsed(read, f"{layers} layer{'s' * (layers > 1)} of it")
+    return parsed(read, f"{layers} layer{'s' * (layers > 1)} of this width")
 
 
 _JAXDEM: tuple[NameRow, ...] = (  # with the defaults of the newest version
@@ -204,12 +204,12 @@ _JAXDEM: tuple[NameRow, ...] = (  # with the defaults of the newest version
         actor_architecture hidden_sizes; critic_architecture hidden_sizes
         lstm_features recurrent_size; architecture hidden_sizes [42, 42, 42]"""),
     taken("total_timesteps", "env_steps",
-          note="JaxDEM counts the steps of every agent, hpo those of the environment"),
+          note="JaxDEM counts the steps of every agent, hpo counts env steps"),
     taken("num_epochs", "env_steps",
           note="updates, each of num_envs x num_steps_epoch env steps"),
     *table("activation activation@activation gelu"),
     *left("actions are within the environment's bounds; see `distribution`", "action_space"),
-    *left("it belongs to clip_actions", "clip_range"),
+    *left("only used by clip_actions", "clip_range"),
     *left("a random key; see seed", "key"),
     *left("determined by the environment", "observation_space_size action_space_size"),
     *left("only saves memory", "remat"),
@@ -294,9 +294,9 @@ _OF_SEPTEMBER = (
     taken("hidden_features", "hidden_sizes", values=_width_reader(2)),
 )
 _OLD_V_TRACE = (
-    "JaxDEM of that time multiplies only the reward by the clipped ratio, and uses "
-    "the last step's value for that of the next step; hpo multiplies the whole "
-    "temporal difference by rho_clip, and uses the value of the next observation"
+    "JaxDEM at that time multiplies only the reward by the clipped ratio, and "
+    "bootstraps from the value of the last step; hpo multiplies the whole temporal "
+    "difference, and bootstraps from the value of the next observation"
 )
 
 JAXDEM = (
@@ -316,12 +316,12 @@ JAXDEM = (
         ("learning_rate_decay_exponent, stop_at_epoch",
          "learning_rate_decay_min_fraction, stop_at_epoch")), 1e-5),
     _jaxdem(_Version(
-        "jaxdem", "2025.11", "since 6 November 2025, read at June 2026",
+        "jaxdem", "2025.11", "since 6 November 2025, as of June 2026",
         "drip_decay, skip_frames, actor_sigma_head, MinGRUActorCritic", {},
         (_annealing_row(lr_end_fraction=0.0), _model_row(),
          taken("hidden_features", "hidden_sizes", values=_width_reader(1))),
         ((
-            "hpo draws segments once per rollout, with the advantages from before its "
+            "hpo draws segments once per rollout, with the advantages before its "
             "updates; JaxDEM draws them for each minibatch, without replacement"
         ),)), 1e-12),
 )

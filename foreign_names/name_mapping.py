@@ -47,7 +47,7 @@ def _same_value(value: Any) -> Any:
 
 
 def _no_range(number: float) -> float:
-    raise NoCounterpart("a range of it has no counterpart; list the values that matter")
+    raise NoCounterpart("its range has no counterpart; list the values to try")
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,9 @@ def _power_of_two(value: Any) -> int:
 
 def _positive_or_none(value: Any) -> Any:
     if isinstance(value, str):
-        raise NoCounterpart(f"{value!r}: a schedule of it has no counterpart; give a number")
+        raise NoCounterpart(
+            f"{value!r} is a schedule, which has no counterpart here; give a number"
+        )
     if is_number(value) and value <= 0:
         return None
     return value
@@ -308,7 +310,7 @@ MACHINE = "lanes use all local devices; see `population`"
 COMPUTED = "computed from other names"
 PPO_ALONE = "a study trains only PPO"
 ENDED = (
-    "hpo bootstraps episodes cut by a time limit from their last observation; {} "
+    "hpo bootstraps episodes truncated by a time limit from their last observation; {} "
     "treats them as terminated"
 )
 

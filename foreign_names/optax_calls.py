@@ -66,7 +66,7 @@ def optimiser_settings(value: Any) -> Any:
     else:
         name, positions = _optimiser_named(call.name), call.args or ()
     if len(positions) > 1:
-        raise NoCounterpart(f"pass the arguments of {name} after its learning rate by name")
+        raise NoCounterpart(f"pass all arguments of {name} except the learning rate by name")
     settings = SettingsRow({"optimiser": name}) | _DEFAULTS.get(name, {})
     for word, one in words.items():
         settings |= _optimiser_argument(name, word, one)
@@ -235,7 +235,9 @@ def _warmup_cosine(given: Mapping[str, float]) -> OptaxSchedule:
     if peak <= 0:
         raise NoCounterpart(f"its peak_value is {peak:g}; allowed: above 0")
     if not 0 <= warm <= _WIDEST_WARM_UP * steps:
-        raise NoCounterpart(f"its warmup_steps are {warm:g} of {steps:g}; allowed: at most 99 %")
+        raise NoCounterpart(
+            f"its warmup_steps are {warm:g} of {steps:g} steps; allowed: at most 99 %"
+        )
     return OptaxSchedule(
         peak,
         "warmup_cosine",

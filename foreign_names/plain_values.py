@@ -22,7 +22,7 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 MAPPINGS = ("dict", "Namespace", "OrderedDict", "SimpleNamespace")
 """Calls whose keyword arguments are the items of a mapping."""
-TWO_OF_TRAIN = "a train that returns two values"
+TWO_OF_TRAIN = "a `train` that returns two values"
 """Marks a file that contains `state, metrics = train(...)`; stored among its names."""
 
 

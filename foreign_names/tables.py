@@ -38,9 +38,9 @@ _OTHER_ALGORITHMS = {
     "ppo_s5": "S5 layers",
     "ppo_trxl": "a Transformer with a memory of past steps",
     "ppo_atari_multigpu": "gradients averaged over several devices",
-    "ppo_pettingzoo_ma_atari": "two agents in one game of PettingZoo",
+    "ppo_pettingzoo_ma_atari": "two agents in one PettingZoo game",
     "ppo_continuous_action_isaacgym": "Isaac Gym",
-    "ppg_procgen": "phasic policy gradients",
+    "ppg_procgen": "phasic policy gradient (PPG)",
     "rpo_continuous_action": "noise on the mean of the policy (RPO)",
     "dpo_continuous_action": "the objective of DPO, which replaces the clipped ratio",
     "qdagger": "Q-learning", "dqn": "Q-learning", "c51": "Q-learning", "rainbow": "Q-learning",
@@ -227,5 +227,5 @@ def another_algorithm(words: Iterable[str]) -> str:
             script = word.rsplit("/", 1)[-1].removeprefix("cleanrl.").removeprefix("purejaxrl.")
             for part, what in _OTHER_ALGORITHMS.items():
                 if script.startswith(part):
-                    return f"{script} uses {what}, which a study cannot use"
+                    return f"{script} uses {what}, which is not available in a study"
     return ""

@@ -54,7 +54,7 @@ _CLEANRL = (  # with the defaults of ppo.py
         clip_vloss value_clip_eps@value_clip True"""),
     taken("target_kl", "target_kl", None, times(1.0 / 1.5),
           (
-              "divided by 1.5, because an update stops at 1.5 times ours; CleanRL checks "
+              "divided by 1.5, because hpo stops at 1.5 times target_kl; CleanRL checks "
               "after each epoch, hpo after each minibatch"
           )),
     *left(COMPUTED, "batch_size minibatch_size num_iterations num_updates"),
@@ -71,7 +71,7 @@ _ATARI = {"env_id": "BreakoutNoFrameskip-v4", "total_timesteps": 10_000_000, "nu
 _ENVPOOL = {**_ATARI, "env_id": "Breakout-v5"}
 _TOWERS = {"network": "mlp", "hidden_sizes": [64, 64], "activation": "tanh"}
 _IMAGES = {"network": "cnn", "shared_encoder": True, "activation": "relu", "history": 4}
-WRAPPED = "Atari wrappers (no-ops, frame skip, lost lives, signs of rewards) are not applied"
+WRAPPED = "Atari wrappers (no-ops, frame skip, episodic life, reward clipping) are not applied"
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def _normalise(value: Any) -> SettingsRow:
 def _optimiser(word: Any) -> SettingsRow:
     name = str(word).rsplit(".", 1)[-1].lower()
     if name not in ("adam", "adamw", "sgd"):
-        raise NoCounterpart(f"the optimiser {word!r}; known: Adam, AdamW, SGD")
+        raise NoCounterpart(f"unknown optimiser {word!r}; known: Adam, AdamW, SGD")
     return SettingsRow(optimiser=name)
 
 
@@ -206,7 +206,7 @@ def _env_steps(rollouts: Any, steps: Any, envs: Any) -> Any:
 
 def _in_rollouts(name: str, steps: str, envs: str, ours: str) -> Derived:
     """Return a name that counts rollouts, each of `steps` env steps in each of `envs`."""
-    because = f"{steps} is searched, so its env steps vary; give {ours}"
+    because = f"{steps} is searched, so the length of a rollout varies; give {ours}"
     return Derived(name, (name, steps, envs), _env_steps, searched="leave out", because=because)
 
 
@@ -242,15 +242,15 @@ SB3 = System(
               scheduled("clip_eps", "clip_eps_schedule", "clip_eps_end_fraction")),
         *table("clip_range_vf value_clip_eps@off None",
                (
-                   "Stable-Baselines3 uses the loss of the clipped value; hpo uses the larger of "
-                   "that and the unclipped one, as most implementations do"
+                   "Stable-Baselines3 uses the clipped value loss; hpo uses the larger of the "
+                   "clipped and unclipped losses, as most implementations do"
                )),
         taken("vf_coef", "vf_coef", 0.5, times(2.0),
               "times 2, because its loss is (V - R)^2 and hpo's is half of that"),
         taken("normalize", "normalise_observations", False,
               parsed(_normalise, (
-                  "VecNormalize: true means both with clips of 10; or its "
-                  "arguments"
+                  "VecNormalize: true normalises both, clipped at 10; or a "
+                  "mapping of arguments"
               )),
               STATISTICS),
         *table("""
@@ -262,14 +262,15 @@ SB3 = System(
         *table("""activation_fn activation@activation; activation =@activation
                   ortho_init initialisation@orthogonal"""),
         taken("save_freq", "checkpoint.policies_every", values=parsed(_save_freq, "-1 is off"),
-              note="of the best trials, at the ends of chunks"),
-        taken("log_interval", "log_every", note="hpo counts env steps, the source rollouts"),
+              note="for the best trials, at the ends of chunks"),
+        taken("log_interval", "log_every",
+              note="hpo counts env steps, the source counts rollouts"),
         *refused((
             "wrappers change the environment; register the wrapped one "
             "(docs/environments.md)"
         ), "env_wrapper vec_env_wrapper wrapper_class",
                  (None, [], "")),
-        *refused("several calls to learn are not added up", "reset_num_timesteps",
+        *refused("several calls of learn() are not added up", "reset_num_timesteps",
                  (True, None)),
         *refused((
             "state-dependent noise (gSDE) has no counterpart; without it, noise is "
@@ -280,7 +281,7 @@ SB3 = System(
         *refused("a different buffer changes training",
                  "rollout_buffer_class rollout_buffer_kwargs"),
         *refused(PPO_ALONE, "algo", ("ppo", "ppo_lstm", None)),
-        *left("it belongs to use_sde", "sde_sample_freq"),
+        *left("only used by use_sde", "sde_sample_freq"),
         *left(OUTPUT, "verbose stats_window_size callback monitor_kwargs log_folder tb_log_name "
                       "progress_bar progress wandb_group wandb_tags uuid"),
         *left(MACHINE, "device num_threads vec_env vec_env_type n_eval_envs n_jobs"),
@@ -306,7 +307,7 @@ SB3 = System(
         _in_rollouts("log_interval", "n_steps", "n_envs", "log_every"),
         Derived("save_freq", ("save_freq", "n_envs"), _calls_in_env_steps, in_python=True,
                 searched="first",
-                note="save_freq: {save_freq} calls of {n_envs} environments there"),
+                note="save_freq: {save_freq} calls in the source, each {n_envs} env steps"),
     ),
     version="2.9 (rl-zoo3 of April 2026)",
     source="github.com/DLR-RM/stable-baselines3, ppo/ppo.py and common/policies.py",
@@ -354,29 +355,29 @@ TORCH_PPO = System(
         taken("squash_actions", "distribution", False,
               words({True: SettingsRow(distribution="tanh_gaussian"), False: SettingsRow()}),
               (
-                  "hpo stores the action before tanh, but the source recomputes it by atanh "
-                  "within 0.9999; hpo's entropy bonus is that of the squashed action, the "
-                  "source's that of the Gaussian before it"
+                  "hpo stores actions before tanh; the source recomputes them with atanh, "
+                  "clipped to 0.9999. hpo's entropy bonus uses the squashed distribution, the "
+                  "source's the Gaussian before tanh"
               )),
         *table("normalise_obs normalise_observations True", STATISTICS),
         taken("normalise_rewards", "normalise_rewards", True, words({
             True: SettingsRow(normalise_rewards=True, raw_reward_deviation=True), False: False,
         }), STATISTICS),
         taken("use_amp", "dtype", False, words({True: "bfloat16", False: "float32"}),
-              "bfloat16 here, float16 there"),
+              "bfloat16 in hpo, float16 in the source"),
         *table("ortho_init initialisation@orthogonal True"),
-        taken("log_interval", "log_every", note="hpo counts env steps, the source updates"),
+        taken("log_interval", "log_every", note="hpo counts env steps, the source counts updates"),
         taken("save_interval", "checkpoint.policies_every",
-              note="hpo counts env steps, the source updates; for the best trials"),
-        *left("not used there", "lr_critic recurrent"),
-        *left("the environment's action space decides", "action_space_type"),
+              note="hpo counts env steps, the source counts updates; for the best trials"),
+        *left("not used in the source", "lr_critic recurrent"),
+        *left("determined by the environment's action space", "action_space_type"),
         *left(OUTPUT, "log_dir experiment_name"),
         *left(MACHINE, "device"),
         *refused("a custom network (docs/networks.md); here a transformer reads the last "
                  "observations: without=backbone_cls network=transformer history=8 "
                  "transformer_layers=2",
                  "backbone_cls"),
-        *refused("its checkpoints cannot be read here", "resume_from"),
+        *refused("PyTorch checkpoints cannot be read", "resume_from"),
     ),
     marks=name_sets("rollout_steps clip_epsilon; clip_epsilon_schedule; entropy_coef_schedule; "
               "shared_backbone lr_actor; value_clip_epsilon; rollout_steps lr_actor"),
@@ -394,13 +395,13 @@ TORCH_PPO = System(
     differs=(
         ENDED.format("its GAE"),
         (
-            "its GAE reads each done flag one step late, so the last step of an episode "
-            "bootstraps from the next one; hpo reads the step's flag"
+            "its GAE uses each done flag one step late, so the last step of an episode "
+            "bootstraps from the next episode; hpo uses the flag of the same step"
         ),
         "its standard deviation of the advantages divides by n - 1, hpo's by n (0.8 % at 64 rows)",
         (
-            "its evaluate() samples actions, although it says deterministic; hpo evaluates "
-            "the most likely ones (evaluation.greedy=false: sampled)"
+            "its evaluate() samples actions, although it claims to be deterministic; hpo "
+            "takes the most likely ones (evaluation.greedy=false: sampled)"
         ),
     ),
 )
@@ -458,7 +459,7 @@ PUREJAXRL = (
     _purejaxrl("purejaxrl_minigrid", "ppo_minigrid", _MINIGRID, _MLP),
     _purejaxrl("purejaxrl_rnn", "ppo_rnn", {}, _GRU, (
         "its heads have a hidden layer of 128 after the "
-        "recurrent layer, which is not available"
+        "recurrent layer, which hpo does not offer"
     ), unread="ACTIVATION"),
 )
 
@@ -520,7 +521,7 @@ REJAX = System(
     },
     differs=((
         "the source has separate Adam optimisers for actor and critic, hpo has one for both; "
-        "only gradient clipping differs"
+        "this matters only for gradient clipping"
     ), ENDED.format("Rejax")),
 )
 

@@ -100,11 +100,11 @@ _TRAINING = (
         C_CLIP =@off -1.0"""),
     *table("VALID_MASS_LOSS_COEF valid_mass_coef 0.0", (
         "hpo averages over rows with a valid action, "
-        "XLRON over all rows, so its loss weighs less "
-        "where some have none"
+        "XLRON over all rows, so XLRON's loss weighs less "
+        "if some rows have none"
     )),
     *table("RHO_CLIP =@off -1.0", (
-        "hpo's value targets follow V-trace; XLRON keeps those of "
+        "hpo's value targets follow V-trace; XLRON uses those of "
         "the rollout, and its minibatches are parts of a rollout's "
         "steps over all environments"
     )),
@@ -174,9 +174,9 @@ _SAVED = (
           "OVERWRITE_MODEL DATA_OUTPUT_FILE EPISODE_DATA_OUTPUT_FILE"),
     *left("the journal has every metric",
           "LOG_LOSS_INFO LOG_ALL_INFO ENHANCED_LOGGING log_wrapper"),
-    *left("an evaluation writes traces", "TRAJ_DATA_OUTPUT_FILE"),
+    *left("traces are written by `hpo eval --trace`", "TRAJ_DATA_OUTPUT_FILE"),
     *left("plots and the report are made after a study", "PLOTTING"),
-    *left("belongs to evaluation, not to training", """
+    *left("used for evaluation, not for training", """
         EVAL_HEURISTIC EVAL_MODEL RENDER_EVAL_MODE RENDER_FPS RENDER_SCALE RENDER_OUTPUT_FILE
         RENDER_MAX_STEPS RENDER_CLICK_THROUGH EVAL_STEPS min_traffic max_traffic step_traffic"""),
     *left(MACHINE, """NUM_DEVICES VISIBLE_DEVICES EMULATED_DEVICES PREALLOCATE_MEM
@@ -188,13 +188,13 @@ _SAVED = (
         large_int_dtype small_int_dtype binary_dtype reward_dtype action_dtype"""),
     *refused("parameters stay float32", "params_dtype", (None, "float32")),
     *refused("everything is float32", "ENABLE_X64"),
-    *left("belongs to bounds, not to training", """
+    *left("used for bounds, not for training", """
         COMPILE_RR_BOUNDS CUTSET_EXHAUSTIVE CUTSET_PARALLEL_PROCESSES CUTSET_BATCH_SIZE
         CUTSET_ITERATIONS CUTSET_TOP_K CUTSET_TOP_PCT NEGLECT_SPECTRUM_CONTINUITY num_trials
         cutset_link_selection_mode sort_requests"""),
     *refused("only training is imported",
              "ACTION_OPTIMIZATION optimise_launch_power differentiable"),
-    *left("belongs to the optimisation of actions, not to training", """
+    *left("used to optimise actions, not for training", """
         INITIALIZE_ACTIONS_HEURISTIC INITIALIZE_ACTIONS_RANDOM INITIALIZE_ACTIONS_ASCENDING
         INITIALIZE_ACTIONS_DESCENDING INITIALIZE_ACTIONS_MAX temperature
         OPTIMIZATION_LEARNING_RATE OPTIMIZATION_ITERATIONS PATH_SLOT_ACTIONS GAUSSIAN_SMOOTHING
@@ -229,7 +229,7 @@ _ENVIRONMENT: tuple[NameRow, ...] = (
               "time"
           )),
     taken("values_bw", "env.bitrates", values=parsed(
-        _bitrates, "numbers separated by commas; none: the range of min_bw to max_bw")),
+        _bitrates, "numbers separated by commas; if empty, the range min_bw to max_bw")),
     taken("random_traffic", "env.traffic_matrix", False,
           words({True: "random", False: "uniform"})),
     taken("traffic_intensity", "env.load", values=words({0: SettingsRow()})),
@@ -237,7 +237,7 @@ _ENVIRONMENT: tuple[NameRow, ...] = (
           "./xlron/data/modulations/modulations_deeprmsa.csv",
           parsed(_modulation, "XLRON's tables by their names: " + ", ".join(
               f"{stem}.csv is {name}" for stem, name in _TABLES.items()))),
-    *refused("a study has one load, or searches env.load; give it under `space`",
+    *refused("a study has one load, or searches env.load; give the range under `space`",
              "min_load max_load step_load", (None,)),
     *refused("requests drawn in advance from a list have no counterpart; give a CSV file of "
              "requests (traffic_requests_csv_filepath)",
@@ -249,16 +249,16 @@ _ENVIRONMENT: tuple[NameRow, ...] = (
     *refused("warm-up uses the policy's actions", "warmup_action_type", (None,)),
     *left("heuristics are evaluated, not trained", "path_heuristic node_heuristic"),
     *left("set env.histograms", "log_actions log_path_lengths"),
-    *refused("all candidate paths are kept, at any length", "maximum_path_length_km", (None,)),
+    *refused("all candidate paths are kept, of any length", "maximum_path_length_km", (None,)),
     *refused("give the file as topology_name", "topology_directory", (None,)),
     *refused("a study has one topology", "multiple_topologies_directory", (None,)),
     *(row for name, default in {"alpha": 0.2, "beta_2": -21.7, "gamma": 1.2, "span_length": 100,
                                 "lambda0": 1550}.items()
       for row in refused("lightpath capacities follow from fixed fibre constants",
                          name, (default,))),
-    *left("belongs to virtual networks, which are not simulated here",
+    *left("used for virtual networks, which are not simulated here",
           "node_resources virtual_topologies min_node_resources max_node_resources node_probs"),
-    *left("belongs to the physical layer (GN model), which is not simulated here", """
+    *left("used for the physical layer (GN model), which is not simulated here", """
         calc_minimum_osnr beta_fec fec_rate span_lumped_loss_db ref_lambda max_power_per_fibre
         power_per_channel power_per_channel_per_band launch_power_csv launch_power_type
         nonlinear_coefficient raman_gain_slope attenuation attenuation_bar dispersion_coeff
@@ -283,7 +283,7 @@ _FIRST_ROW = (
     "without OFF_POLICY_IAM, XLRON's loss uses the policy of a minibatch's first row "
     "for all rows; hpo uses the policy of each row"
 )
-_UNGATED = "IAM_GATING: in XLRON, the value also learns from rows without a valid action"
+_UNGATED = "IAM_GATING: in XLRON, the value loss also includes rows without a valid action"
 
 XLRON = System(
     "xlron", "XLRON",
@@ -303,7 +303,7 @@ XLRON = System(
     source="github.com/micdoh/XLRON: xlron/parameter_flags.py and the code that reads it",
     always={"normalise_observations": False, "normalise_rewards": False},
     differs=((
-        "hpo bootstraps cut episodes from their last observation; XLRON 1.1.0 from the "
+        "hpo bootstraps truncated episodes from their last observation; XLRON 1.1.0 from the "
         "first one of the next episode"
     ), _FIRST_ROW, _UNGATED),
 )
@@ -316,7 +316,7 @@ XLRON_JULY = replace(
                for row in XLRON.rows),
     version="with its fixes of 11 July 2026, pull request 34", tag="2026.07",
     _index={}, _folded={},
-    differs=("hpo bootstraps cut episodes from their last observation; XLRON does not bootstrap",
+    differs=("hpo bootstraps truncated episodes from their last observation; XLRON does not",
              _FIRST_ROW, _UNGATED),
 )
 """The same flags; `xlron_rules.py` reads priorities, cut episodes and schedules differently."""

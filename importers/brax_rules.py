@@ -10,7 +10,7 @@ def refuse_default_layers(draft: ConvertedStudy, source: ImportSource) -> None:
     if {"network_factory", "hidden_sizes"} & set(source.names()):
         return
     raise draft.fault(
-        "it uses brax's default layers (4 of 32 for the policy, 5 of 256 for the value), but "
+        "it uses brax's default layers (4 x 32 for the policy, 5 x 256 for the value), but "
         "hpo uses the same layers for both; set them",
         flags={"hidden_sizes": "[256,256]"},
     )

@@ -203,8 +203,8 @@ def _count_loops(draft: ConvertedStudy, source: ImportSource) -> None:
         return
     times = source.loops[called]
     if not times:
-        text = f"{called} is called in a loop of unknown length; give the env steps of "
-        raise draft.fault(f"{text}the whole training", flags={"env_steps": 10 * total})
+        text = f"{called} is called in a loop of unknown length; give the total number of "
+        raise draft.fault(f"{text}env steps", flags={"env_steps": 10 * total})
     source.constants[name] = total * times
     draft.note(f"{name}: {total:,}, repeated {times} times in a loop")
 
@@ -275,7 +275,7 @@ def _add_critic(draft: ConvertedStudy) -> None:
     )
     if name is not None and "separate_vf_optimiser" not in draft.fixed:
         draft.fixed["separate_vf_optimiser"] = True
-        draft.note(f"{name}: the critic has its own optimiser (separate_vf_optimiser)")
+        draft.note(f"{name}: the critic has a separate optimiser (separate_vf_optimiser)")
 
 
 def add_defaults(draft: ConvertedStudy, source: ImportSource) -> None:
@@ -415,7 +415,9 @@ def add_space(draft: ConvertedStudy) -> None:
         if value > 0 or "zero" not in fields:
             fields["min"], fields["max"] = min(fields["min"], value), max(fields["max"], value)
         draft.space[name] = {**fields, "default": value}
-    draft.note("space: around the file's values, which are the default and are tried first")
+    draft.note(
+        "space: ranges around the file's values, which are the defaults and are tried first"
+    )
     draft.rest["search"] = {"method": "tpe"}
     draft.rest["early_terminate"] = {"type": "asha"}
     draft.rest["seeds"] = {"per_config": 3, **draft.rest.get("seeds", {})}

@@ -182,7 +182,7 @@ class ConvertedStudy:
         """Return the error for searched names that would be lost, grouped by reason."""
         flags = {"without": ",".join(reasons)}
         if len(reasons) > 1:
-            text = f"{joined(list(reasons))} are searched, but hpo has no counterparts"
+            text = f"{joined(list(reasons))} are searched, but hpo has no counterparts for them"
             return ConfigError(f"{text}; import without them", flags=flags)
         ((name, why),) = reasons.items()
         text = f"{name} is searched, but {why}; import without it"
@@ -336,7 +336,9 @@ class ConvertedStudy:
         if kept:
             self.rest["enqueue"] = kept
         if len(kept) < len(tried):
-            self.note(f"enqueue: {len(kept)} of these remain, because {target} is given")
+            self.note(
+                f"enqueue: {len(kept)} of {len(tried)} trials remain, because {target} is given"
+            )
 
     def searched(self, name: str, distribution: Mapping[str, Any]) -> None:
         row = self.row(name)
@@ -367,7 +369,8 @@ class ConvertedStudy:
             return
         if row.target not in KNOBS and not row.target.startswith("env."):
             text = (
-                f"{name} is searched, but a study has one value; import the sweep once per value"
+                f"{name} is searched, but a study accepts only a single value for it; import the "
+                "sweep once per value"
             )
             raise ConfigError(text, flags={name: "VALUE"})
         found = translated(self.note, name, row, distribution)
@@ -452,7 +455,9 @@ class ConvertedStudy:
             raise self.fault("no environment is named; name one", flags={"env": "CartPole-v1"})
         if self.lost and not self.space and "seeds" not in self.rest:
             text = f"nothing would be searched, because hpo has no {', '.join(self.lost)}; "
-            raise self.fault(f"{text}is it a sweep from another system?", flags={"system": "NAME"})
+            raise self.fault(
+                f"{text}is this a sweep from another system?", flags={"system": "NAME"}
+            )
         if "env_steps" not in self.rest:
             self.rest["env_steps"] = 1_000_000
             self.note("env_steps: no run length is given; 1,000,000 is hpo's default")
@@ -474,7 +479,9 @@ class ConvertedStudy:
         continuous = self.entry is not None and self.entry.default_of("continuous")
         if self.env.get("continuous", continuous) and "steps" not in self.section("evaluation"):
             self.section("evaluation").update({"episodes": 8, "steps": 5000})
-            self.note("evaluation: 8 networks of 5,000 requests each, because episodes do not end")
+            self.note(
+                "evaluation: 8 networks with 5,000 requests each, because episodes do not end"
+            )
         pair = [name for name in ("num_layers", "hidden_size") if self._has_knob(name)]
         if len(pair) == 1 and not self._has_knob("hidden_sizes"):
             others = {"num_layers": ("hidden_size", 64), "hidden_size": ("num_layers", 2)}

@@ -126,7 +126,7 @@ def _after_the_program(words: Sequence[str]) -> Sequence[str]:
 
 def _flags_in(file: str, folder: Path | None, depth: int) -> dict[str, str | bool]:
     if folder is None:
-        raise ConfigError(f"--flagfile names another file, {file!r}; give that one instead")
+        raise ConfigError(f"--flagfile names another file, {file!r}; import that file instead")
     if depth >= _DEEPEST:
         raise ConfigError(f"--flagfile={file}: flag files include each other in a cycle")
     path = next((place for place in (folder / file, Path(file)) if place.is_file()), None)
@@ -208,9 +208,9 @@ def _with_listed_steps(
         return fields
     count = round((high - low) / step) + 1
     if count > _MOST_STEPS:
-        text = f"{name} is searched in {count:,} steps; list the values that matter"
+        text = f"{name} is searched in {count:,} steps; list the values to try"
         raise ConfigError(text, flags={"without": name})
-    note(f"{name}: its {count} steps are listed")
+    note(f"{name}: its range is converted to {count} listed values")
     kept = {key: fields[key] for key in ("default", "when") if fields.get(key) is not None}
     return {**kept, "values": [rounded(low + step * index) for index in range(count)]}
 
@@ -228,7 +228,9 @@ def _translate_values(
     found = {target: _fields_of(row, target, sets) for target in targets}
     moving = [target for target, one in found.items() if "values" in one]
     if len(moving) > 1:
-        raise NoCounterpart(f"its values set {' and '.join(moving)} together; list one of them")
+        raise NoCounterpart(
+            f"its values change {' and '.join(moving)} together; search only one of them"
+        )
     for target in moving:
         found[target] = {**fields, **found[target]}
         if fields.get("default") is not None:
@@ -268,7 +270,7 @@ def _translate_bounds(
             given = fields[key]
             fields[key] = row.values.bound(given)
             if fields[key] != given and key != "mu":
-                note(f"{name}: its {key} {given!r} is {fields[key]!r} here")
+                note(f"{name}: its {key} {given!r} becomes {fields[key]!r}")
     if "min" in fields and fields["min"] > fields["max"]:
         fields["min"], fields["max"] = fields["max"], fields["min"]
     if "distribution" in fields:
@@ -327,7 +329,7 @@ def _in_whole_numbers(
     if fields.get("q") and float(fields["q"]).is_integer():
         fields["q"] = int(fields["q"])
     fields["distribution"] = _OF_WHOLE[fields["distribution"]]
-    note(f"{name}: whole numbers, because {target} takes only those")
+    note(f"{name}: limited to integers, because {target} must be an integer")
     return fields
 
 
@@ -337,12 +339,13 @@ def _above_open_end(note: Note, name: str, target: str, fields: dict[str, Any]) 
     if not knob.low_open or low is None or low != knob.low:
         return fields
     if fields.get("q"):
-        first, which = knob.low + fields["q"], "its first step, "
+        first, which = knob.low + fields["q"], f" (one step above {low:g})"
         if fields.get("default") == low:
             fields = {**fields, "default": first}
     else:
         first, which = float(f"{knob.low + _INSIDE * (fields['max'] - knob.low):.6g}"), ""
-    note(f"{name}: starts at {which}{first!r}, because {target} must be above {knob.low:g}")
+    reason = f"{target} must be above {knob.low:g}"
+    note(f"{name}: lower bound raised to {first!r}{which}, because {reason}")
     return {**fields, "min": first}
 
 
@@ -401,12 +404,12 @@ def _list_values(note: Note, name: str, target: str, fields: Mapping[str, Any]) 
         return {"values": values, **rest}
     if KNOBS[target].type != "int" or len(powers) < 2:
         text = f"{name} is searched between {low} and {high}, but each value of {target} needs a "
-        raise ConfigError(f"{text}separate program; list the values that matter")
+        raise ConfigError(f"{text}separate program; list the values to try")
     default = rest.get("default")
     if default is not None and default not in powers:
         rest["default"] = min(powers, key=lambda power: abs(power - default))
     note(
-        f"{name}: {low} to {high} is thinned to powers of two, because each value "
+        f"{name}: {low} to {high} is reduced to powers of two, because each value "
         f"of {target} needs a separate program"
     )
     return {"values": powers, **rest}

@@ -261,8 +261,8 @@ def _old_fields(name: str, fields: Any) -> dict[str, Any]:
     """Return a distribution from `search_space`, the notation before Hydra's grammar."""
     if not is_dict(fields) or fields.get("type") not in ("categorical", "int", "float"):
         raise ConfigError(
-            f"hydra.sweeper.search_space.{name} is {fields!r}; known: type int, "
-            "float or categorical"
+            f"hydra.sweeper.search_space.{name} is {fields!r}; allowed: a mapping with "
+            "type int, float or categorical"
         )
     if fields["type"] == "categorical":
         return {"values": list(fields["choices"])}

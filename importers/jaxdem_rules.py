@@ -108,7 +108,7 @@ def _clip_actions(draft: ConvertedStudy, source: ImportSource) -> None:
     low, high = float(ends[0]), float(ends[1])
     source.drop("clip_actions", "clip_range")
     source.constants |= {"action_low": low, "action_high": high}
-    draft.note(f"clip_actions: clip_range {low:g} to {high:g} is action_low and action_high here")
+    draft.note(f"clip_actions: clip_range {low:g} to {high:g} becomes action_low and action_high")
 
 
 # -------------------------------------------------------------------------- minibatches
@@ -169,8 +169,11 @@ def _translate_passes(
     source.drop("minibatch_size")
     source.put("num_minibatches", sizes.envs // segments)
     source.constants["update_epochs"] = int(passes)
+    whole = f"{int(passes)} passes"
+    if passes == 1:
+        whole = "1 pass"
     draft.note(
-        f"minibatch_size: {text} {int(passes)} pass(es) of "
+        f"minibatch_size: {text} {whole} of "
         f"{sizes.envs // segments} minibatches over {total}; JaxDEM draws each one "
         "independently"
     )
@@ -191,7 +194,7 @@ def after(draft: ConvertedStudy) -> None:
         draft.fixed["lr_schedule_multiplier"] = 1.0 / parts
         draft.note(
             f"lr_schedule_multiplier: 1/{parts}, because JaxDEM's cosine counts "
-            "minibatches up to the number of updates; 1 for the whole run"
+            "minibatches up to the number of updates; set 1 to anneal over the whole run"
         )
     rate = draft.fixed.get("learning_rate", KNOBS["learning_rate"].default)
     if together > 1 and "learning_rate" not in draft.space:

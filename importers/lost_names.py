@@ -37,7 +37,7 @@ def refuse_lost(draft: ConvertedStudy, source: ImportSource) -> None:
 
 def nothing_searched(draft: ConvertedStudy, names: Sequence[str]) -> Exception:
     text = f"nothing would be searched, because hpo has no {', '.join(names)}; "
-    return draft.fault(f"{text}is it a sweep from another system?", flags={"system": "NAME"})
+    return draft.fault(f"{text}is this a sweep from another system?", flags={"system": "NAME"})
 
 
 def ask_about_the_system(
@@ -72,10 +72,10 @@ def _unknown_names(
         who = "hpo"
     other, why = recognise(draft.read)
     text = f"{who} {few}; unknown: {_first_names(others)}. "
-    leaves = "name the system to import it anyway, without the others"
+    leaves = "name the system to import it anyway, without the unknown names"
     if other is COMMON or other.family == draft.system.family:
         return draft.fault(
-            f"{text}Is it a file from another system? Otherwise {leaves}",
+            f"{text}Is this a file from another system? Otherwise {leaves}",
             flags={"system": draft.system.name},
         )
     text += (

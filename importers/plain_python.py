@@ -31,7 +31,7 @@ OBJECTS: Mapping[str, str] = {
     "env": "an object that cannot be read",
     "optimizer": "an object that cannot be read",
     "env_params": "an object; give its keys one by one, such as env.max_steps_in_episode",
-    "env_factory": "a function that creates the environment; set env to its name",
+    "env_factory": "a function that creates the environment; set env to an environment's name",
     "eval_env": "an object; see eval_env and `evaluation`",
     "model": "an object that cannot be read; the default network is used",
     "key": _SEEDED, "rng": _SEEDED, "policy_key": _SEEDED,

@@ -309,7 +309,7 @@ def _flatten_names(named: Mapping[str, Any], one: System, outer: str = "") -> di
 def read_hyperparameters(path: Path, given: Mapping[str, Any]) -> ConvertedStudy:
     """Read the rl-zoo3 configuration of one environment: `ppo.yml`, Python, `config.yml`."""
     if path.stem in OTHERS:
-        raise ConfigError(f"{path}: hyperparameters of {path.stem}; a study trains only PPO")
+        raise ConfigError(f"{path} has hyperparameters for {path.stem}; a study trains only PPO")
     if path.suffix != ".py":
         data, what = read_data(path), "a mapping of environments"
     else:
@@ -319,7 +319,7 @@ def read_hyperparameters(path: Path, given: Mapping[str, Any]) -> ConvertedStudy
             raise ConfigError(f"{path}: {error}") from None
         data, what = read.named.get("hyperparams"), "a plain dictionary `hyperparams`"
     if not is_dict(data) or not data:
-        raise ConfigError(f"{path}: no hyperparameters; expected: {what}")
+        raise ConfigError(f"{path} has no hyperparameters; expected: {what}")
     named = (str(given[name]) for name in ("env", "env_id") if name in given)
     env = next((name.removeprefix("gym:") for name in named), None)
     draft = ConvertedStudy(str(path))
@@ -349,7 +349,7 @@ def _env_configuration(
         fallback = "atari"
     if fallback not in data:
         raise draft.fault(f"it has no environment {env!r}. {listed(env, envs)}")
-    draft.note(f"{env} is not in the file; its {fallback!r} is used, as in rl-zoo3")
+    draft.note(f"{env} is not in the file; the entry {fallback!r} is used, as in rl-zoo3")
     return _checked_mapping(draft, fallback, data[fallback])
 
 

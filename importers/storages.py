@@ -160,13 +160,14 @@ def _add_off(draft: ConvertedStudy, switch: _Switch) -> None:
         if default is not None:
             values.add(default)
         values = sorted(values)
-        how = f", and its range becomes {len(values)} values"
+        how = f"; its range was converted to {len(values)} listed values"
     if switch.parameter.default not in switch.on:
         default = None
     draft.space[target] = {"values": [None, *values], "default": default}
     if "when" in fields:
         draft.space[target]["when"] = fields["when"]
-    draft.note(f"{switch.parameter.name}: {target} is off (null) without it{how}")
+    name = switch.parameter.name
+    draft.note(f"{name} was replaced: {target} is null when {name} is off{how}")
 
 
 def _add_parameter(
@@ -241,7 +242,9 @@ def read_storage(storage: str, name: str | None, given: Mapping[str, Any]) -> Co
         return _read_exported(draft, theirs)
     if len(theirs.directions) != 1:
         count = f"{len(theirs.directions)} objectives"
-        raise ConfigError(f"{storage}: {theirs.name!r} has {count}; only one can be imported")
+        raise ConfigError(
+            f"{storage}: {theirs.name!r} has {count}; only single-objective studies are imported"
+        )
     source = _begin_draft(draft, theirs.space, given)
     ask_about_the_system(draft, source, given)
     refuse_lost(draft, source)
@@ -252,12 +255,12 @@ def read_storage(storage: str, name: str | None, given: Mapping[str, Any]) -> Co
             draft.searched(parameter, fields)
         if parameter in theirs.sometimes:
             draft.note(
-                f"{parameter}: only some trials had it; here all have it, unless you add a `when`"
+                f"{parameter}: only some trials have it; here all have it, unless you add a `when`"
             )
         if parameter in theirs.changed:
             draft.note(
                 f"{parameter}: its range changed from {theirs.changed[parameter]}; the last "
-                "one is used"
+                "range is used"
             )
     add_defaults(draft, source)
     _set_metric(draft, theirs.directions[0], theirs.metrics, given)
@@ -277,8 +280,8 @@ def _read_exported(draft: ConvertedStudy, theirs: OptunaStudy) -> ConvertedStudy
     """Read a study written by `hpo export optuna`, with its best trials enqueued."""
     ours = theirs.exported.get("study")
     if ours is None:
-        text = "an earlier version of hpo exported it, without its conditions and rules"
-        raise draft.fault(f"{text}; export the study again", export="optuna")
+        text = "the study was exported by an earlier version of hpo, without conditions and rules"
+        raise draft.fault(f"{text}; export it again", export="optuna")
     draft.whole, first = True, ours["env"]
     if is_list(first) and first:
         draft.envs, first = first, first[0]
@@ -314,7 +317,7 @@ def _set_metric(
         raise draft.fault("it has no direction")
     named = next((name for name in metrics[:1] if name.startswith("eval/")), None)
     if "metric" not in given and named is None and goal == "minimize":
-        text = "it minimises an unnamed metric; name it, such as "
+        text = "the study minimises an unnamed metric; name it, such as "
         text += "eval/service_blocking_probability, or maximise returns"
         raise draft.fault(text, flags={"metric": "eval/return_mean", "metric.goal": "maximize"})
     name = str(given.get("metric", named or "eval/return_mean"))
@@ -361,18 +364,18 @@ def _enqueue(draft: ConvertedStudy, theirs: OptunaStudy) -> None:
     if finite:
         _note_enqueued(draft, found, len(finite))
     for name, count in sorted(found.moved.items()):
-        draft.note(f"enqueue: in {count} of them, {name} was moved to the nearest listed value")
+        draft.note(f"enqueue: in {count} of these, {name} was moved to the nearest listed value")
     if len(theirs.trials) > len(finite):
         skipped = counted(len(theirs.trials) - len(finite), "trial")
-        draft.note(f"enqueue: {skipped} with an infinite value are skipped")
+        draft.note(f"enqueue: skips {skipped} with an infinite value")
 
 
 def _note_enqueued(draft: ConvertedStudy, found: _Enqueued, finished: int) -> None:
     text = f"enqueue: the best {len(found.kept)} of {finished} finished trials"
     if found.outside:
-        text += f"; the space lacks values of {counted(found.outside, 'trial')}"
+        text += f"; skips {counted(found.outside, 'trial')} with values outside the space"
     if found.equal:
-        text += f"; {counted(found.equal, 'trial')} would duplicate another one"
+        text += f"; skips {counted(found.equal, 'duplicate trial')}"
     draft.note(text)
 
 

@@ -34,8 +34,8 @@ def refuse_settings_elsewhere(draft: ConvertedStudy, source: ImportSource) -> No
     if source.family != "sb3" or algorithm not in ("ppo", "ppo_lstm") or not source.words[1:]:
         return
     if not {"n_steps", "learning_rate", "gamma"} & source.constants.keys():
-        text = "its settings are in rl-zoo3's hyperparams/; import as rlzoo"
-        raise draft.fault(f"{text} {algorithm}.yml", env=source.find("env") or "ID")
+        text = f"its settings are in rl-zoo3's hyperparams/; import {algorithm}.yml as rlzoo"
+        raise draft.fault(text, env=source.find("env") or "ID")
 
 
 def gamma_of_rewards(draft: ConvertedStudy, source: ImportSource) -> None:
@@ -153,6 +153,6 @@ def unscaled_actions(draft: ConvertedStudy) -> None:
     low, high = _RANGES[kind]
     draft.fixed |= {"action_low": low, "action_high": high}
     draft.note(
-        f"action_low, action_high: {low:g} and {high:g}, because that program does not scale "
+        f"action_low, action_high: {low:g} and {high:g}, because the source does not scale "
         f"{kind} actions; off scales them to the environment's range"
     )

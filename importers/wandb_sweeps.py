@@ -107,7 +107,7 @@ def read_program(path: Path, given: Mapping[str, Any]) -> ConvertedStudy:
     )
     for name, fields in _flatten_parameters(sweep["parameters"]):
         if name in _SET_HERE:
-            draft.note(f"{name}: each run gets a different one, starting at 0")
+            draft.note(f"{name}: each run gets a different value, starting at 0")
             source.constants[name] = "{seed}"
         else:
             _add_parameter(draft, source, name, fields)
@@ -130,7 +130,7 @@ def read_program(path: Path, given: Mapping[str, Any]) -> ConvertedStudy:
     elif method == "grid":
         draft.rest["budget"] = {"trials": None}  # a grid ends by itself
     _stop_by_logs(draft, sweep.get("early_terminate"))
-    draft.note(f"{sweep['program']} runs unchanged; wandb writes into the folder of each run")
+    draft.note(f"{sweep['program']} runs unchanged; wandb writes into each run's folder")
     for key in sweep:
         if key not in (*_READ, "program"):
             draft.leave_out(key, f"no counterpart (its value is {sweep[key]!r})")
@@ -184,7 +184,9 @@ def _stop_by_logs(draft: ConvertedStudy, early: Any) -> None:
     draft.rest["length"] = f"{int(length)} logs"
     draft.rest["metrics"]["step"] = "_step"
     draft.rest["early_terminate"] = {"type": "asha", "min": first, "eta": float(eta)}
-    draft.note("early_terminate: W&B's hyperband halves at rungs, which is asha here")
+    draft.note(
+        "early_terminate: W&B's hyperband does successive halving at rungs; imported as asha"
+    )
 
 
 def _read_sweep_file(path: Path) -> dict[str, Any]:
@@ -324,10 +326,10 @@ def _categorical(draft: ConvertedStudy, name: str, fields: Mapping[str, Any]) ->
     weights = fields.get("probabilities")
     if weights is not None and len(set(weights)) > 1:
         text = f"parameters.{name} has different probabilities {weights!r}; in a study all values "
-        raise ConfigError(f"{text}are equally likely, so remove them")
+        raise ConfigError(f"{text}are equally likely, so remove the probabilities")
     several = distinct(values)
     if len(several) < len(values):
-        draft.note(f"{name}: repeated values are kept once")
+        draft.note(f"{name}: duplicate values were removed")
     return {"values": several}
 
 
@@ -338,10 +340,10 @@ def _range(
     low, high = _required_number(name, fields, "min"), _required_number(name, fields, "max")
     if exponents:
         if max(abs(low), abs(high)) > 200:
-            text = f"bounds of {kind} are exponents of e in W&B, not {[low, high]}"
+            text = f"W&B reads bounds of {kind} as exponents of e, and {[low, high]} are too large"
             raise ConfigError(f"parameters.{name}: {text}; for values, use log_uniform_values")
         low, high = sorted(float(f"{math.exp(exponents * one):.6g}") for one in (low, high))
-        draft.note(f"{name}: its bounds were exponents of e; here they are values")
+        draft.note(f"{name}: its bounds, exponents of e in W&B, were converted to values")
     found: dict[str, Any] = {"min": low, "max": high, "distribution": ours}
     if low == high:
         return {"values": [low]}
@@ -438,9 +440,9 @@ def _our_metric(draft: ConvertedStudy, given: str, goal: str) -> str:
             usual = "eval/service_blocking_probability"
         ours = name or usual
         flags = {"metric": ours, "metric.goal": _goal_of(ours) or goal}
-        text = f"the metric {given!r} has no counterpart; name one of hpo's"
+        text = f"the metric {given!r} has no counterpart; name one of hpo's metrics"
         raise ConfigError(text, flags=flags)
-    draft.note(f"metric: {given!r} becomes {name}, in greedy episodes on separate seeds")
+    draft.note(f"metric: {given!r} becomes {name}, measured in greedy episodes on separate seeds")
     return name
 
 
@@ -489,9 +491,11 @@ def _translate_hyperband(draft: ConvertedStudy, early: Any) -> None:
         first = rounded(draft.rest.get("env_steps", 1_000_000) / eta**power)
         section["min"] = max(1, math.ceil(first))
         draft.note(
-            "early_terminate: W&B counts an iteration per logged metric, at unknown env steps; "
-            f"the first rung is at env_steps / eta^{power}"
+            "early_terminate: W&B counts logged metrics as iterations, which do not map to env "
+            f"steps; the first rung is set to env_steps / eta^{power}"
         )
-    draft.note("early_terminate: W&B's hyperband halves at rungs, which is asha here")
+    draft.note(
+        "early_terminate: W&B's hyperband does successive halving at rungs; imported as asha"
+    )
     if "strict" in early:
         draft.leave_out("early_terminate.strict", "asha has no such option")

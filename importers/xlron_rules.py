@@ -44,8 +44,8 @@ def before(draft: ConvertedStudy, source: ImportSource) -> None:
         )
     if _any_on(source, "EVAL_HEURISTIC"):
         raise draft.fault(
-            "--EVAL_HEURISTIC only evaluates; import one such command "
-            "by itself; it becomes the evaluation of a heuristic"
+            "--EVAL_HEURISTIC only evaluates; import such a command by itself, to evaluate "
+            "the heuristic"
         )
     if "env_type" not in source.names():
         source.constants["env_type"] = "rmsa"
@@ -173,7 +173,7 @@ def _limit_block_slots(draft: ConvertedStudy, source: ImportSource) -> None:
         return
     if all(width <= slots[0] for width in source.values(name, 1)):
         return
-    draft.note(f"{name}: at most link_resources ({slots[0]}), one block per path")
+    draft.note(f"{name}: limited to link_resources ({slots[0]}), which is one block per path")
     fields = source.searched.get(name, {})
     if name in source.constants:
         source.constants[name] = slots[0]
@@ -333,7 +333,7 @@ def _shared_sizes(draft: ConvertedStudy, source: ImportSource) -> None:
             source.put(f"{part}_mlp_latent", width[0])
             if part != "attn" or source.find("attn_mlp_layers") != 0:
                 source.put(f"{part}_mlp_layers", layers[0])
-        draft.note("mlp_layers, mlp_latent: set all four parts of the gnn")
+        draft.note("mlp_layers, mlp_latent: set the sizes of all four parts of the gnn")
     source.drop("mlp_layers", "mlp_latent")
 
 
@@ -386,8 +386,8 @@ def _translate_evaluation(draft: ConvertedStudy, source: ImportSource) -> None:
         section["every"] = apart
     elif evaluates:
         draft.note(
-            f"EVAL_FREQUENCY: {apart:,} env steps are longer than a run, so policies are "
-            "evaluated only at its end"
+            f"EVAL_FREQUENCY: a run is shorter than {apart:,} env steps, so policies are "
+            "evaluated only at the end"
         )
     if saves:
         draft.section("checkpoint")["best_evaluation"] = True
@@ -427,8 +427,8 @@ def _translate_downsampling(draft: ConvertedStudy, source: ImportSource) -> None
         chunks = max(1, round(points / max(source.values("ROLLOUT_LENGTH", 150))))
         source.constants["DOWNSAMPLE_FACTOR"] = chunks
         draft.note(
-            f"DOWNSAMPLE_FACTOR: XLRON averages over {points} env steps, hpo over {chunks} "
-            "chunk(s) of updates"
+            f"DOWNSAMPLE_FACTOR: XLRON averages over {points} env steps, hpo over whole chunks of "
+            f"updates (here {chunks})"
         )
 
 

@@ -203,8 +203,8 @@ def _check_together(config: dict[str, Any]) -> None:
 def _check_decay(config: dict[str, Any]) -> None:
     decays = config["weight_decay"] > 0 or (config["vf_weight_decay"] or 0) > 0
     if decays and config["optimiser"] == "adam":
-        text = "weight_decay above 0 needs `optimiser: adamw`, or adam_l2 (which adds it to the "
-        raise ConfigError(f"{text}gradient, as torch's Adam does), sgd or muon; not adam")
+        text = "weight_decay above 0 needs `optimiser: adamw`, adam_l2 (adds it to the "
+        raise ConfigError(f"{text}gradient, as PyTorch's Adam does), sgd or muon")
 
 
 def _check_pairs(config: dict[str, Any]) -> None:

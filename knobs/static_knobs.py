@@ -70,8 +70,8 @@ NETWORK_KNOBS = (
         "cnn_residual_blocks",
         "int",
         0,
-        "residual blocks after each convolution and its max pooling, as in IMPALA (2 "
-        "blocks; unset sizes are then 16, 32, 32 channels and 256); 0: none",
+        "residual blocks after each convolution and its max pooling (2 in IMPALA); 0: none; "
+        "above 0, unset sizes are IMPALA's 16, 32, 32 channels and 256",
         low=0,
         high=16,
         search={"values": [0, 2]},
@@ -100,7 +100,7 @@ NETWORK_KNOBS = (
         "choice",
         "slots",
         (
-            "link features of a separate critic: every slot, or the shares in use without "
+            "link features of a separate critic: every slot, or the share in use without "
             "the request"
         ),
         choices=("slots", "shares"),
@@ -330,8 +330,8 @@ STATIC = (
         "int",
         "auto",
         (
-            "number of parts of a minibatch, whose gradients are summed; auto: 1, but for a gnn "
-            "or transformer on a CPU as many as needed for a part to fit into the cache"
+            "number of parts of a minibatch whose gradients are summed; auto: 1, or for a gnn or "
+            "transformer on a CPU, enough for a part to fit into the cache"
         ),
         low=1,
         high=65536,

@@ -8,7 +8,7 @@ from .knob import FRACTION, POSITIVE, SCHEDULES, Knob, log, number, schedule, sw
 
 
 def _critic_knob(name: str, meaning: str, **rest: Any) -> Knob:
-    meaning = f"the critic's {meaning}; unset follows the policy's"
+    meaning = f"the critic's {meaning}; unset: the policy's"
     return number(name, None, meaning, off=True, **rest)
 
 
@@ -26,7 +26,7 @@ TRACED = (
     number(
         "lr_warmup_fraction",
         0.2,
-        "share of the horizon used for warm-up (warmup_cosine)",
+        "fraction of the horizon used for warm-up (warmup_cosine)",
         low=0.0,
         high=0.99,
     ),
@@ -87,7 +87,9 @@ TRACED = (
         "annealing horizon as a fraction of the run",
         **POSITIVE,
     ),
-    number("clip_eps", 0.2, "clip of the probability ratio", **POSITIVE, search=log(0.02, 0.4)),
+    number(
+        "clip_eps", 0.2, "clip range of the probability ratio", **POSITIVE, search=log(0.02, 0.4)
+    ),
     schedule("clip_eps_schedule", "constant", "how clip_eps changes over the run"),
     number(
         "clip_eps_end_fraction", 0.0, "final clip_eps as a fraction of the initial", **FRACTION
@@ -95,7 +97,7 @@ TRACED = (
     number(
         "value_clip_eps",
         None,
-        "clip of the value's change; `same` follows clip_eps",
+        "clip range of the value's change; `same`: clip_eps",
         **POSITIVE,
         off=True,
         choices=("same",),
@@ -114,7 +116,7 @@ TRACED = (
     number(
         "max_grad_norm",
         0.5,
-        "clip of the global gradient norm",
+        "maximum global gradient norm",
         **POSITIVE,
         off=True,
         search=log(0.1, 5.0),
@@ -145,7 +147,7 @@ TRACED = (
     number(
         "sgd_momentum",
         0.9,
-        "momentum of optimiser sgd",
+        "momentum of the sgd optimiser",
         low=0.0,
         high=0.99999,
         search=uniform(0.0, 0.99),
@@ -153,7 +155,7 @@ TRACED = (
     number(
         "muon_momentum",
         0.95,
-        "momentum of optimiser muon, for matrices",
+        "momentum of the muon optimiser, for matrices",
         low=0.0,
         high=0.99999,
         search=uniform(0.8, 0.99),
@@ -161,7 +163,7 @@ TRACED = (
     switch(
         "separate_vf_optimiser",
         False,
-        "separate clip, moments and schedule for all critic parameters",
+        "separate gradient clip, moments and schedule for all critic parameters",
     ),
     number(
         "vf_learning_rate",
@@ -170,9 +172,7 @@ TRACED = (
         **POSITIVE,
         off=True,
     ),
-    schedule(
-        "vf_lr_schedule", None, "the critic's schedule; unset follows the policy's", off=True
-    ),
+    schedule("vf_lr_schedule", None, "the critic's schedule; unset: the policy's", off=True),
     _critic_knob("vf_lr_end_fraction", "final learning-rate fraction", **FRACTION),
     _critic_knob("vf_warmup_fraction", "warm-up share", low=0.0, high=0.99),
     _critic_knob("vf_warmup_multiplier", "peak learning-rate factor", **POSITIVE),
@@ -184,7 +184,7 @@ TRACED = (
     number(
         "vf_max_grad_norm",
         "same",
-        "the critic's gradient clip; `same` is the policy's",
+        "the critic's gradient clip; `same`: the policy's",
         **POSITIVE,
         off=True,
         choices=("same",),
@@ -192,28 +192,28 @@ TRACED = (
     number(
         "vf_weight_decay",
         "same",
-        "the critic's weight decay; `same` is the policy's",
+        "the critic's weight decay; `same`: the policy's",
         low=0.0,
         choices=("same",),
     ),
     number(
         "shadow_weight",
         1.0,
-        "share of the shadow's advantage that is subtracted, if `env.shadow` is set",
+        "fraction of the shadow's advantage that is subtracted, if `env.shadow` is set",
         **FRACTION,
         search={"values": [0.0, 1.0]},
     ),
     number(
         "reward_scale",
         1.0,
-        "factor on the reward that the learner sees",
+        "factor by which the learner's reward is multiplied",
         **POSITIVE,
         search=log(0.1, 10.0),
     ),
     number(
         "reward_clip",
         None,
-        "clip of the learner's reward; unset: 10 with normalise_rewards, else off",
+        "clip range of the learner's reward; unset: 10 with normalise_rewards, else off",
         **POSITIVE,
         off=True,
     ),
@@ -243,7 +243,9 @@ TRACED = (
         "normalise observations by running mean and variance, frozen in evaluation",
         search={"values": [True, False]},
     ),
-    number("observation_clip", 10.0, "clip of normalised observations", **POSITIVE, off=True),
+    number(
+        "observation_clip", 10.0, "clip range of normalised observations", **POSITIVE, off=True
+    ),
     switch(
         "normalise_rewards",
         True,
@@ -261,12 +263,12 @@ TRACED = (
         True,
         "normalise advantages to mean 0 and standard deviation 1 in every minibatch",
     ),
-    number("logr_clip", 10.0, "clip of the log probability ratio", **POSITIVE, off=True),
-    number("adv_clip", 10.0, "clip of normalised advantages", **POSITIVE, off=True),
+    number("logr_clip", 10.0, "clip range of the log probability ratio", **POSITIVE, off=True),
+    number("adv_clip", 10.0, "clip range of normalised advantages", **POSITIVE, off=True),
     number(
         "target_kl",
         None,
-        "skip the rest of an update once the KL exceeds 1.5 times this",
+        "skip the rest of an update once the KL exceeds 1.5 times this value",
         **POSITIVE,
         off=True,
         search=log(0.005, 0.05),
@@ -289,7 +291,7 @@ TRACED = (
     number(
         "rho_clip",
         None,
-        "V-trace: largest weight of an error; used with c_clip",
+        "V-trace: maximum importance ratio of a TD error; used with c_clip",
         **POSITIVE,
         off=True,
         search=uniform(0.5, 2.0),
@@ -297,7 +299,7 @@ TRACED = (
     number(
         "c_clip",
         None,
-        "V-trace: largest weight of later errors; used with rho_clip",
+        "V-trace: maximum importance ratio of the trace; used with rho_clip",
         **POSITIVE,
         off=True,
         search=uniform(0.5, 2.0),
@@ -335,7 +337,7 @@ TRACED = (
         True,
         low=1,
         high=2**24,
-        meaning="fewest valid actions of a row that counts in the policy loss (masking_gating)",
+        meaning="least number of valid actions of a row in the policy loss (masking_gating)",
     ),
     switch(
         "masking_gating",

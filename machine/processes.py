@@ -350,8 +350,8 @@ class LocalProcesses:
         if each and len(self._gpus) < math.ceil(each):
             seen = counted(len(self._gpus), "GPU")
             raise ConfigError(
-                f"processes.gpus is {each:g}, but this machine shows {seen}; remove gpus, "
-                "or set gpus: 0"
+                f"processes.gpus is {each:g}, but hpo finds {seen} on this machine; remove "
+                "gpus, or set gpus: 0"
             )
         if program and shutil.which(program) is None and shutil.which(str(cwd / program)) is None:
             raise ConfigError(f"command: {program} was not found here; give its path")

@@ -137,7 +137,7 @@ def test_imported_module_can_register_gymnasium_ids(tmp_path, monkeypatch):
 
 
 def test_refused_constructor_values_get_one_line_errors():
-    with pytest.raises(ConfigError, match=r"cannot be made with wrong=1: TypeError: [^\n]*$"):
+    with pytest.raises(ConfigError, match=r"cannot be created with wrong=1: TypeError: [^\n]*$"):
         via_gymnasium.make("gym:CartPole-v1", {"wrong": 1})
 
 

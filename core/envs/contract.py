@@ -278,7 +278,7 @@ class StackedEnvironment:
         struct = env.observation_struct
         if not hasattr(struct, "shape"):
             raise ConfigError(
-                f"history is {length}, but the observations of {env.id} are a tree, which "
+                f"history is {length}, but the observations of {env.id} are a pytree, which "
                 "cannot be stacked; remove history or choose a different `observation`"
             )
         self.inner, self.length = env, length

@@ -58,7 +58,9 @@ class GymnasiumEnvironment(EpisodicEnvironment):
         return (), jnp.zeros(self.observation_struct.shape, self.observation_struct.dtype)
 
     def step(self, key: PRNGKeyArray, state: Any, action: Array, params: Any) -> Step:
-        raise ConfigError(f"{self.id} is stepped by the host; use HostProgram of core.host")
+        raise ConfigError(
+            f"{self.id} is stepped by the host; use core.host.host_program.HostProgram"
+        )
 
 
 def _action_space(code: SpaceCode) -> ActionSpace:

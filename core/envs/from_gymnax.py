@@ -126,13 +126,13 @@ class GymnaxEnvironment(GymnaxLike):
         return 20.0 if self.id.startswith(control) else 10.0
 
     def pictures(self, states: Sequence[Any], params: Any) -> Iterator[np.ndarray]:
-        purpose = f"a picture of {self.id}"
+        purpose = f"rendering {self.id}"
         try:
             visualizer = _visualizer(self._env, self._all_params(params), states)
             with relaxed():
                 visualizer.init()
             if not hasattr(visualizer, "im"):
-                raise ConfigError(f"gymnax cannot draw {self.id}")
+                raise ConfigError(f"gymnax cannot render {self.id}")
             for at in range(len(states)):
                 with relaxed():
                     visualizer.update(at)
@@ -169,7 +169,7 @@ class GymnaxClass(GymnaxLike):
             self._env = cls(**given)
             params = self._env.default_params
         if not dataclasses.is_dataclass(params) or isinstance(params, type):
-            raise ConfigError(f"{id_}: its default_params are not a dataclass")
+            raise ConfigError(f"{id_}: default_params is not a dataclass")
         fields = {field.name: getattr(params, field.name) for field in dataclasses.fields(params)}
         floats = {name: float(value) for name, value in fields.items() if _is_real(value)}
         rest = {name: value for name, value in keys.items() if name not in given}

@@ -45,7 +45,7 @@ def register(id_: str, factory: EnvironmentFactory) -> None:
         made = type(factory).__name__
         raise ConfigError(
             f"environment {id_!r} is registered with an instance of {made}; register the "
-            f"class, or a function that makes one: register({id_!r}, {made})"
+            f"class, or a function that returns an instance: register({id_!r}, {made})"
         )
     before = _REGISTERED.get(id_)
     changed = before is not None and before is not factory

@@ -116,13 +116,13 @@ def _check_parts(env: Any) -> None:
     if not dataclasses.is_dataclass(params) or isinstance(params, type):
         raise ConfigError(
             f"{_place(env)}: {env.id}.default_params is {_kind(params)}; use a frozen dataclass "
-            "of float numbers, registered by jax.tree_util.register_dataclass"
+            "of floats, registered with jax.tree_util.register_dataclass"
         )
     leaves = jax.tree.leaves(params)
     if len(leaves) != len(dataclasses.fields(params)) or any(leaf is params for leaf in leaves):
         raise ConfigError(
             f"{_place(params)}: jax cannot find the fields of {type(params).__name__}; decorate "
-            "it with @jax.tree_util.register_dataclass, with one float number per field"
+            "it with @jax.tree_util.register_dataclass, and give each field one float"
         )
 
 
@@ -154,7 +154,7 @@ def _per_agent(env: Environment, struct: Any) -> Any:
     )
 
 
-_SOURCES = {"state": ", as from reset", "observation": ", as in observation_struct"}
+_SOURCES = {"state": ", as returned by reset", "observation": ", as in observation_struct"}
 
 
 def _compare_parts(

@@ -137,8 +137,8 @@ def _action(id_: str, space: Any) -> dict[str, Any]:
         return {**code, "action_dtype": str(space.dtype), **bounds}
     shown = " ".join(str(space).split())
     raise ConfigError(
-        f"{id_} takes actions of type {shown}; allowed: Discrete, MultiDiscrete and "
-        "MultiBinary with one dimension, Box of real numbers"
+        f"{id_} has the action space {shown}; allowed: Discrete, one-dimensional MultiDiscrete "
+        "and MultiBinary, and Box of real numbers"
     )
 
 

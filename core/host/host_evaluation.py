@@ -184,12 +184,12 @@ def film_here(
 ) -> tuple[float, Iterator[np.ndarray]]:
     env = hosted(plan.eval_env)
     if is_simulated(env.id):
-        raise ConfigError(f"{env.id} has no rgb_array rendering")
+        raise ConfigError(f"{env.id} does not support render mode rgb_array")
     modes, rate = render_facts(env.id, env.keys)
     if "rgb_array" not in modes:
-        why = f"{env.id} has no rgb_array rendering"
+        why = f"{env.id} does not support render mode rgb_array"
         if modes:
-            why += f"; it has: {', '.join(modes)}"
+            why += f"; supported: {', '.join(modes)}"
         raise ConfigError(why)
     return rate, _pictures(plan, policies, episodes, greedy)
 
@@ -213,7 +213,7 @@ def _picture(id_: str, batch: LocalBatch, slot: int) -> np.ndarray:
     drawn = np.asarray(batch.slots.drawn(slot))
     if drawn.dtype != np.uint8 or drawn.ndim != 3 or drawn.shape[2] != 3:
         raise ConfigError(
-            f"{id_} renders {drawn.dtype} {list(drawn.shape)}; a picture must be uint8 [height, "
+            f"{id_} renders {drawn.dtype} {list(drawn.shape)}; a frame must be uint8 [height, "
             "width, 3]"
         )
     return drawn

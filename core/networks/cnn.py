@@ -48,8 +48,8 @@ def convolutions_of(plan: Plan, height: int, width: int) -> Convolutions:
     for number, (kernel, stride) in enumerate(zip(made.kernels, made.strides, strict=True)):
         if left < kernel:
             raise ConfigError(
-                f"cnn_kernels[{number}] is {kernel}, but its input is only {left} wide (images of "
-                f"{height} x {width} pixels); use smaller kernels or strides"
+                f"cnn_kernels[{number}] is {kernel}, but its input is only {left} pixels wide "
+                f"(images of {height} x {width} pixels); use smaller kernels or strides"
             )
         left = (left - kernel) // stride + 1
     return made

@@ -49,7 +49,7 @@ def _array_shape(name: str, plan: Plan, struct: Any) -> tuple[int, ...]:
     if not hasattr(struct, "shape"):
         raise ConfigError(
             f"network {name} reads one array, but the observations of {plan.env.id} are "
-            "a tree; choose a different network or `observation`"
+            "a pytree; choose a different network or `observation`"
         )
     return tuple(struct.shape)
 
@@ -101,7 +101,7 @@ def _transformer(plan: Plan, outputs: int, struct: Any) -> nn.Module:
     if routes is None or not hasattr(struct, "slots"):
         raise ConfigError(
             "network transformer reads link tokens or one array (with `history`), but the "
-            f"observations of {plan.env.id} are a different tree; optical environments "
+            f"observations of {plan.env.id} are neither; optical environments "
             "provide tokens with `observation: link_departure`"
         )
     if plan.link_critic_sees == SHARES and "link_capacity" in _observation_kinds(plan):

@@ -70,7 +70,7 @@ def test_gymnax_film_renders_frames():
 def test_film_of_unrenderable_env_is_refused():
     sea = registry.make(EnvPlan("DeepSea-bsuite"))
     state, _ = sea.reset(jax.random.key(0), sea.default_params)
-    with pytest.raises(ConfigError, match="gymnax cannot draw DeepSea-bsuite"):
+    with pytest.raises(ConfigError, match="gymnax cannot render DeepSea-bsuite"):
         next(sea.pictures([state], sea.default_params))
     keys = (("k", 2), ("slots", 8), ("topology", "ring4"))
     with pytest.raises(ConfigError, match="rmsa cannot be rendered; allowed: Gymnasium"):

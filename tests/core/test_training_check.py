@@ -157,7 +157,7 @@ class CachedProperty(Sound):
 def test_mutating_self_while_tracing_is_refused_with_its_line(cls, where, mark):
     found = refusal(cls)
     assert where.format(f"tests/core/test_training_check.py:{line_of(mark)}") in found
-    assert "in the state that init returns" in found
+    assert "in the state, which init returns" in found
 
 
 def test_a_cached_property_with_a_traced_array_is_refused():
@@ -275,9 +275,9 @@ class Grows(Sound):
         (NumpyRandom, "NumpyRandom.update: {}: numpy.random draws only once", "numpy"),
         (NumpyInJit, "NumpyInJit.update: {}: numpy.random draws only once", "numpy in jit"),
         (PythonRandom, "PythonRandom.evaluate: {}: random draws only once", "random"),
-        (OwnGenerator, "{}: Python computes a value here that differs", "generator"),
-        (Clock, "Clock.init: {}: Python computes a value here that differs", "clock"),
-        (Global, "Global.update: {}: Python computes a value here", "global"),
+        (OwnGenerator, "{}: Python code gives a different value", "generator"),
+        (Clock, "Clock.init: {}: Python code gives a different value", "clock"),
+        (Global, "Global.update: {}: Python code gives a different value", "global"),
         (InScan, "InScan.update: {}: numpy.random draws only once", "in scan"),
     ],
 )
@@ -288,7 +288,7 @@ def test_python_randomness_while_tracing_is_refused(cls, words, mark):
 
 
 def test_training_that_traces_differently_each_time_is_refused():
-    assert "Python computes a value here that differs each time" in refusal(Grows)
+    assert "Python code gives a different value each time here" in refusal(Grows)
 
 
 def test_tracing_restores_the_system_clock():
@@ -333,7 +333,7 @@ def returning(metrics=None, values=None):
         ({"loss": np.zeros(3)}, r"loss has shape (3,); a metric is one number"),
         ({"loss": np.complex64(1)}, "loss is of complex64; a metric is one number"),
         ({3: 1.0}, "a metric is named 3; names must be strings"),
-        ([1.0], 'returns a list instead of metrics by name; return (state, {"loss": loss})'),
+        ([1.0], 'returns a list instead of a dict of metrics; return (state, {"loss": loss})'),
     ],
 )
 def test_non_numeric_metrics_are_refused(metrics, words):
@@ -343,8 +343,8 @@ def test_non_numeric_metrics_are_refused(metrics, words):
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (None, 'returns None instead of values by name; return {"return": total}'),
-        (1.0, "returns a float instead of values by name"),
+        (None, 'returns None instead of a dict of values; return {"return": total}'),
+        (1.0, "returns a float instead of a dict of values"),
         ({"by_class": {"a": 1.0}}, "by_class is a dict; return its entries separately"),
         ({}, "returns nothing; return a value"),
     ],
@@ -374,7 +374,7 @@ def converting(function):
     [
         (lambda x, h: float(x), "float() of a traced value; remove float()"),
         (lambda x, h: math.sqrt(x), "float() of a traced value"),
-        (lambda x, h: int(x), "to round it write .astype(jnp.int32)"),
+        (lambda x, h: int(x), "to truncate it, use .astype(jnp.int32)"),
         (lambda x, h: jnp.zeros(int(h.rate)).sum(), "declare rate with hpo.fixed and read self."),
         (lambda x, h: x.item(), ".item() of a traced value; remove .item()"),
         (lambda x, h: x.tolist(), ".tolist() of a traced value"),
@@ -388,7 +388,7 @@ def converting(function):
         (lambda x, h: jnp.nonzero(jnp.ones(3) > x)[0].sum(), "pass size= and fill_value="),
         (lambda x, h: jnp.arange(x).sum(), "cannot be a traced value"),
         (lambda x, h: jnp.ones(3)[: x.astype(int)].sum(), "use jax.lax.dynamic_slice"),
-        (lambda x, h: {1.0: 2.0}[x], "is a key of a dict"),
+        (lambda x, h: {1.0: 2.0}[x], "is a dict key"),
         (lambda x, h: f"{x:.2f}", "cannot be formatted, because it is not known yet"),
     ],
 )
@@ -458,7 +458,7 @@ def test_slow_training_method_is_named_in_a_warning(monkeypatch):
 
     shapes_of(type("Waits", (Sound,), {"update": wait}).of({}, 100), ("rate",))
     assert any("Waits.update: tests/core/test_training_check.py:" in text for text in said)
-    assert all(text.endswith("no program is compiled yet; Ctrl-C ends it") for text in said)
+    assert all(text.endswith("no program is compiled yet; Ctrl-C stops it") for text in said)
 
 
 @pytest.mark.parametrize("steps", [10**30, 10**12 + 1])

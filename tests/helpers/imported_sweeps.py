@@ -34,11 +34,11 @@ SWEEPS: dict[str, tuple[str, object]] = {
     "values_that_bring_settings_of_their_own": (sweep("""
         n_steps: {value: 128}
         n_epochs: {value: 4}
-        ortho_init: {values: [true, false]}"""), "its values set initialisation and .* together"),
+        ortho_init: {values: [true, false]}"""), "change initialisation and .* together"),
     "a_schedule_for_one_of_the_values": (sweep("""
         n_steps: {value: 128}
         n_epochs: {value: 4}
-        learning_rate: {values: [lin_0.001, 0.0003]}"""), "together; list one of them"),
+        learning_rate: {values: [lin_0.001, 0.0003]}"""), "together; search only one"),
     "two_names_that_end_alike": (sweep("""
         actor: {parameters: {lr: {min: 1.0e-5, max: 1.0e-4}}}
         critic: {parameters: {lr: {min: 1.0e-3, max: 1.0e-2}}}"""),

@@ -133,7 +133,7 @@ params = train_fn(environment=env, progress_fn=progress)
 
 def test_brax_train_call_is_selected_by_environment(imported):
     data, said = imported("brax", NOTEBOOK)
-    assert data is None and "4 of 32 for the policy, 5 of 256 for the value" in said
+    assert data is None and "4 x 32 for the policy, 5 x 256 for the value" in said
     assert "(-- --hidden_sizes [256,256])" in said
     data, _ = imported("brax", NOTEBOOK, "--hidden_sizes", "[256,256]")
     assert data["env"] == {"id": "brax:ant", "max_steps_in_episode": 1000} and data["seed"] == 1

@@ -66,7 +66,7 @@ def test_commands_that_train_different_things_are_refused(imported):
     assert data is None and "several training commands" in said and "gamma, num_envs" in said
     script = "for env in CartPole-v1 Acrobot-v1; do python cleanrl/ppo.py --env-id $env; done"
     data, said = imported("cleanrl", script)
-    assert data is None and "env_id is searched, but a study has one value" in said
+    assert data is None and "env_id is searched, but a study accepts only a single value" in said
     data, _ = imported("cleanrl", script, "--env-id", "Acrobot-v1")
     assert data["env"] == "Acrobot-v1"
 

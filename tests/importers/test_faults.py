@@ -517,7 +517,7 @@ def test_torch_ppo_bounded_actions_are_not_rescaled(imported, arguments, low, hi
 
 def test_differences_of_torch_ppo_are_listed(imported):
     _, told = imported("torch_ppo", "PPOConfig(env_id='Pendulum-v1', squash_actions=True)\n")
-    assert "its GAE reads each done flag one step late" in told
+    assert "its GAE uses each done flag one step late" in told
     assert "divides by n - 1, hpo's by n" in told
     assert "its evaluate() samples actions" in told
 
@@ -596,10 +596,10 @@ def test_import_lists_semantic_differences_to_the_source(imported):
     _, told = imported("torch_ppo", cfg % "optimizer='sgd', weight_decay=0.1")
     assert "PyTorch's SGD adds it before the momentum" in told
     _, told = imported("torch_ppo", cfg % "squash_actions=True")
-    assert "hpo's entropy bonus is that of the squashed action" in told
+    assert "hpo's entropy bonus uses the squashed distribution" in told
     head = read_flags("--env_type=rmsa --NUM_ENVS=4 --RHO_CLIP=1 --C_CLIP=1", {}).text()
     assert "hpo's value targets follow V-trace" in head
-    assert "in XLRON, the value also learns from rows without a valid action" in head
+    assert "in XLRON, the value loss also includes rows without a valid action" in head
 
 
 def test_log_and_save_intervals_and_loggers_are_imported(imported):

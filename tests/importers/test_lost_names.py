@@ -130,7 +130,7 @@ def test_optuna_storage_with_unknown_searched_name_needs_without(imported, tmp_p
     assert data is None and "clip_param is searched, but hpo has no counterpart" in said
     data, said = imported("optuna", None, *given, *flags_of(said), name=name)
     assert data["enqueue"] == [{"learning_rate": 1e-3}, {"learning_rate": 1e-4}]
-    assert "the best 2 of 6 finished trials; 4 trials would duplicate another one" in said
+    assert "the best 2 of 6 finished trials; skips 4 duplicate trials" in said
     assert "as env is given" not in said
 
 
@@ -185,7 +185,8 @@ def test_configspace_switch_becomes_a_none_value(imported, tmp_path):
     values = data["space"]["target_kl"]["values"]
     assert values[0] is None and data["space"]["target_kl"]["default"] is None
     assert values[1:] == sorted(values[1:]) and {0.005, 0.01, 0.05} <= set(values[1:])
-    assert "use_kl: target_kl is off (null) without it, and its range becomes 9 values" in said
+    assert "use_kl was replaced: target_kl is null when use_kl is off; its range was" in said
+    assert "converted to 9 listed values" in said
     study = loads(said)
     assert study.space.default()["target_kl"] is None and not check(study).mistakes
 
@@ -264,7 +265,7 @@ def test_critic_learning_rate_enables_separate_optimiser(imported):
     assert data["fixed"]["vf_learning_rate"] == 0.003
     assert data["fixed"]["separate_vf_optimiser"] is True
     assert data["fixed"]["lr_schedule"] == "linear"
-    assert "critic_lr: the critic has its own optimiser" in said
+    assert "critic_lr: the critic has a separate optimiser" in said
 
 
 # ---------------------------------------------------------- files of another system
@@ -356,7 +357,7 @@ def test_third_party_environment_import_suggests_imports_file(imported):
     env, module = "MiniGrid-Empty-5x5-v0", "minigrid"
     text = f"gym.make('{env}')\nPPO('MlpPolicy', env, n_steps=64)\n"
     data, said = imported("sb3", text)
-    assert data is None and f"gym:{env} comes from the module {module!r}" in said
+    assert data is None and f"gym:{env} is registered by the module {module!r}" in said
     assert flags_of(said) == ["--env", f"gym:{env}", "--imports", "my_envs.py"]
     data, said = imported("sb3", text, *flags_of(said))
     assert data["env"] == f"gym:{env}" and data["imports"] == ["my_envs.py"]

@@ -166,7 +166,7 @@ def test_zoo_command_needs_its_hyperparameter_file(imported):
         "python -m rl_zoo3.train --algo ppo --env CartPole-v1 --eval-freq 10000 --save-freq 50000",
     ):
         found, says = imported("sb3", text, name="")
-        assert found is None and "import as rlzoo ppo.yml (--env CartPole-v1)" in says
+        assert found is None and "import ppo.yml as rlzoo (--env CartPole-v1)" in says
 
 
 def test_different_policy_and_value_towers_suggest_replacement(imported):

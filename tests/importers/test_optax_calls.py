@@ -87,7 +87,7 @@ def test_an_optimiser_that_cannot_be_read_is_refused_with_its_line(imported, wri
 
 def test_positional_optimiser_arguments_after_rate_are_refused():
     assert optimiser_settings(unread("adam", 1e-3)) == {"optimiser": "adam"}
-    with pytest.raises(Exception, match="pass the arguments of adam"):
+    with pytest.raises(Exception, match="pass all arguments of adam"):
         optimiser_settings(unread("adam", 1e-3, 0.8))
 
 

@@ -200,7 +200,7 @@ def test_an_export_without_its_study_is_refused(tmp_path):
     theirs = optuna.load_study(study_name="one", storage=open_storage(url))
     said = {key: one for key, one in theirs.user_attrs["hpo"].items() if key != "study"}
     theirs.set_user_attr("hpo", said)
-    with pytest.raises(ConfigError, match="export the study again"):
+    with pytest.raises(ConfigError, match="export it again"):
         read_storage(url, None, {})
 
 

@@ -200,4 +200,4 @@ def test_words_and_mappings_in_program_syntax_are_read():
     assert plain_name("TOTAL-Timesteps") == "total_timesteps"
     assert plain_name("config.env_id") == "env_id"
     command = ["python", "cleanrl/sac_atari.py", "--exp-name", "dqn"]
-    assert another_algorithm(command) == "sac_atari.py uses SAC, which a study cannot use"
+    assert another_algorithm(command) == "sac_atari.py uses SAC, which is not available in a study"

@@ -85,7 +85,7 @@ def test_names_only_in_october_select_that_version(imported):
         (create(f"num_envs=64, {DECAY}"), "learning_rate_decay_exponent"),
         (
             create("num_envs=64", "tr, _ = PPOTrainer.train(tr)\n"),
-            "a train that returns two values",
+            "a `train` that returns two values",
         ),
         (create("num_envs=64, num_steps_epoch=32, minibatch_size=16"), "minibatch_size is 16"),
     ],
@@ -107,7 +107,7 @@ def test_assumed_version_is_reported_when_names_do_not_decide(imported, tmp_path
     assert "for another version add: -- --version 2025.09" in screen
     data, told = imported("jaxdem", create("num_envs=64, drip_decay=0.0"), "--env=navigators")
     assert (
-        "version: JaxDEM since 6 November 2025, read at June 2026, because only this version has "
+        "version: JaxDEM since 6 November 2025, as of June 2026, because only this version has "
         "drip_" in told
     )
 
@@ -157,7 +157,7 @@ def test_jaxdem_september_minibatch_size_counts_segments(imported):
         "importance_sampling_alpha=0.0"
     )
     data, told = imported("jaxdem", text, "--env=navigators")
-    assert "8 minibatches of 16 segments are 2 pass(es) of 4 minibatches over 64" in told
+    assert "8 minibatches of 16 segments are 2 passes of 4 minibatches over 64" in told
     assert data["fixed"]["num_minibatches"] == 4 and data["fixed"]["update_epochs"] == 2
     text = text.replace("size=16", "size=12")
     _, told = imported("jaxdem", text, "--env=navigators")
@@ -203,7 +203,7 @@ def test_jaxdem_clipped_actions_become_action_bounds(imported, given, low, high)
     data, told = imported("jaxdem", create(f"num_envs=64, {given}"), "--env=navigators")
     assert (data["fixed"].get("action_low"), data["fixed"].get("action_high")) == (low, high)
     if low is not None:
-        assert f"clip_range {low:g} to {high:g} is action_low and action_high here" in told
+        assert f"clip_range {low:g} to {high:g} becomes action_low and action_high" in told
 
 
 def test_unreadable_clip_range_suggests_action_bounds(imported):

@@ -120,7 +120,7 @@ def test_sweep_with_unknown_program_becomes_command_study(tmp_path, monkeypatch,
     assert (study.metric.name, study.metric.goal) == ("val/acc", "maximize")
     assert (study.search.method, study.budget.trials) == ("tpe", 3)
     assert study.space.names == ("lr", "optimizer.name")
-    assert "seed: each run gets a different one" in capsys.readouterr().err
+    assert "seed: each run gets a different value" in capsys.readouterr().err
 
 
 def test_hyperband_counts_logged_metrics(tmp_path, monkeypatch):

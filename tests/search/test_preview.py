@@ -127,7 +127,7 @@ def test_check_traces_custom_environments_before_it_times_them(
     line = 1 + next(at for at, text in enumerate(code.splitlines()) if "def step_env" in text)
     said = capsys.readouterr().err
     assert f"{module}.py:{line}: " in said and "Traceback" not in said
-    assert "state.place is float32[]; it must be int32[], as from reset" in said
+    assert "state.place is float32[]; it must be int32[], as returned by reset" in said
 
 
 @pytest.mark.parametrize(

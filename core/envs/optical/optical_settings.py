@@ -147,7 +147,7 @@ def _as_items(key: str, value: Any) -> tuple[Any, ...]:
     if key == "fits":
         return items
     if not all(map(_is_number, items)):
-        _refuse(key, value, "a list of numbers, Gb/s")
+        _refuse(key, value, "a list of numbers (Gb/s)")
     return tuple(map(float, items))
 
 
@@ -172,7 +172,7 @@ def _check_ranges(settings: OpticalSettings) -> None:
     if settings.shadow and settings.shadow not in HEURISTIC_NAMES:
         raise UnknownNameError("shadow", settings.shadow, HEURISTIC_NAMES)
     if settings.bitrates and min(settings.bitrates) <= 0:
-        _refuse("bitrates", list(settings.bitrates), "numbers above 0, Gb/s")
+        _refuse("bitrates", list(settings.bitrates), "a list of numbers above 0 (Gb/s)")
     if settings.max_bitrate < settings.min_bitrate:
         lowest = f"min_bitrate ({settings.min_bitrate}) or more"
         _refuse("max_bitrate", settings.max_bitrate, lowest)
@@ -188,7 +188,7 @@ def _check_fits(settings: OpticalSettings) -> None:
         )
     if settings.fits != ("first",) and settings.id != "deeprmsa":
         raise ConfigError(
-            f"fits applies only to deeprmsa, but actions of {settings.id} choose a slot: "
+            f"fits applies only to deeprmsa, but actions of {settings.id} choose a slot; "
             "remove fits, or set id: deeprmsa"
         )
 
@@ -212,14 +212,16 @@ def _check_slots(settings: OpticalSettings) -> None:
             "no_op do not apply; set id: rmsa to use them"
         )
     if settings.id in ("rwa", "rwa_lightpath_reuse") and settings.guardband:
-        _refuse("guardband", settings.guardband, f"0 for {settings.id}: a service takes one slot")
+        _refuse(
+            "guardband", settings.guardband, f"0 for {settings.id}, where a service takes one slot"
+        )
 
 
 def _check_bitrates(settings: OpticalSettings, given: Mapping[str, Any]) -> None:
     if settings.id == "rwa" and set(settings.bitrates) != {settings.slot_width}:
-        raise ConfigError("rwa uses one slot per request: remove bitrates, or set id: rsa")
+        raise ConfigError("rwa uses one slot per request; remove bitrates, or set id: rsa")
     if settings.bitrates and {"min_bitrate", "max_bitrate", "step_bitrate"} & set(given):
-        raise ConfigError("bitrates and min_bitrate, max_bitrate, step_bitrate exclude each other")
+        raise ConfigError("give bitrates, or min_bitrate, max_bitrate and step_bitrate, not both")
 
 
 def _check_episodes(settings: OpticalSettings) -> None:
@@ -227,11 +229,11 @@ def _check_episodes(settings: OpticalSettings) -> None:
         what = "incremental loading"
         if settings.requests:
             what = "a request list"
-        raise ConfigError(f"{what} is finite: set continuous: false, or remove it")
+        raise ConfigError(f"{what} is finite; set continuous: false, or remove it")
     if settings.shadow and settings.end_first_blocking:
         raise ConfigError(
             "shadow and end_first_blocking exclude each other, because the policy and its "
-            "shadow must end at the same request: remove one of the two"
+            "shadow must end at the same request; remove one of the two"
         )
 
 
@@ -240,14 +242,15 @@ def _check_request_list(settings: OpticalSettings) -> None:
         _refuse("warmup_requests", settings.warmup_requests, "0 with a request list")
     if settings.requests and settings.traffic_matrix != "uniform":
         raise ConfigError(
-            "a request list already fixes sources and destinations: remove traffic_matrix"
+            "a request list already fixes sources and destinations; remove traffic_matrix"
         )
 
 
 def _check_observation(settings: OpticalSettings) -> None:
     if settings.observation == "packed" and settings.reuses_lightpaths:
         raise ConfigError(
-            "observation packed has one bit per slot, too few for shared lightpaths; use flat"
+            "observation packed has one bit per slot, which cannot show shared "
+            "lightpaths; use flat"
         )
     if settings.observation == "link_capacity" and not settings.reuses_lightpaths:
         raise ConfigError(

@@ -205,8 +205,8 @@ def _require_connected(path: Path, topology: Topology) -> None:
     if rest:
         outside = topology.node_ids[min(rest[0]) - topology.first_number]
         raise ConfigError(
-            f"{path}: the network is not connected: node {outside!r} cannot reach, or be reached "
-            f"from, the {len(first)} nodes of its largest part"
+            f"{path}: the network is not connected, because node {outside!r} cannot reach, or be "
+            f"reached from, the {len(first)} nodes of the largest component"
         )
 
 

@@ -70,7 +70,7 @@ def _row(
     file: str, line: int, row: list[str], topology: Topology
 ) -> tuple[int, float, float, float]:
     if len(row) != len(HEADER):
-        raise ConfigError(f"{file}:{line}: {len(row)} columns; allowed: {','.join(HEADER)}")
+        raise ConfigError(f"{file}:{line}: {len(row)} columns; expected: {','.join(HEADER)}")
     positions = {str(node): number for number, node in enumerate(topology.node_ids)}
     ends = [text.strip() for text in row[:2]]
     for name, node in zip(HEADER, ends, strict=False):
@@ -87,8 +87,8 @@ def _row(
         raise ConfigError(f"{file}:{line}: bitrate, arrival and holding must be numbers") from None
     if not (all(map(math.isfinite, (bitrate, arrival, holding))) and bitrate > 0 and holding >= 0):
         raise ConfigError(
-            f"{file}:{line}: bitrate is {bitrate:g} (allowed: above 0), holding is {holding:g} (0 "
-            f"or more), arrival is {arrival:g} (finite)"
+            f"{file}:{line}: bitrate ({bitrate:g}) must be above 0, holding ({holding:g}) 0 or "
+            f"more, and arrival ({arrival:g}) finite"
         )
     source, destination = (positions[node] for node in ends)
     pair = pair_index(source, destination, topology.num_nodes, topology.directed)

@@ -195,7 +195,7 @@ def test_gymnax_id_does_not_import_local_modules(tmp_path, monkeypatch):
     (tmp_path / "hpo_test_beside.py").write_text("raise SystemExit('was imported')\n")
     monkeypatch.syspath_prepend(tmp_path)
     for module in ("hpo_test_beside", "antigravity", "pip.__main__"):
-        with pytest.raises(UnimportedModuleError, match=f"comes from the module '{module}'"):
+        with pytest.raises(UnimportedModuleError, match=f"is registered by the module '{module}'"):
             make(f"gymnax:{module}:Env")
         assert module not in sys.modules
     assert gymnax_class("gymnax:a.b:C") == ("a.b", "C")

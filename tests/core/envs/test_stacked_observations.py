@@ -59,7 +59,9 @@ def test_history_applies_to_evaluation_and_is_off_by_default():
 def test_history_of_tree_observations_is_refused():
     keys = (("k", 2), ("slots", 8), ("topology", "ring7"))
     plan = make_plan({"network": "gnn", "history": 2}, EnvPlan("rmsa", keys))
-    with pytest.raises(ConfigError, match="history is 2, but the observations of rmsa are a tree"):
+    with pytest.raises(
+        ConfigError, match="history is 2, but the observations of rmsa are a pytree"
+    ):
         registry.make(plan.env)
 
 

@@ -56,7 +56,10 @@ def test_trace_once_accepts_valid_environments(corridor):
         (
             '"time": state["time"] + 1,',
             '"time": jnp.float32(0.0),',
-            ["state['time'] is float32[]; it must be int32[], as from reset (write .astype("],
+            [
+                "state['time'] is float32[]; it must be int32[], as returned by reset (write "
+                ".astype("
+            ],
         ),
         (
             '"time": state["time"] + 1,',
@@ -126,7 +129,10 @@ def test_env_exception_while_tracing_is_reported_with_its_line(corridor):
     ("new", "words"),
     [
         ('__import__("numpy").random.rand()', "numpy.random draws only once"),
-        ('vars(self).setdefault("turns", []).append(0) or len(self.turns) / 10', "differs each"),
+        (
+            'vars(self).setdefault("turns", []).append(0) or len(self.turns) / 10',
+            "gives a different value each time",
+        ),
     ],
 )
 def test_python_random_numbers_in_a_traced_step_are_refused(corridor, new, words):

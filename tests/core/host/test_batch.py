@@ -146,7 +146,7 @@ def test_episode_seeds_are_distinct_and_uniform():
 @pytest.mark.parametrize("count", [0, 2])
 def test_refused_env_values_do_not_break_the_batch(count, workers):
     batch = batch_of(CARTPOLE, 4, workers if count else None)
-    with pytest.raises(ConfigError, match=r"gym:CartPole-v1 cannot be made with nonsense=1"):
+    with pytest.raises(ConfigError, match=r"gym:CartPole-v1 cannot be created with nonsense=1"):
         batch.open([Opening(1, {"nonsense": 1}, "a")])
     assert len(drive(batch, range(4))) == STEPS + 1
 

@@ -72,7 +72,7 @@ def test_unsupported_observation_spaces_are_refused(twins, kind):
 
 @pytest.mark.parametrize("kind", ["tree", "pair", "grid", "image"])
 def test_unsupported_action_spaces_are_refused(twins, kind):
-    with pytest.raises(ConfigError, match=r"takes actions of type .*allowed: Discrete"):
+    with pytest.raises(ConfigError, match=r"has the action space .*allowed: Discrete"):
         code(twins, action=kind)
 
 

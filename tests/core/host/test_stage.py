@@ -128,7 +128,7 @@ def test_lane_with_refused_env_values_is_marked_with_a_warning(twins):
     stage.begin({0: {"bonus": 1.0}, 1: {"bonus": 1e3}, 2: {}}, KEYS)
     assert stage.refused.tolist() == [False, True, False]
     assert warnings == [
-        "a trial failed: gym:hpo-test/Hosted-v0 cannot be made with bonus=1000.0: "
+        "a trial failed: gym:hpo-test/Hosted-v0 cannot be created with bonus=1000.0: "
         "ValueError: bonus is too large"
     ]
     play(stage, 3, seed=0, busy=np.ones(LANES, bool))

@@ -237,7 +237,7 @@ def test_unknown_envpool_env_or_key_is_refused():
     pytest.importorskip("envpool")
     with pytest.raises(UnknownNameError, match="did you mean 'envpool:CartPole-v1'"):
         entry("envpool:Cartpole-v1")
-    with pytest.raises(ConfigError, match="cannot be made with nonsense=1"):
+    with pytest.raises(ConfigError, match="cannot be created with nonsense=1"):
         probe(CARTPOLE, {"nonsense": 1})
 
 

@@ -169,7 +169,7 @@ def test_defaults_are_the_published_ones():
 def test_invalid_cnn_sizes_and_observations_are_refused():
     with pytest.raises(
         ConfigError,
-        match=r"cnn_kernels\[1\] is 4, but its input is only 1 wide \(images of 10 x 10",
+        match=r"cnn_kernels\[1\] is 4, but its input is only 1 pixels wide \(images of 10 x 10",
     ):
         sizes = {"cnn_channels": [4, 4], "cnn_kernels": [8, 4], "cnn_strides": [4, 2]}
         registry.make(plan_of(**sizes), 3, jax.ShapeDtypeStruct((10, 10, 4), np.float32))

@@ -189,6 +189,6 @@ def test_transformer_refuses_unsupported_settings_and_observations():
         registry.make(plan, 2, environments.make(plan.env).observation_struct)
     with pytest.raises(ConfigError, match="is 8, but 3 heads with even widths need a multiple"):
         plan_of({}, transformer_heads=3)
-    with pytest.raises(ConfigError, match="the observations of rmsa are a different tree"):
+    with pytest.raises(ConfigError, match="the observations of rmsa are neither"):
         plan = plan_of({"observation": "graph"})
         registry.make(plan, 2, environments.make(plan.env).observation_struct)

@@ -60,7 +60,7 @@ def test_xlron_key_names_get_suggestions():
         ({"topology": 3}, "must be text"),
         ({"bitrates": [100, "x"]}, "list of numbers"),
         ({"bitrates": [100, -1]}, "above 0"),
-        ({"bitrates": [100], "max_bitrate": 50}, "exclude each other"),
+        ({"bitrates": [100], "max_bitrate": 50}, "not both"),
         ({"max_bitrate": 10}, "min_bitrate"),
         ({"aggregate_slots": 101}, "at most slots"),
         ({"warmup_requests": -1}, "of at least 0"),
