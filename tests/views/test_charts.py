@@ -356,7 +356,7 @@ def test_plot_formats_follow_suffix_and_errors_are_reported(snapshot, front, tmp
     assert main(["plot", "history", "--to", "x.gif", *out]) == 2
     assert "the name must end in .png or .svg or .pdf" in capsys.readouterr().err
     assert main(["plot", "histroy", *out]) == 2
-    assert "unknown picture 'histroy'; did you mean 'history'?" in capsys.readouterr().err
+    assert "unknown plot 'histroy'; did you mean 'history'?" in capsys.readouterr().err
     assert main(["plot", "pareto", "--to", str(tmp_path / "x.png"), *out]) == 2
     assert "one objective" in capsys.readouterr().err and not (tmp_path / "x.png").exists()
 
