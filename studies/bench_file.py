@@ -130,7 +130,7 @@ def read_bench(path: str | Path, overrides: Sequence[str] = ()) -> BenchFile:
     apply_overrides(notes, root, overrides)
     for name in root.value:
         if name not in ("bench", "methods"):
-            notes.add(f"unknown key {name!r}; Known: bench, methods", root, name)
+            notes.add(f"unknown key {name!r}; known: bench, methods", root, name)
     values = read_section(notes, "bench", root.value.get("bench"), keys_of(BenchSpec))
     values["budgets"] = tuple(sorted(values["budgets"]))
     methods = root.value.get("methods")

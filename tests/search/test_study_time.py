@@ -380,7 +380,7 @@ def test_no_time_flag_compiles_nothing(own_caches, capsys, monkeypatch):
 
     monkeypatch.setattr("hpo.core.program.Program.compile", compiled)
     out, _ = said(["check", "-v", str(own_caches), "--no-time"], capsys)
-    assert "time       not known: it was not timed" in out
+    assert "time       not known: the study was not timed" in out
     monkeypatch.setenv("HPO_NO_TIME", "1")
     data = json.loads(said(["check", str(own_caches), "--json"], capsys)[0])
     assert data["time"] is None and "not timed" in data["time_note"]

@@ -115,7 +115,7 @@ KINDS = {
     ),
     "no confirm": (
         {"confirm": None},
-        "Undecided: all values are from seeds that also selected the trials.",
+        "Undecided: all values are from seeds that were also used for selection.",
     ),
     "alone": (
         {"confirm": None, "budget": Budget(trials=1)},
@@ -403,7 +403,7 @@ def test_budget_end_before_confirm_stage_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(Engine, "is_out_of_time", is_out_of_time)
     said = go(tmp_path, budget=Budget(trials=24, wall_seconds=1e6)).conclusion.said
     assert said[0] == "Undecided: no trial has a value on every selection seed."
-    assert said[1].endswith(": 3 of 3 selection seeds gave no value: budget.wall ended.")
+    assert said[1].endswith(": 3 of 3 selection seeds gave no value: budget.wall ran out.")
 
 
 @pytest.mark.parametrize("pause", [0, 50])
@@ -423,7 +423,7 @@ def test_budget_end_before_any_run_suggests_budget_wall(tmp_path):
     budget = Budget(trials=None, wall_seconds=1e-9)
     said = go(tmp_path, budget=budget, early_terminate=None, confirm=None).conclusion.said
     assert said[0] == "Undecided: no trial has finished its run."
-    assert said[1] == "`budget.wall` ran out: raise it and run the same command again."
+    assert said[1] == "`budget.wall` ran out; raise it and run the same command again."
 
 
 def test_truncated_episodes_of_winner_are_reported(tmp_path, monkeypatch, capsys):

@@ -270,7 +270,7 @@ def test_a_metric_that_evaluate_does_not_return_is_refused(tmp_path, key):
     study = written(tmp_path, key.replace("sice}", "sice, max: 1}") if "con" in key else key)
     factory = TrainingFactory(study)
     with pytest.raises(
-        HpoError, match=r"e: .*walk.py:\d+: does not return eval/sice; use one of eval/size, eval"
+        HpoError, match=r"e: .*walk.py:\d+: does not return eval/sice; known: eval/size, eval"
     ):
         factory.check(factory.resolve(study.default()))
 
