@@ -252,7 +252,7 @@ def other_quotes(conclusion: Conclusion, metric: str) -> list[str]:
     if conclusion.copying is not None:
         alone = f"{conclusion.alone}, the best trial of the same study without copying"
         said += [
-            one.replace("the best without copying", alone, 1)
+            one.replace("the best trial without copying", alone, 1)
             for one in versus(winner, conclusion.copying, metric)
         ]
     if conclusion.violates:

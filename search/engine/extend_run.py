@@ -142,7 +142,8 @@ def _check_running(search_state: SearchState, before: int) -> None:
 def _growth_error(study: Study, why: str, more: str = "") -> StoreError:
     way = "start a new study"
     if study.algorithm.is_ppo:
-        way = f"continue training the saved policy with init: {{from: .../policies/trial_0}}, or {way}"
+        init = "init: {from: .../policies/trial_0}"
+        way = f"continue training the saved policy with {init}, or {way}"
     return StoreError(f"env_steps cannot be raised: {why}; {way}{more}", new=True)
 
 

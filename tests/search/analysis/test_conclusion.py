@@ -169,7 +169,7 @@ def test_single_trial_is_compared_with_baselines_on_its_seeds(tmp_path, seeds):
     assert against.interval == paired_interval(values, rule)
     assert found.said[0].startswith("Trial 0 is better than rule: by 17.5 [")
     assert found.said[0].endswith("on 6 seeds.")
-    assert found.said[-1] == "Only one trial ran, so its seeds selected nothing."
+    assert found.said[-1] == "Only one trial ran, so there is no selection bias."
     still = conclusion_from(StudyRows(meta, rows, entries, ended=False), Measured())
     assert still.said[0].startswith("Undecided")
 
