@@ -71,7 +71,7 @@ class BenchFile:
         )
         if not found:
             raise ConfigError(
-                f"{self.tables} contains no tables; set bench.tables to their folder"
+                f"{self.tables} contains no tables; set bench.tables to the folder of the tables"
             )
         for name in self.spec.environments:
             if name not in found:

@@ -438,7 +438,7 @@ def test_truncated_episodes_of_winner_are_reported(tmp_path, monkeypatch, capsys
             return made
 
     def cut(results):
-        return [text for text in results.conclusion.said if "were cut at" in text]
+        return [text for text in results.conclusion.said if "were truncated at" in text]
 
     factory = Long(diverges_above=2.0)
     assert cut(go(tmp_path / "ends", factory, env=CARTPOLE)) == []
@@ -446,16 +446,19 @@ def test_truncated_episodes_of_winner_are_reported(tmp_path, monkeypatch, capsys
         "hpo.studies.evaluation._environments_without_limit", lambda study: ["own"]
     )
     (told,) = cut(go(tmp_path / "s", factory, env=CARTPOLE))
-    assert told.endswith("were cut at 20,000 env steps because the environment did not end them.")
+    assert told.endswith("were truncated at 20,000 env steps because they had not ended.")
     with Journal(tmp_path / "s") as journal:
         rows = [row for row in episodes_in(journal) if row.stream is Stream.REPORT]
     per_trial = len(rows) // len({row.trial for row in rows})
     assert told.startswith(f"{per_trial} of {per_trial} evaluation episodes")
     for words in (["top"], ["best"]):
         assert main([*words, "s", "--out", str(tmp_path)]) == 0
-        assert " ".join(capsys.readouterr().out.split()).count("were cut at 20,000 env steps") == 1
+        assert (
+            " ".join(capsys.readouterr().out.split()).count("were truncated at 20,000 env steps")
+            == 1
+        )
     report = write_report(StudyFolder(tmp_path / "s")).read_text(encoding="utf-8")
-    assert "were cut at 20,000 env steps" in report
+    assert "were truncated at 20,000 env steps" in report
 
 
 @pytest.mark.parametrize(("rate", "verdict"), [(1e-5, "better"), (None, "diverged")])

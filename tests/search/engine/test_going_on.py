@@ -71,7 +71,9 @@ def test_refusal_quotes_recorded_overrides_and_resume_command(hpo, tmp_path):
     hpo("run", "small.yaml", "--set", "budget.trials=8", "--set", "seed=3")
     code, told = hpo("run", "small.yaml")
     assert code == 2
-    assert "budget.trials: 8 -> 6 (a budget may only grow) [last time: budget.trials=8]" in told
+    assert (
+        "budget.trials: 8 -> 6 (a budget can only be raised) [last time: budget.trials=8]" in told
+    )
     assert re.search(r"seed: 3 -> 0 \(.*\) \[last time: seed=3\]", told)
     assert told.rstrip().endswith(
         "resume with: hpo run small.yaml --set budget.trials=8 --set seed=3"

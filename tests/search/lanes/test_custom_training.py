@@ -307,7 +307,7 @@ def test_check_reports_problems_without_compiling(tmp_path):
         ("algorithm: walk.py:Wolk", "has no class 'Wolk' that is an hpo.Training; did you mean"),
         ("algorithm: walk", "allowed: ppo, FILE.py:CLASS such as my_sac.py:SAC, or rejax:SAC"),
         ("algorithm: none.py:Walk", "none.py: no such file in the study's folder"),
-        ("env: CartPole-v1", "Walk makes the environment itself; remove env"),
+        ("env: CartPole-v1", "Walk creates the environment itself; remove env"),
         ("env_steps: 100", "length and env_steps are both given; keep one"),
         ("length: 4 weeks", "allowed: a number of steps, a number of epochs"),
         ("early_terminate: {type: asha, min: 1k}", "min is 1000, but a run has 160 steps;"),
