@@ -236,7 +236,7 @@ def test_check_shows_share_of_evaluation_time(seconds, told):
         check(loads(init_text("CartPole-v1"))), time=dataclasses.replace(known, phases=phases)
     )
     text, share = brief(report, "", "s.yaml"), seconds / (197.0 + seconds)
-    line = f"  evaluation takes {share:.0%} of the time; these env steps exclude it"
+    line = f"  evaluation takes {share:.0%} of the time; its env steps are not counted here"
     assert (line in text.split("\n")) is told and ("  evaluation " in text) is told
 
 

@@ -170,7 +170,7 @@ def test_trial_other_than_the_best_can_be_bundled(source, study, tmp_path, capsy
     words = ["bundle", str(study), "--source", str(source), "-o", str(tmp_path / "b.zip")]
     assert main([*words[:2], "1", *words[2:]]) == 0
     said = capsys.readouterr().out
-    assert "Trial 1 has rank" in said and "no policy of trial 1 was kept" in said
+    assert "Trial 1 has rank" in said and "no policy of trial 1 was saved" in said
     code, said = verified(tmp_path / "b.zip", capsys)
     assert code == 0 and "not for NumPy: no policy" in said.out
     assert main(words) == 2 and "already exists" in capsys.readouterr().err
