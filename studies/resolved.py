@@ -290,7 +290,9 @@ def _keeps_value(changed: _Changed) -> str:
     # integer bounds of a real-valued hyperparameter, as they were and are read
     kinds = ("int_uniform", "uniform")
     if section == "space" and rest.endswith(".distribution") and (old, new) == kinds:
-        return "integer bounds of a real number now mean real values; to resume, use int_uniform"
+        return (
+            "integer bounds of a real-valued knob now mean real values; to resume, use int_uniform"
+        )
     return _is_fixed(changed)
 
 

@@ -296,7 +296,7 @@ class RayTeam:
             if name is not None:
                 return self._hosts[share], name
         raise SearchError(
-            "no worker of the cluster is alive, and it has no room for another; nothing "
+            "no worker is alive, and the cluster has no room for another; nothing "
             "committed is lost; run the same command to resume once there is room"
         )
 

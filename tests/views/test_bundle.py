@@ -337,7 +337,7 @@ def test_duplicate_json_key_in_claims_is_refused(members, tmp_path, capsys):
     text = members["claims.json"].replace(b'"sql": "', b'"sql": "x", "sql": "', 1)
     assert text != members["claims.json"]
     code, said = verified(packed({**members, "claims.json": text}, tmp_path / "b.zip"), capsys)
-    assert code == 1 and "its JSON was not written by hpo" in said.out
+    assert code == 1 and "the JSON was not written by hpo" in said.out
 
 
 def test_consistently_changed_rows_and_claims_are_detected(

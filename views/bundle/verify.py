@@ -147,7 +147,7 @@ class Bundle:
             compared = differences(claimed, known, self.ours)
             wrong = compared.wrong
             if text != as_text(claimed):  # a duplicate key: readers would see different claims
-                wrong.append(f"{CLAIMS}: its JSON was not written by hpo")
+                wrong.append(f"{CLAIMS}: the JSON was not written by hpo")
             with Journal(self.folder) as journal:
                 meta = journal.meta
             rows, others = self._check_rows()

@@ -109,9 +109,11 @@ def curves(snapshot: Snapshot) -> Picture:
     caption += "fewer than five seeds."
     if _FRESH in own.values():
         caption += (
-            " In training, colours are on selection and test seeds and grey lines on search "
+            " In the training panels, coloured lines are from selection and test seeds, and grey "
         )
-        caption += "seeds; evaluations before the end exist for search seeds only."
+        caption += (
+            "lines from search seeds. Evaluations before the end exist only for search seeds."
+        )
     if shown:
         of = ""
         if len(shown) < len(others):
