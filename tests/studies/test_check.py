@@ -182,11 +182,11 @@ class Filled(hpo.Training):
 @pytest.mark.parametrize(
     ("lines", "told"),
     [
-        ("env_steps: 2000", "fill is 2,000, but a run has 2,000 env steps, so nothing is learnt"),
+        ("env_steps: 2000", "fill is 2,000, but a run has 2,000 env steps, so no update is made"),
         ("env_steps: 500\nfixed: {fill: 600}", "fill is 600, but a run has 500 env steps"),
         ("env_steps: 2010", ""),
         ("env_steps: 500\nfixed: {fill: 499}", ""),
-        ("env_steps: 500\nspace: {fill: {values: [100, 500]}}", "is at least 500, the env steps"),
+        ("env_steps: 500\nspace: {fill: {values: [100, 500]}}", "is at least the run length of 500 env steps"),
         ("env_steps: 500\nspace: {fill: {values: [100, 499]}}", ""),
     ],
 )

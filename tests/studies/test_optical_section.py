@@ -101,7 +101,7 @@ def test_schema_accepts_optical_study():
         ("slots: 20", "requests: none.csv", 2, "does not exist"),
         ("slots: 20", "modulation: qam", 2, "unknown modulation table 'qam'"),
         ("slots: 20", "observation: fat", 2, "allowed: flat, packed"),
-        ("steps: 500, ", "", 11, "use evaluation: {steps: 5000}"),
+        ("steps: 500, ", "", 11, "set evaluation: {steps: 5000}"),
         ("metric:", "eval_env: {slots: 30}\nmetric:", 10, "the policy needs"),
         ("metric:", "eval_env: {modulation: x.csv}\nmetric:", 10, "eval_env: modulation file"),
         ("metric:", "baselines: [ksp_f]\nmetric:", 10, "did you mean 'ksp_ff'?"),
