@@ -191,7 +191,7 @@ def test_custom_training_with_dying_workers_equals_one_process(tmp_path, kind):
 
 def test_fewer_lanes_than_workers_are_refused(tmp_path):
     few = "executor: {type: ray, workers: 3}\npopulation: {lanes: 2}\n"
-    with pytest.raises(HpoError, match=r"lanes that are computed .* executor.workers: 2"):
+    with pytest.raises(HpoError, match=r"only 2 tiles of 1 lanes .* executor.workers: 2"):
         preview(written(tmp_path, few))
 
 
