@@ -301,8 +301,8 @@ def test_only_feasible_default_is_reported(tmp_path, capsys):
         confirm=samples.Confirm(3, 6, 0),
     )
     words = (
-        "No other trial satisfies the constraints on 6 selection seeds: "
-        "the default is on the front."
+        "No other trial satisfies the constraints on 6 selection seeds, "
+        "so the default is on the front."
     )
     assert found.conclusion.said[-1] == words
     assert main(["best", "--study", str(tmp_path)]) == 0
