@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...environments.registry import find
-from ...errors import StoreError
+from ...errors import StoreError, counted
 from ...files.plain_data import freeze
 from ...store.against import ConstraintSamples
 from ...store.baselines import baselines_of
