@@ -186,7 +186,10 @@ class Filled(hpo.Training):
         ("env_steps: 500\nfixed: {fill: 600}", "fill is 600, but a run has 500 env steps"),
         ("env_steps: 2010", ""),
         ("env_steps: 500\nfixed: {fill: 499}", ""),
-        ("env_steps: 500\nspace: {fill: {values: [100, 500]}}", "is at least the run length of 500 env steps"),
+        (
+            "env_steps: 500\nspace: {fill: {values: [100, 500]}}",
+            "at least the run length of 500 env",
+        ),
         ("env_steps: 500\nspace: {fill: {values: [100, 499]}}", ""),
     ],
 )

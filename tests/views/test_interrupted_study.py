@@ -80,7 +80,7 @@ def test_best_names_the_leader_at_the_latest_shared_point(capsys, interrupted):
     values = {trial: value for trial, value in values.items() if math.isfinite(value)}
     leader = max(values, key=lambda trial: values[trial])
     text = say(capsys, interrupted, "best")
-    said = f"Trial {leader} leads {len(values)} trials at 8k env steps, the latest that two"
+    said = f"Trial {leader} leads {len(values)} trials at 8k env steps, the latest point that two"
     assert text.startswith(f"No trial has finished its run. {said} reached: ")
     with Journal(interrupted) as journal:
         rate = journal.trial(leader).params["learning_rate"]

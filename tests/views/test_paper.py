@@ -421,7 +421,7 @@ def test_every_kind_of_study_has_methods_and_a_table(kind, tmp_path):
         assert "mean episode length at most 1000000000" in text
     if kind == "populations":
         assert (
-            "Population-based training" in text and "changed hyperparameters every 2,000" in text
+            "population-based training" in text and "changed hyperparameters every 2,000" in text
         )
     if kind == "choices":
         assert "`hidden_sizes` in {[16], [32], [64, 64]}" in text and "`num_envs`" not in text
