@@ -335,7 +335,7 @@ class _Commands:
         if self.now is None:
             if self.last is None:
                 return []
-            return [f"  it was run as: {self.last.command}"]
+            return [f"  the study was run as: {self.last.command}"]
         way = replace(self.now, verb="run", overrides=())
         if self.last is not None:
             way = replace(self.now, verb=self.last.verb, overrides=self.last.overrides)
@@ -344,9 +344,7 @@ class _Commands:
         rest = self._in_file(refused)
         if not rest or way.verb != self.now.verb:
             return [f"resume with: {way.command}"]
-        return [
-            f"resume with: {way.command}, after restoring the old {', '.join(rest)} in the file"
-        ]
+        return [f"restore the old {', '.join(rest)} in the file, then resume with: {way.command}"]
 
     def _in_file(self, refused: Sequence[ChangedKey]) -> list[str]:
         """Return the refused keys whose values differ in the file."""

@@ -59,17 +59,17 @@ def preview(
     if note and timing:
         why = f"{', '.join(study.imports)} was not run; lanes and memory depend on it"
     elif not timing:
-        why = "it was not timed"
+        why = "the study was not timed"
     elif report.mistakes:
         why = "fix the mistakes to get an estimate"
     elif study.executor.type != "local" and study.algorithm.is_process:
-        why = "it needs a trial process, which is started only with executor: {type: local}"
+        why = "a trial process is needed, which starts only with executor: {type: local}"
     elif study.executor.type != "local":
         why = "several workers cannot be timed here; executor: {type: local} can"
     elif study.algorithm.is_process:
         why, report = "", _with_process(study, report, told)
     elif not study.algorithm.is_ppo:
-        why = f"{study.algorithm.label} is timed once it runs"
+        why = f"{study.algorithm.label} can be timed only while it runs"
     else:
         why, report = "", _with_time(study, report, told)
     report = replace(report, time_note=why or report.time_note)
@@ -92,7 +92,7 @@ def _with_time(study: Study, report: CheckReport, told: Callable[[str], None]) -
         factory = factories_of(study, lambda one, of: LocalFactory(one, environments=of))
         found = study_time(factory, timings, told=told)
     except HpoError as error:  # the check has reported what it can
-        return replace(report, time_note=f"it cannot be timed here: {error}")
+        return replace(report, time_note=f"this study cannot be timed here ({error})")
     notes = filter(None, dict.fromkeys((damaged, timings.note)))
     report = replace(report, warnings=(*report.warnings, *notes))
     if isinstance(found, str):

@@ -287,7 +287,7 @@ class _Listed(Distribution):
 @dataclass(frozen=True)
 class Categorical(_Listed):
     kind = "categorical"
-    meaning = "one of values, equally likely, without an order"
+    meaning = "one of `values`, unordered and equally likely"
 
     def _axis(self) -> Axis:
         return Axis("choice", 0, len(self.values) - 1)
@@ -299,7 +299,7 @@ class Categorical(_Listed):
 @dataclass(frozen=True)
 class Ordinal(_Listed):
     kind = "ordinal"
-    meaning = "one of values, equally likely; neighbours in the list are similar"
+    meaning = "one of `values`, equally likely; neighbours in the list are similar"
 
     def _axis(self) -> Axis:
         return Axis("integer", 0, len(self.values) - 1)
@@ -363,7 +363,7 @@ class Uniform(_Stepped):
 
     kind = "uniform"
     optional = ("q", "zero")
-    meaning = "real, equally likely between min and max"
+    meaning = "real, uniform between min and max"
 
     def _axis(self) -> Axis:
         if self.q:
@@ -415,7 +415,7 @@ class _Whole(_Stepped):
 @dataclass(frozen=True)
 class IntUniform(_Whole):
     kind = "int_uniform"
-    meaning = "integer, equally likely from min to max"
+    meaning = "integer, uniform from min to max"
 
     def _axis(self) -> Axis:
         if self.q:
@@ -459,7 +459,7 @@ class Pow2(_Range):
     kind = "pow2"
     optional = ("zero",)
     nothing = 0
-    meaning = "powers of two from min to max, equally likely"
+    meaning = "power of two from min to max, all equally likely"
 
     def _axis(self) -> Axis:
         return Axis("integer", int(self.min).bit_length() - 1, int(self.max).bit_length() - 1)

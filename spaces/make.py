@@ -254,11 +254,11 @@ def _check_normal(kind: str, given: Mapping[str, Any]) -> _Checks:
     return [
         (crossed, "min", f"min {low!r} is above max {high!r}; swap them"),
         (sigma <= 0, "sigma", f"sigma is {sigma!r}; allowed: above 0"),
-        (small, "sigma", f"sigma {sigma!r} is too small; scale the value"),
+        (small, "sigma", f"sigma {sigma!r} is too small; rescale the hyperparameter"),
         (
             sigma > 0 and not small and not crossed and cut,
             "min",
-            f"min and max exclude all of a {kind} truncated at {mu} +- 4 x {sigma}",
+            f"no value from min to max is possible: {kind} is truncated at {mu} +- 4 x {sigma}",
         ),
     ]
 

@@ -456,7 +456,7 @@ def _possible_positions(
         if parameter.name == name:
             distribution = parameter.distribution
             if distribution.axis.kind == "real":
-                text = f"a condition or rule on the real number {name!r}"
+                text = f"a condition or rule on the real-valued {name!r}"
                 raise ConfigError(f"{text} has no counterpart")
             fit = [v for v in values if distribution.why_not(v) is None]
             if fit:

@@ -251,12 +251,12 @@ def _export_change(key: str, parameter: Parameter) -> str:
         values = ours.values
     changes = {
         f"{ours.kind} becomes uniform": not isinstance(ours, _KNOWN),
-        "its step is lost": isinstance(ours, LogUniform | LogIntUniform) and ours.q,
+        "the step is lost": isinstance(ours, LogUniform | LogIntUniform) and ours.q,
         "Optuna stores it as an unordered list": isinstance(ours, Pow2 | Ordinal),
         "Optuna stores lists as JSON text": any(
             not isinstance(value, _SCALAR) for value in values
         ),
-        "Optuna's trials omit it if it is 0": _zero_is_outside(ours),
+        "Optuna trials omit the value 0": _zero_is_outside(ours),
         "one of several distributions of this name": "#" in key,
     }
     return ", ".join(words for words, applies in changes.items() if applies)

@@ -240,7 +240,7 @@ def _score_table(scores: Scores) -> np.ndarray:
         raise ConfigError("no run to aggregate")
     if len(lengths) > 1:
         counts = ", ".join(str(len(seeds)) for seeds in scores)
-        raise ConfigError(f"environments have {counts} seeds; all need the same number")
+        raise ConfigError(f"environments have {counts} seeds; allowed: the same number for each")
     return np.asarray(scores, np.float64)
 
 

@@ -34,7 +34,7 @@ class ChosenTrial:
         if self.chance >= 0.6:
             return "is probably the best"
         if self.chance >= 0.3:
-            return "may be the best, but so may another"
+            return "may be the best, but so may others"
         return "is one of several that may be the best"
 
 

@@ -36,7 +36,7 @@ def _verdict_and_reason(found: FrontConclusion) -> tuple[str, str]:
 
 def _basis_sentence(found: FrontConclusion) -> str:
     if found.verdict == "undecided":
-        return f"confirm: {{choose: {found.fewest}}} would allow an answer."
+        return f"confirm: {{choose: {found.fewest}}} would be enough."
     seeds, count = counted(found.seeds, "new seed"), counted(found.compared, "trial")
     return f"Paired over {seeds}, with {count}; the answer is wrong in at most 5 % of studies."
 

@@ -101,11 +101,11 @@ def sum_differs(connection: sqlite3.Connection, table: str, found: Sum) -> str:
     try:
         written = Sum(int(row[0]), int(row[1], 16))
     except (TypeError, ValueError):  # the row is missing or damaged
-        return f"the checksum of its table {table} is missing"
+        return f"the checksum of table {table} is missing"
     if written.rows != found.rows:
-        return f"its table {table} has {found.rows} rows, but {written.rows} were written"
+        return f"table {table} has {found.rows} rows, but {written.rows} were written"
     if written != found:
-        return f"rows of its table {table} have changed since then"
+        return f"rows of table {table} have changed since the last commit"
     return ""
 
 
@@ -312,7 +312,7 @@ class Journal:
             )
         found = run("SELECT count(*) FROM sqlite_master WHERE name = 'sums'").fetchone()[0]
         if version < 1 or found != version - 1:
-            raise damaged(self.path, f"format {version} with {found} tables of checksums")
+            raise damaged(self.path, f"format {version} with {found} checksum tables")
         if not self._writable:
             run("PRAGMA query_only = ON")
             if version == 1:
@@ -416,7 +416,7 @@ class Journal:
         statement = "SELECT number, at, phase, loop_state, checkpoint FROM head"
         for number, at, phase, loop_state, checkpoint in self._rows("head", statement):
             return CommitHead(number, self._make_row(float, at), phase, loop_state, checkpoint)
-        raise damaged(self.path, "it has no last commit")
+        raise damaged(self.path, "the last commit is missing")
 
     def trials(self) -> list[TrialRow]:
         return self._trials("SELECT row FROM trials ORDER BY trial")

@@ -63,8 +63,8 @@ class StudyLock:
         words = os.pread(descriptor, _LONGEST, 0)
         if words.strip(b"\0") and not words.startswith(b"host "):  # a crash may leave zero bytes
             raise StoreError(
-                f"{self.path} was not written by hpo, but a study keeps its lock there; move "
-                "it away"
+                f"{self.path} was not written by hpo, but is the path of the study's lock; "
+                "move the file away"
             )
         _write_holder(descriptor, self.words)
 

@@ -97,8 +97,8 @@ class Background:
         self._thread.join(self._patience)
         if self._thread.is_alive():
             self._warn(
-                f"the {self.name} logger was still busy after {self._patience:g} s, and the "
-                f"study does not wait longer; export the study to {self.name} to get the rest"
+                f"the {self.name} logger was still busy after {self._patience:g} s, and was "
+                f"abandoned; export the study to {self.name} to upload the rest"
             )
         self._thread = None
         self._raise_kept()

@@ -107,11 +107,11 @@ class StudyFolder:
         if there:
             journal = self.path / JOURNAL_NAME
             state = "empty" if journal.exists() else "missing"
-            text = f"{journal} is {state}, but {there[0]} of its study exists; restore the "
+            text = f"{journal} is {state}, but {there[0]} exists; restore the "
             text += "journal from a copy"
             if new:
                 raise StoreError(f"{text}, or start another study", new=True)
-            raise StoreError(f"{text}; other tools can read its tables")
+            raise StoreError(f"{text}; other tools can read the Parquet tables")
 
     def write_study(self, given: str, resolved: str) -> None:
         atomic_files.write_text(self.study_file, given)

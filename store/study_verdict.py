@@ -189,7 +189,7 @@ def copies_sentence(names: str, stream: str) -> str:
 
 
 COPIES_REMEDY = (
-    "They count as one run: the training or its environment ignores its random key, "
+    "They count as one run: the training or the environment ignores the random key, "
     "for example with a fixed key in `init`."
 )
 

@@ -207,7 +207,7 @@ def _of_copying(evidence: Evidence, winner: Sample, terms: Terms) -> Against | N
     """Compare the winner with the best trial without exploit/explore, if it is known."""
     if evidence.alone is None:
         return None
-    found = compare_samples(winner, evidence.alone.values, "the best without copying", terms)
+    found = compare_samples(winner, evidence.alone.values, "the best trial without copying", terms)
     if found.verdict == "nothing":
         return None
     limited = evidence.constraints

@@ -66,7 +66,7 @@ def sentences(conclusion: Conclusion) -> list[str]:
         winner = conclusion.winner
         least = [
             "No trial satisfies the constraints on the selection seeds; "
-            f"{winner} violates them least there."
+            f"{winner} violates them least."
         ]
     rule = conclusion.better_rule
     said = list[str]()
@@ -75,10 +75,11 @@ def sentences(conclusion: Conclusion) -> list[str]:
     if conclusion.copying is not None:
         said += _of_one(conclusion, conclusion.copying)
         said.append(
-            f"The best without copying is {conclusion.alone}, with otherwise equal settings."
+            "Without copying and with otherwise identical settings, the best trial is "
+            f"{conclusion.alone}."
         )
     if conclusion.lone:
-        return [*_lone(conclusion), *least, "Only one trial ran, so its seeds selected nothing."]
+        return [*_lone(conclusion), *least, "Only one trial ran, so there is no selection bias."]
     said += _of_one(conclusion, conclusion.against)
     if conclusion.against.verdict != "ceiling":
         said += _same_value_sentence(conclusion)
@@ -146,12 +147,12 @@ def _open_constraints(winner: str, against: Against) -> str:
         return f"The constraints of {' and '.join(unknown)} were not measured on test seeds."
     not_sure = [name for name, state in sides if state == "open"]
     if len(not_sure) == 2:
-        return f"It is not certain that {winner} or {against.rival} satisfies the constraints."
+        return f"Undecided whether {winner} and {against.rival} satisfy the constraints."
     if not_sure and limits.rival.state == "violated":
         violates = f"{upper_first(against.rival)} violates the constraints"
-        return f"{violates}; it is not certain that {winner} satisfies them."
+        return f"{violates}; undecided whether {winner} satisfies them."
     if not_sure:
-        return f"It is not certain that {not_sure[0]} satisfies the constraints."
+        return f"Undecided whether {not_sure[0]} satisfies the constraints."
     if limits.rival.state == "violated":
         return f"{upper_first(against.rival)} violates the constraints."
     return ""
@@ -370,7 +371,7 @@ def _unless_sentences(winner: str, against: Against, seeds: str) -> list[str]:
     said = [f"{first} unless 1 in {found.one_in} seeds differs from these."]
     if len(said[0]) >= _COLUMNS:
         condition = f"fewer than 1 in {found.one_in} seeds give a result not observed on these"
-        said = [f"{first}, on a condition.", f"The condition: {condition}."]
+        said = [f"{first} under one condition.", f"The condition: {condition}."]
     return [*said, f"The difference is {by} on {seeds}."]
 
 

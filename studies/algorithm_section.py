@@ -142,7 +142,7 @@ def set_custom_keys(notes: Notes, root: Node, algorithm: Algorithm) -> None:
     if not algorithm.takes_env:
         given = plain(root.value.get("env", Node(here, algorithm.label)))
         if given not in (algorithm.label, {"id": algorithm.label}):  # as in a record
-            text = f"{algorithm.label} makes the environment itself; remove env"
+            text = f"{algorithm.label} creates the environment itself; remove env"
             notes.add(text, root, "env")
         root.value["env"] = Node(here, {"id": Node(here, algorithm.label)}, {"id": here})
         root.key_lines.setdefault("env", here)

@@ -71,7 +71,7 @@ class BenchFile:
         )
         if not found:
             raise ConfigError(
-                f"{self.tables} contains no tables; set bench.tables to their folder"
+                f"{self.tables} contains no tables; set bench.tables to the folder of the tables"
             )
         for name in self.spec.environments:
             if name not in found:
@@ -130,7 +130,7 @@ def read_bench(path: str | Path, overrides: Sequence[str] = ()) -> BenchFile:
     apply_overrides(notes, root, overrides)
     for name in root.value:
         if name not in ("bench", "methods"):
-            notes.add(f"unknown key {name!r}; Known: bench, methods", root, name)
+            notes.add(f"unknown key {name!r}; known: bench, methods", root, name)
     values = read_section(notes, "bench", root.value.get("bench"), keys_of(BenchSpec))
     values["budgets"] = tuple(sorted(values["budgets"]))
     methods = root.value.get("methods")

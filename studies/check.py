@@ -193,14 +193,14 @@ def _of_forbid(study: Study, draws: list[dict[str, Any]]) -> Iterator[str]:
     for rule in study.space.forbid:
         held = sum(rule.holds({**study.space.constants, **params}) for params in draws)
         if held == _DRAWS:
-            yield f"forbid {rule} applied to all {_DRAWS} draws; nothing is left"
+            yield f"forbid {rule} rejected all {_DRAWS} draws; no configuration is left"
         elif held == 0:
-            yield f"forbid {rule} never applied in {_DRAWS} draws; is it needed?"
+            yield f"forbid {rule} rejected none of {_DRAWS} draws; is the rule needed?"
 
 
 def _of_programs(study: Study, buckets: ProgramShapes) -> Iterator[str]:
     for name in buckets.endless:
-        yield f"{name} is static and searched over real numbers: every trial compiles a program"
+        yield f"{name} is static and searched over real numbers, so every trial compiles a program"
     if names := _unknown_env_arguments(study):
         text = f"{', '.join(names)}: each value may need a separate program, which is known only "
         yield f"{text}after imports run. A float constructor argument needs only one"
@@ -256,7 +256,7 @@ def _of_seeds(study: Study) -> Iterator[str]:
     if study.budget.trials == 1:
         return
     if confirm is None and study.seeds.per_config == 1:
-        text = "one seed per trial and no confirm: luck picks the winner, and nothing tests it"
+        text = "one seed per trial and no confirm: the winner is mostly luck and never tested"
         yield f"{text}; add confirm: {{}}"
     if confirm is None or not confirm.top_k or len(study.objectives) > 1:
         return
@@ -264,8 +264,8 @@ def _of_seeds(study: Study) -> Iterator[str]:
         text = f"confirm.report is {confirm.report}: a verdict about the winner needs at least "
         yield f"{text}{FEWEST_SEEDS} test seeds"
     if _picks_by_luck(study, confirm):
-        text = f"{study.budget.trials} trials on one seed each and no selection: luck picks the "
-        yield f"{text}winner; set confirm.top_k and confirm.choose to 3"
+        text = f"{study.budget.trials} trials on one seed each and no selection: the winner "
+        yield f"{text}is mostly luck; set confirm.top_k and confirm.choose to 3"
 
 
 def _picks_by_luck(study: Study, confirm: Confirm) -> bool:
@@ -340,10 +340,10 @@ def unlearnt_note(study: Study, draws: list[dict[str, Any]]) -> str:
     late = sum(wait >= length for wait in waits)
     if not late:
         return ""
-    way = f"nothing is learnt; lower {name} or raise env_steps"
+    way = f"no update is made; lower {name} or raise env_steps"
     if name in study.space.names:
         share = f"{late / len(waits):.1%} of draws"
-        return f"in {share}, {name} is at least {length:,}, the {unit} of a run, so {way}"
+        return f"in {share}, {name} is at least the run length of {length:,} {unit}, so {way}"
     return f"{name} is {usual:,.10g}, but a run has {length:,} {unit}, so {way}"
 
 
@@ -353,7 +353,7 @@ def spread_note(study: Study) -> str:
     if workers == 1 or study.population.lanes is not None:
         return ""
     text = f"population.lanes is auto: {workers} workers have up to {workers} times the lanes of "
-    return f"{text}one process, so the search differs; set population.lanes for the same search"
+    return f"{text}one process, which changes the search; to prevent this, set population.lanes"
 
 
 def _unmodelled_knobs(study: Study) -> list[str]:
@@ -403,7 +403,9 @@ def _head_lines(study: Study) -> list[str]:
         rule = f"its {study.search.scheduler} decides every {every}"
     seeds = f"{study.seeds.per_config} per trial"
     if study.seeds.racing is not None:
-        seeds = f"{study.seeds.first} per trial, up to {study.seeds.per_config} if it may win"
+        seeds = (
+            f"{study.seeds.first} per trial, up to {study.seeds.per_config} for possible winners"
+        )
     first, *more = study.objectives or (study.metric,)
     names = [(first, metric_words(study)), *((one, one.name) for one in more)]
     wanted = [f"{metric.aggregate} of {name} ({metric.goal})" for metric, name in names]
@@ -413,7 +415,7 @@ def _head_lines(study: Study) -> list[str]:
     lines = [f"study      {study.name}: {env_words(study)}, {knobs} searched by {method}, {rule}"]
     if study.more_envs:
         each = f"{study.env_steps:,} {study.algorithm.unit} on each of {study.spread}"
-        lines += [f"a trial    trains on all: {each}; {study.over_environments} of their scores"]
+        lines += [f"a trial    trains on all: {each}; {study.over_environments} of the scores"]
     lines.append(f"seeds      {seeds}, {', '.join(wanted)}")
     if study.constraints:
         lines.append(f"limits     {', '.join(map(_constraint_words, study.constraints))}")

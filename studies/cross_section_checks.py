@@ -170,7 +170,7 @@ def _training_weight(study: Study) -> Problems:
             where = "several environments"
         yield path, f"does not work with {where}; remove one of them"
     elif study.evaluation.steps is not None:
-        yield path, "does not work with evaluation.steps: no training episode ends; remove it"
+        yield path, "does not work with evaluation.steps: training episodes never end; remove it"
 
 
 def _method_problems(study: Study) -> Problems:
@@ -283,7 +283,7 @@ def _budget_problems(study: Study) -> Problems:
     budget = study.budget
     endless = budget.trials is None and budget.env_steps is None and budget.wall_seconds is None
     if endless and not method_row(study.search.method).ends:
-        text = "has no bound, so nothing ends the study; give budget.trials, env_steps or wall"
+        text = "has no limit, so the study would never end; give budget.trials, env_steps or wall"
         yield "budget", text
     if study.confirm is not None:
         yield from _confirm_problems(study, study.confirm)
@@ -323,7 +323,7 @@ def _budget_of_steps(study: Study) -> Problems:
     if given is not None and given < reserved + one:
         text = f"is {given}, not enough for one trial of {one} {study.algorithm.unit}"
         if reserved:
-            text += f" after the {reserved} that confirm needs"
+            text += f" after the {reserved} reserved for confirm"
         yield "budget.env_steps", f"{text}; allowed: at least {reserved + one}"
 
 
@@ -357,7 +357,7 @@ def _ray_tune(study: Study) -> Problems:
     if study.budget.trials is None:
         yield "budget.trials|budget", "is required by driver ray_tune; set budget: {trials: 64}"
     if len(study.objectives) > 1:
-        text = "are not supported by Ray Tune's schedulers, which compare one; give one metric"
+        text = "are not supported by Ray Tune's schedulers, which compare one metric; give one"
         yield "objectives", text
     if study.seeds.racing is not None:
         yield "seeds.racing|seeds", f"does not work with driver ray_tune; {without}"
@@ -488,10 +488,14 @@ def _command_problems(study: Study) -> Problems:
         (
             "evaluation",
             replace(given, env={}, every=usual.every) != usual,
-            "accepts only `every` with command, because the script evaluates",
+            "accepts only `every` in a study with command, because the script evaluates",
         ),
         ("checkpoint.parts", study.checkpoint.parts, f"{of_lanes}; remove it"),
-        ("search.driver", study.search.driver != "lanes", "must be lanes with command"),
+        (
+            "search.driver",
+            study.search.driver != "lanes",
+            "must be `lanes` in a study that has `command`",
+        ),
         ("schedule_env_steps", study.schedule_env_steps, f"{of_lanes}; remove it"),
         ("log_every", study.log_every, f"{of_lanes}; remove it"),
         (

@@ -219,8 +219,8 @@ def _read_scale(
         found, why = None, f"with a different {changed[0]}"
     if found is None:
         text = f"{spec.id} {why} has no scores in the table; give them, as in {{id: {spec.id}, "
-        text += "scores: {random: 0.1, reference: 0.9}}, the metric for random actions and for a "
-        notes.add(f"{text}good policy", item)
+        text += "scores: {random: 0.1, reference: 0.9}} (the metric of random actions and of a "
+        notes.add(f"{text}good policy)", item)
         return None
     return Reference(float(found.random), float(found.reference))
 
@@ -340,15 +340,17 @@ def optical_faults(study: Study) -> Iterator[tuple[str, str]]:
         for key in _SHAPES:
             ours, theirs = getattr(settings, key), getattr(judged, key)
             if ours != theirs:
-                text = f"eval_env: {key} is {theirs!r}, but {ours!r} in training; a policy needs"
+                text = f"eval_env: {key} is {theirs!r}, but {ours!r} in training; the policy needs"
                 yield (
                     _key_places("eval_env", key),
                     f"{text} the same observations and actions, so remove it",
                 )
         endless = judged.continuous and not judged.end_first_blocking
         if endless and study.evaluation.steps is None:
-            text = "evaluation.steps is not given, but in continuous operation no episode ends; "
-            text += "use evaluation: {steps: 5000}, the requests counted after the warm-up"
+            text = (
+                "evaluation.steps is not given, but episodes never end in continuous operation; "
+            )
+            text += "set evaluation: {steps: 5000} to evaluate 5,000 requests after the warm-up"
             yield "evaluation.steps", text
         if study.metric.name.endswith("_share") and not judged.histograms:
             text = f"metric {study.metric.name} is reported only with env: {{histograms: true}}"

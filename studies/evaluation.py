@@ -92,7 +92,9 @@ def endless_note(study: Study, limit_of: LimitOf = unknown_limit) -> str:
         known = "no known episode limit, so"
         if limit is not None:
             known = f"an episode limit of {limit:,} env steps, but"
-        text = f"{env.id} has {known} evaluations cut episodes after {cut:,} env steps; for a "
+        text = (
+            f"{env.id} has {known} evaluations truncate episodes after {cut:,} env steps; for a "
+        )
         return f"{text}fixed number of steps instead, use evaluation: {{steps: 1000}}"
     return ""
 
@@ -110,8 +112,8 @@ def cut_words(study: Study, lengths: Sequence[int]) -> str:
     cut = sum(length >= limit for length in lengths)
     if not may_cut(study) or not cut:
         return ""
-    text = f"{cut} of {len(lengths)} evaluation episodes were cut at {limit:,} env steps"
-    return f"{text} because the environment did not end them."
+    text = f"{cut} of {len(lengths)} evaluation episodes were truncated at {limit:,} env steps"
+    return f"{text} because they had not ended."
 
 
 def goal_note(study: Study) -> str:
@@ -148,8 +150,9 @@ def own_evaluation_note(study: Study) -> str:
     verbs = "are searched"
     if len(loose) == 1:
         verbs = "is searched"
-    what = f"{', '.join(f'env.{key}' for key in loose)} {verbs} and used in evaluation, too: "
+    what = f"{', '.join(f'env.{key}' for key in loose)} {verbs} and used in evaluation, too; "
     what += "trials with an easier "
     if study.more_envs:  # there is no eval_env
-        return f"{what}environment win; fix the values in evaluation"
-    return f"{what}environment win; for the same one in all trials, use eval_env: {flow(loose)}"
+        return f"{what}environment rank higher; fix the values in evaluation"
+    text = f"{what}environment rank higher; to evaluate all in the same one, "
+    return f"{text}use eval_env: {flow(loose)}"

@@ -31,13 +31,13 @@ class PopulationSpec:
     tiles: Literal["auto", "whole", "narrow"] = key(
         "auto",
         (
-            "grouping of lanes on a CPU: whole tiles give a run the same numbers for any "
-            "number of lanes; narrow ones fit the lanes; auto: whole, but narrow for fewer "
+            "grouping of lanes on a CPU: with whole tiles, results do not depend on the "
+            "number of lanes; narrow tiles fit the lanes; auto: whole, but narrow for fewer "
             "lanes than one tile per device"
         ),
     )
     device: Literal["auto", "cpu", "gpu"] = key("auto", "where lanes run")
-    deterministic: bool = key(False, "bitwise reproducible results on a GPU, at some cost")
+    deterministic: bool = key(False, "bitwise reproducible results on a GPU; slower")
     workers: int | None = key(
         None, "processes that step gym: environments, or auto; 0: none", high=1024, words=("auto",)
     )
@@ -63,7 +63,7 @@ class Budget:
     env_steps: int | None = key(None, "training env steps of the whole study", low=1)
     wall_seconds: float | None = key(
         None,
-        "total running time over all starts",
+        "total running time, over all resumes",
         key="wall",
         type="seconds",
         low=0,
@@ -83,14 +83,14 @@ class Executor:
         None, "ray: address of the cluster, auto or host:port; null: this machine alone"
     )
     cpus: int | None = key(
-        None, "ray: CPUs per worker; null: its share of the cluster's CPUs", low=1, high=4096
+        None, "ray: CPUs per worker; null: an equal share of the cluster's CPUs", low=1, high=4096
     )
     partition: str | None = key(
         None, "slurm: partition of the jobs; null: the cluster's default", type="text", late=True
     )
     time: float | None = key(
         None,
-        "slurm: time limit of each job; null: that of the partition",
+        "slurm: time limit of each job; null: the partition's limit",
         type="seconds",
         low=60,
         high=1e9,
@@ -107,7 +107,7 @@ class Executor:
     )
     poll: float = key(
         15.0,
-        "slurm: time between two calls of squeue",
+        "slurm: time between calls of squeue",
         type="seconds",
         low=0,
         high=3600,
@@ -121,7 +121,7 @@ class Processes:
 
     at_once: int | None = key(
         None,
-        "processes at the same time, or auto: as many as GPUs and CPU cores allow",
+        "number of simultaneous processes, or auto: as many as GPUs and CPU cores allow",
         low=1,
         high=4096,
         words=("auto",),
@@ -134,7 +134,7 @@ class Processes:
     )
     threads: int | None = key(
         None,
-        "threads per process, as OMP_NUM_THREADS; auto: its share of the cores",
+        "threads per process, as OMP_NUM_THREADS; auto: an equal share of the cores",
         low=1,
         high=4096,
         words=("auto",),
@@ -167,8 +167,10 @@ class MetricFiles:
         "path or pattern of the files, with placeholders; null: in {folder}",
         type="text",
     )
-    step: str = key("step", "the name of the step in each line or row")
-    mean_of: int = key(1, "number of last metric values that are averaged", low=1, high=100_000)
+    step: str = key("step", "name of the step in each line or row")
+    mean_of: int = key(
+        1, "number of most recent metric values that are averaged", low=1, high=100_000
+    )
 
 
 @dataclass(frozen=True)
@@ -176,7 +178,9 @@ class Checkpoint:
     """The policies to save, and the time between commits."""
 
     keep_best: int = key(3, "number of best trials whose final policies are kept", high=1000)
-    best_evaluation: bool = key(False, "also keep the policy with the best evaluation of all")
+    best_evaluation: bool = key(
+        False, "also keep the policy with the best evaluation at any point in its run"
+    )
     each_seed: bool = key(False, "also keep the policies of all seeds of the best trials")
     policies_every: int | None = key(
         None,
@@ -191,7 +195,7 @@ class Checkpoint:
     parts: tuple[str, ...] = key((), "parts saved with each policy", type="words", words=PARTS)
     commit_seconds: float = key(
         10.0,
-        "time between commits, shorter after a start; 0: at every boundary",
+        "time between commits (shorter right after a start); 0: after every chunk",
         key="commit_every",
         type="seconds",
         low=0,

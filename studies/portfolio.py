@@ -74,7 +74,7 @@ class Forecast:
         """
         around = f"[{100 * self.low:.0f}, {100 * self.high:.0f}]"
         better = f"better than the default in {100 * self.better:.0f} % {around} of replays"
-        return f"{better} on {self.tables} environments, worse in {100 * self.worse:.0f} %"
+        return f"{better} on {self.tables} environments; worse in {100 * self.worse:.0f} %"
 
 
 def forecast_of(study: Study) -> Forecast | None:

@@ -254,7 +254,7 @@ def _only_grows(changed: _Changed) -> str:
     old, new = changed.old, changed.new
     if new is None or (old is not None and old != ABSENT and new >= old):
         return ""
-    return "a budget may only grow"
+    return "a budget can only be raised"
 
 
 def _only_longer(changed: _Changed) -> str:
@@ -262,7 +262,7 @@ def _only_longer(changed: _Changed) -> str:
 
 
 def _as_declared(changed: _Changed) -> str:
-    return "the class declaration has changed since the study began; undo the change"
+    return "the class declaration has changed since the study started; undo the change"
 
 
 def _is_fixed(changed: _Changed) -> str:
@@ -283,14 +283,16 @@ def _keeps_value(changed: _Changed) -> str:
     moved = name in DEFAULTS_OF_OLD and (old, new) == (DEFAULTS_OF_OLD[name], KNOBS[name].default)
     if moved:
         value = _short_text(old)
-        return f"the default has changed since; to resume, set it to {value} under {section}"
+        return f"the default has changed since the start; to resume, give {value} under {section}"
     if name.partition(".")[0] == AVERAGE_REWARD and _has_zero(new):
         told = "0 meant the average of the first rollout when the study started; to resume, set"
         return f"{told} it to off under {section}"
     # integer bounds of a real-valued hyperparameter, as they were and are read
     kinds = ("int_uniform", "uniform")
     if section == "space" and rest.endswith(".distribution") and (old, new) == kinds:
-        return "integer bounds of a real number now mean real values; to resume, use int_uniform"
+        return (
+            "integer bounds of a real-valued knob now mean real values; to resume, use int_uniform"
+        )
     return _is_fixed(changed)
 
 

@@ -109,7 +109,7 @@ METHODS: dict[str, Method] = {
         Method(
             "gp",
             "via_optuna:Gp",
-            (_STARTUP, flag("deterministic_objective", False, "values have no noise")),
+            (_STARTUP, flag("deterministic_objective", False, "treat values as noise-free")),
             learns_from="values and estimates",
             constraints="modelled",
             conditional="at random",
@@ -123,7 +123,7 @@ METHODS: dict[str, Method] = {
                 count(
                     "popsize",
                     0,
-                    "population size; 0: 4 + 3 ln(knobs), more with many lanes",
+                    "population size; 0: 4 + 3 ln(number of knobs), more with many lanes",
                     high=10_000,
                 ),
                 Field(
@@ -141,7 +141,7 @@ METHODS: dict[str, Method] = {
                     "adapt the learning rate, for noisy or multimodal objectives",
                 ),
             ),
-            learns_from="ranks in a generation",
+            learns_from="ranks within a generation",
             ahead=False,
             objectives="one",
             constraints="as losses",
@@ -172,7 +172,7 @@ METHODS: dict[str, Method] = {
                     high=1,
                 ),
             ),
-            learns_from="ranks in a generation",
+            learns_from="ranks within a generation",
             ahead=False,
             constraints="domination",
             conditional="at random",

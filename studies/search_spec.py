@@ -90,11 +90,13 @@ class SearchSpec:
     ahead: Literal["auto", "always", "never"] = key(
         "auto", "propose while lanes run: saves time, but uses fewer results"
     )
-    driver: Literal["lanes", "ray_tune"] = key("lanes", "scheduler: hpo itself, or Ray Tune")
+    driver: Literal["lanes", "ray_tune"] = key(
+        "lanes", "which scheduler runs the trials: that of hpo, or Ray Tune"
+    )
     scheduler: str = key("asha", "ray_tune: asha, pbt, or the dotted name of a class")
     searcher: str = key("random", "ray_tune: random, optuna, or the dotted name of a class")
-    scheduler_options: Mapping[str, Any] = key({}, "ray_tune: keyword arguments of that class")
-    searcher_options: Mapping[str, Any] = key({}, "ray_tune: keyword arguments of that class")
+    scheduler_options: Mapping[str, Any] = key({}, "ray_tune: arguments of the scheduler class")
+    searcher_options: Mapping[str, Any] = key({}, "ray_tune: arguments of the searcher class")
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,7 @@ class Racing:
 class Seeds:
     per_config: int = key(1, "replicates per trial", low=1, high=1000)
     tolerate: int = key(0, "replicates that may diverge before the trial counts as diverged")
-    racing: Racing | None = key(None, "stop spending seeds on clear losers; null: no")
+    racing: Racing | None = key(None, "add seeds only to trials that may still win; null: no")
 
     @property
     def first(self) -> int:
@@ -158,9 +160,9 @@ class Confirm:
 
     top_k: int = key(5, "number of trials that run again; 0: none, and no winner", high=1000)
     choose: int = key(
-        8, "selection seeds: new seeds that decide the winner; 0: the search decides", high=1000
+        8, "selection seeds: new seeds to pick the winner; 0: search values are used", high=1000
     )
-    report: int = key(16, "test seeds: further seeds, for the final comparison", high=1000)
+    report: int = key(16, "test seeds: further new seeds for the final comparison", high=1000)
     interim: int | None = key(
         None,
         "test seeds after which the test ends if the difference from the default is clear, or "
@@ -172,8 +174,8 @@ class Confirm:
     also: tuple[tuple[int, int], ...] = key(  # (trial, seeds)
         (),
         (
-            "trial: seeds; these trials also run on that many test seeds, beyond the budget; "
-            "-1: the default"
+            "{trial: seeds}: these trials also run on this many test seeds, beyond the budget; "
+            "-1 is the default"
         ),
         type="map",
         late=True,

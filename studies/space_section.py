@@ -360,7 +360,7 @@ def _read_space_file(notes: Notes, node: Node, path: Path) -> tuple[Node, list[N
         raise ConfigError(f"{shown} is {root.shown()}; allowed: {{space: {{...}}}}")
     for key in root.value:
         if key not in ("space", "forbid"):
-            notes.add(f"unknown key {key!r}; Known: space, forbid", root, key)
+            notes.add(f"unknown key {key!r}; known: space, forbid", root, key)
     space, rules = root.child("space"), root.child("forbid")
     if not space.is_map or "file" in space.value:
         raise ConfigError(f"{shown} needs `space`, a mapping of knobs")

@@ -136,7 +136,7 @@ RULES: dict[str, StoppingRule] = {
                     "tolerance",
                     "number",
                     0.02,
-                    "share of a trial's gain that counts as improvement",
+                    "share of the total gain so far that counts as improvement",
                     low=0,
                     high=0.99,
                 ),

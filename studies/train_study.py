@@ -56,14 +56,14 @@ def with_horizon_of(study: Study, old: Mapping[str, Any]) -> Study:
 def why_not_longer(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """Return why a resolved study cannot resume with a different run length; "" if it can."""
     if new["env_steps"] < old["env_steps"]:
-        return f"a run can only be extended; {_OTHERWISE}"
+        return f"a run can only be lengthened; {_OTHERWISE}"
     began, now = horizon_of(old), horizon_of(new)
     if began == now and new["env_steps"] == old["env_steps"]:
         return ""
     plain = new["early_terminate"] is None and new["seeds"]["racing"] is None
     alone = not new["space"] and new["confirm"] is None
     if not (plain and alone and new["search"].get("driver", "lanes") == "lanes"):
-        text = "only a study of one configuration, without early stopping and confirm, can be "
+        text = "only a study of one configuration without early stopping or confirm can be "
         text += "lengthened; "
         if "algorithm" not in new:
             text += "continue training a policy with init: {from: .../policies/trial_N}, or "

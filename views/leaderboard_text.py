@@ -43,19 +43,19 @@ _GAP = 1  # spaces between two columns
 _NAMED = 3
 _ENOUGH = 8  # minimum number of test seeds for a first look
 _EXPLAINED = """\
-status   winner: first after confirming. confirmed: run again on new seeds.
+status   winner: ranked first after the confirm stage.
+         confirmed: run again on new seeds. default: the default configuration.
          stopped 12k: stopped by the rule at 12k {unit} per seed.
-         default: trial with the default configuration.
-search*N value in the search, mean of N seeds per trial. A stopped trial shows
-         its value where it was stopped. With metric.training_weight, training
+search*N search value, mean of N seeds per trial. For a stopped trial, this is
+         the value where it was stopped. With metric.training_weight, training
          returns count in search and select values.
-select*N mean of N new seeds, the same for all confirmed trials. They choose the
-         winner, so its value here is a little optimistic.
-test*N   mean of N other new seeds, with no part in any choice. Only these are
+select*N mean over N new selection seeds, the same for all confirmed trials. The
+         winner is picked by this value, so it is slightly optimistic.
+test*N   mean over N test seeds, not used for selection. Only test values are
          compared with the default.
 feasible satisfies the constraints. front: 1 for the Pareto front of each status.
 order    confirmed trials by select, then finished ones by search, then stopped
-         ones, the furthest first."""
+         trials, those stopped latest first."""
 
 
 class Kind(Enum):
@@ -441,7 +441,7 @@ def named(value: str, stream: str) -> str:
 def value_source(value_from: str, seeds: int, trials: int) -> str:
     if value_from == "search" and trials == 1:
         return f"{counted(seeds, 'seed')} of the only trial"
-    return seeds_text(seeds, value_from) + ", which also chose it" * (value_from != "report")
+    return seeds_text(seeds, value_from) + ", also used to pick it" * (value_from != "report")
 
 
 def audit_words(audit: Audit, metric: str) -> str:

@@ -19,7 +19,7 @@ from ..studies.spec import Study
 from .formatting import between, number, seeds_text
 
 _SIGNS = "paired by seed, exact sign-flip test"
-_SPLITS = "exact permutation test of the values of both sides"
+_SPLITS = "exact two-sample permutation test"
 _DEFAULT = "the default configuration"
 
 
@@ -54,7 +54,7 @@ def test_words(pairs: int) -> str:
     """Return the name of the test for a difference on this many common seeds.
 
     >>> test_words(8), test_words(4)
-    ('paired by seed, exact sign-flip test', 'exact permutation test of the values of both sides')
+    ('paired by seed, exact sign-flip test', 'exact two-sample permutation test')
     """
     if is_few(pairs):
         return _SPLITS
@@ -252,7 +252,7 @@ def other_quotes(conclusion: Conclusion, metric: str) -> list[str]:
     if conclusion.copying is not None:
         alone = f"{conclusion.alone}, the best trial of the same study without copying"
         said += [
-            one.replace("the best without copying", alone, 1)
+            one.replace("the best trial without copying", alone, 1)
             for one in versus(winner, conclusion.copying, metric)
         ]
     if conclusion.violates:

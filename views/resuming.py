@@ -10,7 +10,7 @@ from ..store.study_folder import RESULTS, StudyFolder
 from ..studies.load import recorded
 from ..studies.overrides import Given, given_in
 
-_STARTED = "to resume it, run the command that started it"
+_STARTED = "to resume, rerun the command that started the study"
 
 
 def resuming(folder: Path) -> str:

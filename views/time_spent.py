@@ -17,7 +17,7 @@ _WORDS = {
     "compile": ("compiling", "programs, or reading them from the cache"),
     "train": ("training", "rollouts and updates, one program"),
     "evaluate": ("evaluating", "policies and baselines"),
-    "search": ("waiting for the sampler", "proposals made during training are free"),
+    "search": ("waiting for the sampler", "proposals made during training cost no time"),
     "store": ("storing", "commits and tables"),
     "between": ("between steps", "decisions, records, views, callbacks; no lane runs"),
 }

@@ -54,7 +54,7 @@ def _head_lines(page: TrialPage, verbose: bool) -> list[str]:
     if len(lines[0]) > _WIDTH:
         lines = [folded(f"{said}.", _WIDTH)]
     if view.stop and row.audited:
-        lines.append(f"{view.stop} would have stopped it; it ran on to check the rule.")
+        lines.append(f"{view.stop} would have stopped the trial, which ran on to check the rule.")
     elif view.stop and (view.is_default or view.is_confirmed):
         lines.append(f"In the search it was stopped by {view.stop}{_last_rung_text(page)}.")
     if page.verdict is not None:
@@ -121,7 +121,7 @@ def _audit_text(found: TrialAudit) -> str:
     whole = found.audit.whole
     bar = f"the median of trials never stopped ({number(found.audit.bar)})"
     if found.ended is not None:
-        return f"Audit: it finished {found.ended} {bar}."
+        return f"Audit: this trial finished {found.ended} {bar}."
     audited = counted(whole.audited, "audited trial")
     return f"Audit: {whole.wrong} of {audited} finished better than {bar}."
 

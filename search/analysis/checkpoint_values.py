@@ -167,7 +167,7 @@ def point_at(points: CheckpointValues, at: int | None = None) -> int:
     if here is None or here not in points.values:
         known = ", ".join(str(point) for point in sorted(points.values))
         if at is None:
-            text = f"no point was reached by nine in ten trials; choose one: {known}"
+            text = f"no point was reached by 90% of trials; choose one: {known}"
             raise ConfigError(text, at=True)
         raise ConfigError(f"no evaluation at {at} {points.study.algorithm.unit}; known: {known}")
     if len(among) < _FEWEST:

@@ -47,7 +47,7 @@ class SignificantKnobs:
         if faint:
             said.append(
                 f"{', '.join(faint)}: a permutation test shows an effect, but its interval "
-                "reaches 0%, so the effect may be small."
+                "includes 0%, so the effect may be small."
             )
         return [text for text in said if text]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...environments.registry import find
-from ...errors import StoreError
+from ...errors import StoreError, counted
 from ...files.plain_data import freeze
 from ...store.against import ConstraintSamples
 from ...store.baselines import baselines_of
@@ -435,8 +435,8 @@ def _why_nothing(
     confirm = given.get("confirm")
     if confirm is None:
         return [
-            "Undecided: all values are from seeds that also selected the trials.",
-            "`confirm: {}` in the study runs the best trials and the default on test seeds.",
+            "Undecided: all values are from seeds that were also used for selection.",
+            "To run the best trials and the default on test seeds, add `confirm: {}`.",
         ]
     if first.value_from == Stream.CHOOSE and not confirm["report"]:
         return ["Undecided: the study has no test seeds; `confirm: {report: 16}` adds them."]
@@ -464,7 +464,7 @@ def _why_unfinished(meta: StudyMeta, entries: Sequence[Entry], ended: bool) -> l
     said = ["Undecided: no trial has finished its run."]
     is_cut = any(entry.state == TrialState.UNFINISHED for entry in entries)
     if is_cut and recorded(meta.study_text).budget.wall_seconds is not None:
-        said.append("`budget.wall` ran out: raise it and run the same command again.")
+        said.append("`budget.wall` ran out; raise it and run the same command again.")
     return said
 
 
@@ -490,9 +490,9 @@ def _on_the_front(entries: Sequence[Entry], default: Entry, seeds: str) -> str:
     beside = [entry for entry in entries if entry.confirmed == default.confirmed]
     ranked = [entry for entry in beside if entry.front is not None]
     if len(ranked) == 1 and any(entry.feasible is False for entry in beside):
-        return f"No other trial satisfies the constraints {seeds}: the default is on the front."
+        return f"No other trial satisfies the constraints {seeds}, so the default is on the front."
     others = sum(entry.front == 1 for entry in ranked) - 1
-    more = f", with {others} more" if others else " alone"
+    more = f" with {counted(others, 'other trial')}" if others else " alone"
     return f"The default is on the front{more} ({seeds})."
 
 
@@ -516,7 +516,7 @@ def _why_alone(study: Mapping[str, Any], rows: Sequence[TrialRow], ended: bool) 
 
 
 def _default_absent(number: int) -> str:
-    return f"The default did not run on these seeds: also confirm trial {number}."
+    return f"The default did not run on these seeds; also confirm trial {number}."
 
 
 def _environment_note(
@@ -530,4 +530,4 @@ def _environment_note(
     keys = apart(*worlds)
     if not keys:
         return ""
-    return f"They were evaluated in different environments ({keys})."
+    return f"The two trials were evaluated in different environments ({keys})."

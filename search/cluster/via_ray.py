@@ -88,8 +88,8 @@ def _no_cluster(executor: Executor, error: Exception) -> str:
     text = f"executor: no Ray cluster at {executor.address!r}: {line_of(error)}; start one with "
     text += "`ray start --head`, or remove executor.address to use this machine alone"
     if os.environ.get("RAY_AUTH_MODE") == "token":
-        return f"{text}; if there is one, ~/.ray/auth_token must be that of its head node"
-    return f"{text}; if there is one, it may require a token: run `export RAY_AUTH_MODE=token`"
+        return f"{text}; for a running one, ~/.ray/auth_token must match the head node's token"
+    return f"{text}; a running one may require a token: run `export RAY_AUTH_MODE=token`"
 
 
 @contextmanager
@@ -296,7 +296,7 @@ class RayTeam:
             if name is not None:
                 return self._hosts[share], name
         raise SearchError(
-            "no worker of the cluster is alive, and it has no room for another; nothing "
+            "no worker is alive, and the cluster has no room for another; nothing "
             "committed is lost; run the same command to resume once there is room"
         )
 

@@ -149,7 +149,7 @@ class ShareHost:
     @property
     def _known(self) -> ShareSource:
         if self._source is None:
-            raise RuntimeError("a host was asked before `begin`")
+            raise RuntimeError("`begin` must be called before a host is used")
         return self._source
 
     def _begin(self, neighbours: int) -> Machine:

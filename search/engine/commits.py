@@ -98,7 +98,7 @@ class PausedStates:
     def restore(self, checkpoint: Path | None) -> None:
         """Find the states written by the last commit; each is read when needed."""
         for key, bucket in _buckets_of_kept(self._search_state).items():
-            lacks = f"of trial {key[0]}, which is paused"
+            lacks = f"for trial {key[0]}, which is paused"
             if checkpoint is None:
                 raise not_as_written(f"the last commit has no lane {lacks}")
             folder = checkpoint / _FOLDER / _state_name(key)
@@ -294,10 +294,10 @@ def restore_buckets(
         if _has_state(search_state, bucket):
             population = factory.make(bucket.resolved, bucket.lanes)
             if checkpoint is None:
-                raise not_as_written(f"the last commit has no lanes of the program {key}")
+                raise not_as_written(f"the last commit has no lanes for the program {key}")
             if not (checkpoint / key).exists():
                 raise not_as_written(
-                    f"the last commit has no lanes in {checkpoint} of the program {key}"
+                    f"the last commit has no lanes in {checkpoint} for the program {key}"
                 )
             population.restore(checkpoint / key)
             bucket.equip(population)

@@ -109,7 +109,7 @@ def lengthen(search_state: SearchState, before: int, checkpoint: Path | None) ->
     lanes = max((bucket.lanes for bucket in search_state.state.buckets), default=0)
     if search_state.state.phase is Phase.SEARCH and 0 < lanes < population_replicates(study):
         most = f"the running population has lanes for {lanes // study.seeds.per_config} trials"
-        raise StoreError(f"budget.trials cannot grow yet: {most}; let it finish first")
+        raise StoreError(f"budget.trials cannot be raised yet: {most}; let the study finish first")
     if ended is not None and ended.env_steps < study.env_steps:
         _reopen(search_state, ended, checkpoint)
     elif study.env_steps != before and search_state.state.phase is Phase.DONE:
@@ -125,7 +125,7 @@ def _reopen(search_state: SearchState, ended: EndedTrial, checkpoint: Path | Non
     if was.length == now.length:  # both end with the same chunk: nothing is left to do
         return
     if checkpoint is None or not (checkpoint / ended.trial.bucket).is_dir():
-        raise _growth_error(study, f"{checkpoint}, the state at the end of the run, is gone")
+        raise _growth_error(study, f"{checkpoint}, the state at the end of the run, is missing")
     _check_points(study, was, now)
     search_state.reopen(ended.trial)
 
@@ -142,8 +142,9 @@ def _check_running(search_state: SearchState, before: int) -> None:
 def _growth_error(study: Study, why: str, more: str = "") -> StoreError:
     way = "start a new study"
     if study.algorithm.is_ppo:
-        way = f"continue training its policy with init: {{from: .../policies/trial_0}}, or {way}"
-    return StoreError(f"env_steps cannot grow: {why}; {way}{more}", new=True)
+        init = "init: {from: .../policies/trial_0}"
+        way = f"continue training the saved policy with {init}, or {way}"
+    return StoreError(f"env_steps cannot be raised: {why}; {way}{more}", new=True)
 
 
 def _check_points(study: Study, was: EventSchedule, now: EventSchedule) -> None:
@@ -154,14 +155,14 @@ def _check_points(study: Study, was: EventSchedule, now: EventSchedule) -> None:
     if was.length in now.evaluations:
         raise _growth_error(
             study,
-            f"the last row of its curve ends at {was.env_steps} env steps, where a longer run "
-            f"would have none (log_every is {study.log_every})",
+            f"the last row of the curve ends at {was.env_steps} env steps, where a longer run "
+            f"would have no row (log_every is {study.log_every})",
             " with a log_every that divides env_steps",
         )
     raise _growth_error(
         study,
         f"the run was evaluated at its end, {was.env_steps} env steps, where a longer one would "
-        "not be "
+        "not be evaluated "
         f"(evaluation.every is {study.evaluation.every})",
         " with an evaluation.every that divides env_steps",
     )
@@ -175,5 +176,5 @@ def _why_missing(search_state: SearchState, before: int) -> str:
         return f"trial 0 has not finished ({trial.state})"
     lanes, seeds = search_state.study.population.lanes, search_state.study.seeds.per_config
     if lanes is not None and lanes < seeds:
-        return f"{seeds} seeds shared {lanes} lanes, and only the last states are kept"
-    return f"the state of the run at {before} env steps is no longer kept"
+        return f"{seeds} seeds shared {lanes} lanes, and only the last state of each lane is kept"
+    return f"the state of the run at {before} env steps is no longer available"

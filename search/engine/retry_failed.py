@@ -27,15 +27,15 @@ def to_retry(search_state: SearchState) -> list[int]:
         raise StoreError(
             (
                 f"the trials of {search_state.study.name} copy each other ({early.type}), so a "
-                "failed one cannot run again alone; start a new study"
+                "failed one cannot be rerun alone; start a new study"
             ),
             new=True,
         )
     if failed and search_state.study.search.driver == "ray_tune":
         raise StoreError(
             (
-                f"Ray Tune drives {search_state.study.name} and has no record of ended trials, "
-                "so a failed one cannot run again; start a new study"
+                f"Ray Tune drives {search_state.study.name} and has no record of finished trials, "
+                "so a failed one cannot be rerun; start a new study"
             ),
             new=True,
         )

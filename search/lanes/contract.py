@@ -270,8 +270,8 @@ def check_divides(factory: Any, resolved: Resolved, shares: int) -> None:
     tiles = division.total // division.tile
     if tiles < shares:
         raise ConfigError(
-            f"population.lanes is {factory.study.population.lanes}, which makes only "
-            f"{counted(tiles, 'tile')} of {division.tile} lanes for {shares} workers; set "
+            f"population.lanes is {factory.study.population.lanes}, which is only "
+            f"{counted(tiles, 'tile')} of {division.tile} lanes for {shares} workers; use "
             f"executor.workers: {tiles}, more lanes, or executor: {{type: local}}"
         )
 

@@ -73,7 +73,7 @@ class TrainingFactory(DeviceFactory["TrainingPopulation"]):
             if name not in known and name not in COSTS:
                 where = method_of(type(resolved.payload.training), "evaluate")
                 one_of = ", ".join(known)
-                raise ConfigError(f"{where} does not return {name}; use one of {one_of}")
+                raise ConfigError(f"{where} does not return {name}; known: {one_of}")
         if population_replicates(self.study) > 1:
             self.program_of(resolved)
 

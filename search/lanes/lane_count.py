@@ -30,7 +30,7 @@ def device_count(backend: str, cores: int, accelerators: int) -> int:
 def tile_of(backend: str, parameter_count: int) -> int:
     """Return how many lanes a CPU device computes together, given the parameters per lane."""
     if backend != "cpu":
-        raise ValueError("core.memory.gpu_tile has the tiles of other backends")
+        raise ValueError("for other backends, use core.memory.gpu_tile")
     return next((tile for most, tile in _CPU_TILES if parameter_count <= most), 1)
 
 

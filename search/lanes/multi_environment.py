@@ -73,7 +73,7 @@ class SeveralFactory:
             )
             with self.study.env.named_in_errors():
                 raise ConfigError(
-                    f"chunks have different env steps ({words}), so rungs would differ; list "
+                    f"chunk lengths differ ({words}), and rungs would, too; list "
                     "environments with equally long updates"
                 )
         key = hashlib.sha256("+".join(one.bucket for one in each).encode()).hexdigest()[:8]
@@ -123,15 +123,15 @@ class SeveralPopulation:
         counts = [one.lanes for one in populations]
         if len(set(counts)) > 1:
             raise ConfigError(
-                f"environments have room for {', '.join(map(str, counts))} lanes; set "
+                f"the environments have memory for {', '.join(map(str, counts))} lanes; set "
                 f"population: {{lanes: {min(counts)}}}"
             )
         warmups = [one.warmup_chunks for one in populations]
         if len(set(warmups)) > 1:
             words = ", ".join(f"{n} {w}" for n, w in zip(self._names, warmups, strict=True))
             raise ConfigError(
-                f"environments have different warm-ups, in chunks: {words}; list only "
-                "those with equal warm-ups, or set warmup_requests: 0"
+                f"the environments have different warm-ups (in chunks: {words}); list only "
+                "environments with equal warm-ups, or set warmup_requests: 0"
             )
 
     @property

@@ -95,7 +95,7 @@ class ProcessSetup:
         path = given
         for name in Template(given).names:
             if name not in values:
-                raise ConfigError(f"metrics.file has {{{name}}}; Known: {', '.join(values)}")
+                raise ConfigError(f"metrics.file has {{{name}}}; known: {', '.join(values)}")
             path = path.replace(f"{{{name}}}", str(values[name]))
         return str(self.cwd / path)
 

@@ -84,7 +84,8 @@ class KeptStates:
         kept = self._kept.get(request.state or "")
         if kept is None or bucket.population is None:
             raise SearchError(
-                f"Ray Tune requests a state of trial {trial.number} that is gone ({request.state})"
+                f"Ray Tune requests a state of trial {trial.number} that no longer exists "
+                f"({request.state})"
             )
         own = kept.trial == trial.number and dict(kept.params) == dict(request.params)
         runs = trial.runs_of(Stream.SEARCH)

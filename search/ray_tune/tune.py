@@ -89,8 +89,8 @@ def scheduler_of(
     }
     if copies_states(study) and study.search.scheduler_options.get("synch") is False:
         raise ConfigError(
-            "search.scheduler_options: with synch: false, a copy would train the same env "
-            "steps twice; remove it, because lanes step together anyway"
+            "search.scheduler_options: with `synch: false`, a copy would train the same env "
+            "steps twice; remove `synch`, because all lanes step together"
         )
     cls = _scheduler_class(study.search.scheduler)
     takes = _arguments_of(cls)
@@ -156,7 +156,9 @@ def _build_from_options(
         return cls(**{**given, **options})
     except (TypeError, ValueError, AssertionError, ImportError) as error:
         text = " ".join(str(error).split())[:300]
-        raise ConfigError(f"search.{what}_options: {cls.__name__} rejects them: {text}") from error
+        raise ConfigError(
+            f"search.{what}_options: {cls.__name__} rejects these options: {text}"
+        ) from error
 
 
 def _arguments_of(cls: Any) -> Container[str]:

@@ -171,7 +171,7 @@ def make_sampler(study: Study) -> Sampler:
     if row.package and find_spec(row.package) is None:
         raise ConfigError(
             f"{what} needs the package {row.package}, which is not installed; "
-            f"type: {install_command(row.extra)}, or use method: tpe"
+            f"run: {install_command(row.extra)}, or use method: tpe"
         )
     if row.objectives == "one" and objectives > 1:
         raise ConfigError(f"{what} supports one objective (here: {objectives}); use method: tpe")

@@ -52,7 +52,10 @@ class HistoryStorage(BaseStorage):
         self._trials.popitem()
 
     def _refuse(self, *args: Any, **options: Any) -> Any:
-        raise NotImplementedError("one study; trials end only through a new history")
+        raise NotImplementedError(
+            "not supported: this storage has a single study, and its trials cannot be changed; "
+            "create a new history instead"
+        )
 
     create_new_study = delete_study = get_all_studies = set_trial_state_values = _refuse
     set_study_user_attr = set_trial_user_attr = set_trial_intermediate_value = _refuse
@@ -79,7 +82,9 @@ class HistoryStorage(BaseStorage):
         """See `BaseStorage`; the new trial gets the number after the last one."""
         number = next(reversed(self._trials), -1) + 1
         if template_trial is not None:
-            raise NotImplementedError("trials are added whole, by `append`")
+            raise NotImplementedError(
+                "not supported: trials are added only as a whole, with `append`"
+            )
         empty = FrozenTrial(number, _STATES.RUNNING, None, None, None, {}, {}, {}, {}, {}, number)
         self.append(empty)
         return number

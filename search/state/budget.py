@@ -90,7 +90,7 @@ def check_confirm_fits(study: Study, run_env_steps: int) -> None:
     total, kept = study.budget.env_steps, reserve(study, Phase.SEARCH, run_env_steps)
     if total is not None and kept >= total:
         raise ConfigError(
-            f"confirm alone costs {kept} of the {total} env steps of the budget; lower "
+            f"confirm alone costs {kept} of the budget's {total} env steps; lower "
             "confirm.top_k, choose or report, remove the default with confirm.default: "
             "false, or raise budget.env_steps"
         )

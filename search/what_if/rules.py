@@ -92,7 +92,9 @@ def _check_name(rule: str, name: str) -> None:
 
 def _check_option(rule: str, name: str, option: str) -> None:
     if name == "none":
-        raise ConfigError(f"rule {rule!r}: {option!r} is not an option; none has no options")
+        raise ConfigError(
+            f"rule {rule!r}: {option!r} is not an option; the rule none has no options"
+        )
     if not all(option.partition("=")):
         what = "use key=value, such as eta=2"
         raise ConfigError(f"rule {rule!r}: {option!r} is not an option; {what}")

@@ -249,7 +249,7 @@ class _RecordReader:
                 child = self.child(node, one.name, where)
                 given[one.name] = self.value(hints[one.name], child, where + one.name)
         if len({len(given[name]) for name in given if isinstance(given[name], tuple)}) > 1:
-            raise self.fault(node, f"{where.strip('.')}: its lists have different lengths")
+            raise self.fault(node, f"{where.strip('.')}: the lists have different lengths")
         return kind(**given)
 
     def value(self, hint: Any, node: Node, where: str) -> Any:

@@ -93,8 +93,8 @@ def test_check_lists_files_not_checked(tmp_path, capsys, monkeypatch):
         assert main(["check", "s.yaml", *more]) == 0
         said = " ".join(capsys.readouterr().out.split())
         assert said.startswith(
-            "The study file is OK. Not checked: pair.py, which only hpo check --time s.yaml runs. "
-            "Runs 20 trials of gym:hpo-test/Pair-v0."
+            "The study file is OK. Not checked: pair.py; to check the code, run hpo check --time "
+            "s.yaml. Runs 20 trials of gym:hpo-test/Pair-v0."
         )
         assert said.count("pair.py") == 1 and "note:" not in said
         assert "no known episode limit" not in said

@@ -188,12 +188,12 @@ def test_budget_smaller_than_confirm_stage_is_refused(tmp_path):
     study = samples.study(
         budget=Budget(trials=None, env_steps=100_000), confirm=samples.Confirm(5, 8, 16)
     )
-    with pytest.raises(ConfigError, match="after the 1152000 that confirm needs"):
+    with pytest.raises(ConfigError, match="after the 1152000 reserved for confirm"):
         go(tmp_path, study)
 
 
 def test_a_study_without_bounds_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match="nothing ends the study"):
+    with pytest.raises(ConfigError, match="the study would never end"):
         go(tmp_path, samples.study(budget=Budget(trials=None)))
     study = samples.study(space=samples.FINITE, method="grid", budget=Budget(trials=None))
     assert len(go(tmp_path, study).leaderboard) == 12

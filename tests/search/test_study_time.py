@@ -236,7 +236,7 @@ def test_check_shows_share_of_evaluation_time(seconds, told):
         check(loads(init_text("CartPole-v1"))), time=dataclasses.replace(known, phases=phases)
     )
     text, share = brief(report, "", "s.yaml"), seconds / (197.0 + seconds)
-    line = f"  evaluation takes {share:.0%} of the time; these env steps exclude it"
+    line = f"  evaluation takes {share:.0%} of the time; its env steps are not counted here"
     assert (line in text.split("\n")) is told and ("  evaluation " in text) is told
 
 
@@ -380,7 +380,7 @@ def test_no_time_flag_compiles_nothing(own_caches, capsys, monkeypatch):
 
     monkeypatch.setattr("hpo.core.program.Program.compile", compiled)
     out, _ = said(["check", "-v", str(own_caches), "--no-time"], capsys)
-    assert "time       not known: it was not timed" in out
+    assert "time       not known: the study was not timed" in out
     monkeypatch.setenv("HPO_NO_TIME", "1")
     data = json.loads(said(["check", str(own_caches), "--json"], capsys)[0])
     assert data["time"] is None and "not timed" in data["time_note"]

@@ -176,7 +176,7 @@ def test_kind_is_inferred_as_weights_and_biases_does(fields, kind):
         ({"min": 0.5, "max": 1.0, "zero": 1.0}, "zero", "from 0 to 0.9"),
         ({"min": 0.5, "max": 1.0, "zero": -0.1}, "zero", "from 0 to 0.9"),
         ({"mu": 0.0, "sigma": 0.0}, "sigma", "above 0"),
-        ({"mu": 0.0, "sigma": 1.0, "min": 5.0}, "min", "exclude all"),
+        ({"mu": 0.0, "sigma": 1.0, "min": 5.0}, "min", "no value from min to max"),
         ({"values": []}, "values", "at least one"),
         ({"values": 3}, "values", "a list"),
         ({"values": [1, 2, 1.0]}, "values", "twice"),

@@ -60,7 +60,7 @@ def test_chance_of_best_wording_is_calibrated(noise):
     allowed = {
         "is almost certainly the best": (0.85, 1.0),
         "is probably the best": (0.6, 0.9),
-        "may be the best, but so may another": (0.3, 0.65),
+        "may be the best, but so may others": (0.3, 0.65),
         "is one of several that may be the best": (0.1, 0.4),
     }
     rng, said = np.random.default_rng(1), dict[str, list[bool]]()

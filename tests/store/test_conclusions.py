@@ -53,7 +53,7 @@ def test_better_winner_verdict_has_the_paired_interval() -> None:
 def test_winner_at_the_ceiling_has_no_chance_of_best_sentence() -> None:
     chosen = ChosenTrial(12, 0.31)
     told = details(replace(conclude(Evidence(HIGH, LOW)), chosen=chosen))
-    assert told[-1] == ("Of the 12 finalists, the winner may be the best, but so may another.")
+    assert told[-1] == ("Of the 12 finalists, the winner may be the best, but so may others.")
     at_top = replace(conclude(Evidence(TOP, LOW, ceiling=500.0)), chosen=chosen)
     assert at_top.ceiling == 500.0
     assert not [one for one in details(at_top) if "finalists" in one]
@@ -287,21 +287,21 @@ def test_feasibility_verdict_precedes_value_comparison() -> None:
             VIOLATED,
             (HIGH, LOW),
             "better",
-            "The default violates the constraints; it is not certain that trial 3 satisfies them.",
+            "The default violates the constraints; undecided whether trial 3 satisfies them.",
         ),
         (
             UNSURE,
             KEPT,
             (HIGH, LOW),
             "better",
-            "It is not certain that trial 3 satisfies the constraints.",
+            "Undecided whether trial 3 satisfies the constraints.",
         ),
         (
             UNSURE,
             UNSURE,
             (HIGH, LOW),
             "better",
-            "It is not certain that trial 3 or the default satisfies the constraints.",
+            "Undecided whether trial 3 and the default satisfy the constraints.",
         ),
         (
             KEPT,
@@ -373,8 +373,7 @@ def test_selection_seeds_do_not_decide_feasibility() -> None:
     none = constrained(None, None, feasible=False)
     assert none.verdict == "better"
     told = (
-        "No trial satisfies the constraints on the selection seeds; "
-        "trial 3 violates them least there."
+        "No trial satisfies the constraints on the selection seeds; trial 3 violates them least."
     )
     assert sentences(none)[-1] == told
 

@@ -54,7 +54,7 @@ def test_words() -> None:
     few = {s: default[s] for s in range(3)}
     said = front_sentences(verdict(few, [ahead]))
     assert said[0] == "Undecided: 3 new seeds are too few to compare the default with the front."
-    assert said[-1] == "confirm: {choose: 7} would allow an answer."
+    assert said[-1] == "confirm: {choose: 7} would be enough."
     assert verdict(default, []) is None
     cost = {s: (value[0], 5.0) for s, value in default.items()}
     cheap = [{s: (value[0], 4.0) for s, value in ahead.items()}]

@@ -47,7 +47,7 @@ def test_old_record_is_read_with_old_defaults():
 def test_old_study_does_not_resume_with_new_defaults(tmp_path):
     meta = study_meta(loads(BASE + SPACE), "cpu", 1)
     meta = type(meta)(**{**vars(meta), "study_text": of_old(BASE + SPACE)})
-    with pytest.raises(StoreError, match="set it to False under fixed") as caught:
+    with pytest.raises(StoreError, match="give False under fixed") as caught:
         check_continues(meta, loads(BASE + SPACE))
     assert "fixed.learning_rate: 0.0003 -> 0.001 (the default has changed" in str(caught.value)
     mended = BASE + SPACE + "fixed: {learning_rate: 3e-4, normalise_rewards: false}\n"

@@ -43,13 +43,13 @@ def test_atari_frame_limit_is_converted_to_env_steps():
 def test_episodes_without_known_limit_are_cut_with_a_note(steps, limit):
     found = study("own", steps)
     assert cut_after(found) == limit and may_cut(found)
-    assert f"own has no known episode limit, so evaluations cut episodes after {limit:,}" in (
+    assert f"own has no known episode limit, so evaluations truncate episodes after {limit:,}" in (
         endless_note(found)
     )
     assert endless_note(found) in check(found).warnings
     assert cut_words(found, [limit, 30, limit]) == (
-        f"2 of 3 evaluation episodes were cut at {limit:,} env steps because the environment "
-        "did not end them."
+        f"2 of 3 evaluation episodes were truncated at {limit:,} env steps because they "
+        "had not ended."
     )
     assert cut_words(found, [limit - 1]) == ""
 

@@ -283,10 +283,10 @@ def test_hyperparameter_may_have_one_distribution_per_condition():
         ("budget: {env_steps: 100k}\n", "at least 200000"),
         (
             "confirm: {top_k: 2, choose: 2, report: 2}\nbudget: {env_steps: 1M}\n",
-            "after the 1600000 that confirm needs; allowed: at least 1800000",
+            "after the 1600000 reserved for confirm; allowed: at least 1800000",
         ),
         ("confirm: {top_k: 9}\nbudget: {trials: 8}\n", "but the budget is 8 trials"),
-        ("budget: {trials: null}\n", "nothing ends the study"),
+        ("budget: {trials: null}\n", "the study would never end"),
         ("fixed: {weight_decay: 0.1}\n", "optimiser: adamw"),
         ("fixed: {num_envs: 1, rollout_length: 2, num_minibatches: 8}\n", "2 samples"),
         ("forbid: ['gamma > 0.5']\n", "forbids the default configuration (gamma=0.99)"),

@@ -125,7 +125,9 @@ def test_only_allowed_changes_are_accepted_on_resume(override, allowed):
 
 
 def test_a_changed_key_is_shown_with_both_values():
-    assert str(changes("budget.trials=8")[0]) == ("budget.trials: 9 -> 8 (a budget may only grow)")
+    assert str(changes("budget.trials=8")[0]) == (
+        "budget.trials: 9 -> 8 (a budget can only be raised)"
+    )
 
 
 def test_old_study_with_integer_bounds_suggests_int_uniform():

@@ -170,7 +170,7 @@ def test_trial_other_than_the_best_can_be_bundled(source, study, tmp_path, capsy
     words = ["bundle", str(study), "--source", str(source), "-o", str(tmp_path / "b.zip")]
     assert main([*words[:2], "1", *words[2:]]) == 0
     said = capsys.readouterr().out
-    assert "Trial 1 has rank" in said and "no policy of trial 1 was kept" in said
+    assert "Trial 1 has rank" in said and "no policy of trial 1 was saved" in said
     code, said = verified(tmp_path / "b.zip", capsys)
     assert code == 0 and "not for NumPy: no policy" in said.out
     assert main(words) == 2 and "already exists" in capsys.readouterr().err
@@ -337,7 +337,7 @@ def test_duplicate_json_key_in_claims_is_refused(members, tmp_path, capsys):
     text = members["claims.json"].replace(b'"sql": "', b'"sql": "x", "sql": "', 1)
     assert text != members["claims.json"]
     code, said = verified(packed({**members, "claims.json": text}, tmp_path / "b.zip"), capsys)
-    assert code == 1 and "its JSON was not written by hpo" in said.out
+    assert code == 1 and "the JSON was not written by hpo" in said.out
 
 
 def test_consistently_changed_rows_and_claims_are_detected(

@@ -252,11 +252,11 @@ JOURNALS = {
     ),
     "a return above the ceiling": (
         lambda folder: forged_returns(folder, 5, 501.0),
-        "test seed 0 of trial 5 has 501, which is impossible in its environment",
+        "test seed 0 of trial 5 has 501, which is impossible in the environment",
     ),
     "the goal": (
         lambda folder: forged_meta(folder, "goal", "minimize"),
-        "its goal is 'minimize', its study's 'maximize'",
+        "goal is 'minimize', but 'maximize' in the study",
     ),
     "a default of one's own": (
         lambda folder: forged_row(folder, 0, params={"learning_rate": 1e-4}),

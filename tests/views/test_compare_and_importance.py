@@ -72,7 +72,7 @@ def test_compare_names_trials_violating_constraints(capsys, tmp_path):
     two = [entry for entry in results.leaderboard if entry.confirmed][:2]
     unfit = [f"trial {entry.trial}" for entry in two if entry.feasible is False]
     data, text = compared(capsys, results, *(entry.trial for entry in two))
-    where = "on seeds that ranked them, constraints are violated by"
+    where = "on the seeds used for ranking, constraints are violated by"
     said = f"By value alone: {where} {' and '.join(unfit)}."
     assert unfit and data["caution"].endswith(said) and said in " ".join(text.split())
 
@@ -236,7 +236,9 @@ def test_unconfirmed_trial_is_compared_on_search_seeds(capsys, results):
         ours, theirs = (journal.trial(e.trial).seed_values for e in (winner, other))
     data, _ = compared(capsys, results, winner.trial, other.trial)
     assert data["paired"] and data["means"] == [mean(ours), mean(theirs)]
-    assert data["verdict"].endswith("6 shared search seeds, which also ranked the trials")
+    assert data["verdict"].endswith(
+        "6 shared search seeds, which were also used to rank the trials"
+    )
 
 
 def test_winners_of_two_studies_are_compared_on_test_seeds(capsys, tmp_path):
@@ -246,7 +248,7 @@ def test_winners_of_two_studies_are_compared_on_test_seeds(capsys, tmp_path):
     data = compared_studies(capsys, tmp_path, "one", "two")
     assert data["seeds"][0] == 6 and data["means"][0] == mean(one.best.values)
     assert data["decision"] is None and data["verdict"].endswith(
-        ", some of which also chose the trials"
+        ", some of which were also used to pick the trials"
     )
     assert main(["compare", "one", "two", "--out", str(tmp_path)]) == 0
     text = capsys.readouterr().out
@@ -288,7 +290,7 @@ def test_different_training_weights_give_no_verdict(capsys, tmp_path):
     for name in ("tested", "also"):  # their values are of test seeds
         assert verdict(name, "mixed") == refused.format(none + name, half)
     for pair in (("mixed", "like"), ("tested", "plain"), ("also", "plain")):
-        assert "which also chose the trials" in verdict(*pair)
+        assert "which were also used to pick the trials" in verdict(*pair)
     assert "no verdict" not in verdict("tested", "also")
     assert main(["compare", "plain", "mixed", "--out", str(tmp_path)]) == 0
     said = capsys.readouterr().out
@@ -339,7 +341,7 @@ def test_compare_at_the_ceiling_suggests_no_more_seeds(capsys, tmp_path, monkeyp
     assert main(["compare", "one", "alone", "--out", str(tmp_path)]) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "have the same mean on 6 and 2 seeds, not paired" in text
-    assert text.endswith("Both reach 500, the environment's limit; more seeds may differ.")
+    assert text.endswith("Both reach 500, the environment's limit; other seeds may differ.")
 
 
 def test_ceiling_on_few_seeds_gives_no_verdict(capsys, results, monkeypatch):
@@ -347,7 +349,9 @@ def test_ceiling_on_few_seeds_gives_no_verdict(capsys, results, monkeypatch):
     alike = replace(compare.compared_values(*sides), values=[[500.0]] * 2, paired=True)
     monkeypatch.setattr(compare, "compared_values", lambda *_: alike)
     text = " ".join(compared(capsys, results, 0, 1)[1].split())
-    limit = "Both reach 500, the environment's limit; more seeds may differ. To decide, train both"
+    limit = (
+        "Both reach 500, the environment's limit; other seeds may differ. To decide, train both"
+    )
     assert f"{limit} on test seeds" in text and "hpo confirm 0 1 --seeds 8" in text
 
 

@@ -58,6 +58,7 @@ def test_exported_table_matches_the_runs(tmp_path: Path) -> None:
 def test_export_table_refuses_studies_with_early_stopping(tmp_path, capsys) -> None:
     assert main(["export", "table", "--to", str(tmp_path), "--study", "stopping"]) == 2
     assert (
-        "a table needs whole runs: run it with `early_terminate: null`" in capsys.readouterr().err
+        "a table needs whole runs; run the study with `early_terminate: null`"
+        in capsys.readouterr().err
     )
     assert not (tmp_path / "stopping").exists()

@@ -181,8 +181,8 @@ def test_intervals_are_not_parsed_as_rich_markup():
             {"choose_values": (1.0,) * 8, "report_values": (1.0,) * 16},
             "on 16 test seeds.",
         ),
-        ({"choose_values": (1.0,) * 8}, "on 8 selection seeds, which also chose it."),
-        ({"seed_values": (1.0,)}, "on 1 search seed, which also chose it."),
+        ({"choose_values": (1.0,) * 8}, "on 8 selection seeds, also used to pick it."),
+        ({"seed_values": (1.0,)}, "on 1 search seed, also used to pick it."),
     ],
 )
 def test_winner_line_names_the_seeds_of_its_value(fields, words):

@@ -431,7 +431,7 @@ def test_live_page_shows_a_died_process(tmp_path):
         journal.commit(Commit(head.number + 1, head.loop_state, None, head.at))
     with serving(tmp_path) as server:
         assert json.loads(ask(server, "/state/small")[2])["state"] == "died"
-        assert "Its process died" in ask(server, "/part/small/now")[2]
+        assert "The process died" in ask(server, "/part/small/now")[2]
         assert '<span class="standing">died</span>' in ask(server, "/part/small/head")[2]
         with StudyLock(folder):
             assert "Running." in ask(server, "/part/small/now")[2]

@@ -420,7 +420,9 @@ def test_every_kind_of_study_has_methods_and_a_table(kind, tmp_path):
     if kind == "a constraint":
         assert "mean episode length at most 1000000000" in text
     if kind == "populations":
-        assert "Population-based training" in text and "copy better ones every 2,000" in text
+        assert (
+            "population-based training" in text and "changed hyperparameters every 2,000" in text
+        )
     if kind == "choices":
         assert "`hidden_sizes` in {[16], [32], [64, 64]}" in text and "`num_envs`" not in text
     for table in paper.tables:
@@ -452,7 +454,7 @@ def test_short_study_paper_names_portfolio_and_permutation_test(tmp_path):
     assert default.value == pytest.approx(sum(asked[0][0]) / 4)
     text = " ".join(part.read_text() for part in _written(short, tmp_path / "paper"))
     assert "The search tried the default configuration and three configurations" in text
-    assert "permutation test of the values of both sides" in text
+    assert "two-sample permutation test" in text
     assert "sign-flip" not in text and "proposed" not in text
 
 

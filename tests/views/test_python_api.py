@@ -213,7 +213,7 @@ def test_missing_pandas_names_the_extra(done, monkeypatch):
 
 
 def test_missing_policy_of_a_trial_is_refused(done):
-    with pytest.raises(StoreError, match="kept no policy of trial 99"):
+    with pytest.raises(StoreError, match="has no saved policy for trial 99"):
         done.policy(99)
 
 

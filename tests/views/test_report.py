@@ -260,7 +260,7 @@ def test_top_and_show_print_the_audit(folder, capsys):
     audited = next(n for n, row in snapshot.rows.items() if row.audited and row.value is not None)
     assert main(["show", str(audited), "--study", str(folder.path)]) == 0
     than = "better than" if snapshot.rows[audited].value > snapshot.audit.bar else "worse than"
-    assert f"Audit: it finished {than}" in " ".join(capsys.readouterr().out.split())
+    assert f"Audit: this trial finished {than}" in " ".join(capsys.readouterr().out.split())
     stopped = next(n for n, row in snapshot.rows.items() if str(row.state) == "stopped")
     assert main(["show", str(stopped), "--study", str(folder.path)]) == 0
     assert "finished better than the median" in " ".join(capsys.readouterr().out.split())

@@ -77,7 +77,7 @@ def test_resume_command_uses_the_stored_command_line(interrupted):
 
 def test_resume_hint_works_without_a_stored_study_file(interrupted):
     interrupted.study_file.unlink()
-    assert resuming(interrupted.path) == "to resume it, run the command that started it"
+    assert resuming(interrupted.path) == "to resume, rerun the command that started the study"
 
 
 def test_curves_chart_includes_the_default(finished):

@@ -115,8 +115,8 @@ def test_shipped_tuned_records_fit_80_columns(say):
     ("words", "told"),
     [
         (["tuned", "CartPole-v0"], "did you mean 'CartPole-v1'"),
-        (["tuned", "verify"], "type: hpo tuned verify ENV"),
-        (["tuned", "CartPole-v1", "again"], "type: hpo tuned ENV"),
+        (["tuned", "verify"], "run: hpo tuned verify ENV"),
+        (["tuned", "CartPole-v1", "again"], "run: hpo tuned ENV"),
         (["tuned", "verify", "CartPole-v1", "--seeds", "4"], "at least 5"),
         (["tuned", "--seeds", "64"], "--seeds is an option of: hpo tuned verify"),
         (["train", "tuned:Nowhere-v1"], "unknown tuned configuration 'Nowhere-v1'"),

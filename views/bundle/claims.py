@@ -238,7 +238,7 @@ def values_apart(folder: Path) -> Iterator[str]:
             of_seed.setdefault(row.replicate, []).append(value)
             if row.stream is Stream.REPORT and not bounds.low <= value <= bounds.high:
                 seed = f"test seed {row.replicate} of trial {row.trial} has {value:g}"
-                yield f"{JOURNAL_NAME}: {seed}, which is impossible in its environment"
+                yield f"{JOURNAL_NAME}: {seed}, which is impossible in the environment"
     for row in rows:
         if row.state is TrialState.FINISHED and _is_search_apart(row, meta, seen):
             yield _apart_words(row, "search")

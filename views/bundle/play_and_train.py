@@ -34,7 +34,7 @@ from .members import IMPORTS, NUMPY, NUMPY_FILES, SOURCE
 from .policy_forms import FILE, describe
 from .verify import Bundle
 
-_LIKELY_NEW = "its rows were changed, or another processor trained it"
+_LIKELY_NEW = "the rows were changed, or the training ran on another processor"
 _CLOSE = 1e-5  # relative difference allowed for values computed when a policy is written for NumPy
 
 
@@ -105,7 +105,7 @@ def words_of(sides: Sequence[ClaimSeeds]) -> str:
 def why_not_retrained(bundle: Bundle, sides: Sequence[ClaimSeeds]) -> str:
     """Return why nothing can be retrained, or ""; none of the bundle's code runs."""
     if bundle.outside:
-        return f"it lacks {first_of(bundle.outside)}"
+        return f"the bundle lacks {first_of(bundle.outside)}"
     if bundle.study.more_envs:
         return "studies on several environments cannot be retrained"
     if not sides:
@@ -188,7 +188,7 @@ def _seeds_apart(side: ClaimSeeds, found: Replay) -> list[str]:
         now, was = number(mean(point.replayed)), number(mean(point.recorded))
         ends[point.replicate] = f"retrained value {now}, recorded value {was}"
         if now == was:
-            ends[point.replicate] = "its curve or its episodes differ from those recorded"
+            ends[point.replicate] = "curve or episodes differ from the recorded ones"
     for seed in found.apart:
         told = ends.get(seed, "diverged")
         if (seed in found.diverged) != (seed in found.diverged_now):
@@ -230,8 +230,8 @@ def _changed_since(bundle: Bundle) -> str:
 def why_not_playable(bundle: Bundle) -> str:
     """Return why no policy can be played, or ""; none of the bundle's code runs."""
     if not bundle.about_policy():
-        return "it has no single policy"
-    return clause("it lacks {}", first_of(bundle.outside))
+        return "the bundle has no single policy"
+    return clause("the bundle lacks {}", first_of(bundle.outside))
 
 
 def playable(bundle: Bundle, episodes: int) -> Level:

@@ -540,7 +540,7 @@ const versus = (who, found, metric) => {
   };
   const [ahead, behind] = found.verdict === "better" ? [who, rival] : [rival, who];
   const test = statistics.isFew(found.pairs)
-    ? "exact permutation test of the values of both sides"
+    ? "exact two-sample permutation test"
     : "paired by seed, exact sign-flip test";
   switch (found.verdict) {
     case "nothing": case "default": return [];

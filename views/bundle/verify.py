@@ -147,7 +147,7 @@ class Bundle:
             compared = differences(claimed, known, self.ours)
             wrong = compared.wrong
             if text != as_text(claimed):  # a duplicate key: readers would see different claims
-                wrong.append(f"{CLAIMS}: its JSON was not written by hpo")
+                wrong.append(f"{CLAIMS}: the JSON was not written by hpo")
             with Journal(self.folder) as journal:
                 meta = journal.meta
             rows, others = self._check_rows()
@@ -158,8 +158,10 @@ class Bundle:
             shown, of_report = self._check_report(dict(lock["packages"]))
             wrong += [*of_report, *self._page()]
         if wrong and not self.ours:
-            other = f"it was made by hpo {self.made_by}, whose code differs from this version's"
-            wrong.append(f"{other} ({__version__}); verify it with that version")
+            other = (
+                f"the bundle was made by hpo {self.made_by}, whose code differs from that of this "
+            )
+            wrong.append(f"{other}version ({__version__}); verify it with that version")
         words = f"{counted(len(found['claims']), 'claim')} from {counted(rows, 'row')}"
         words += f"{self._missing_seeds_text()}; {numpy}"
         if not self.policy.is_dir():
@@ -190,7 +192,7 @@ class Bundle:
             ("constraints", [*meta.constraints], [asdict(one) for one in study.constraints]),
         ):
             if here != there:
-                yield f"{JOURNAL_NAME}: its {what} is {here!r:.100}, its study's {there!r:.100}"
+                yield f"{JOURNAL_NAME}: {what} is {here!r:.100}, but {there!r:.100} in the study"
         with Journal(self.folder) as journal:
             default = default_of(journal.trials())
         if default is not None and default.params != plain_json(study.space.default()):
@@ -256,7 +258,7 @@ class Bundle:
                 f"{NUMPY_FILES[0]}: differs from the file of this version of hpo ({__version__})"
             )
         if not self.policy.is_dir():
-            wrong.append(f"{NUMPY}/{FILE}: its policy is missing")
+            wrong.append(f"{NUMPY}/{FILE}: the policy is missing")
         return wrong
 
     def _check_report(self, packages: dict[str, str]) -> tuple[str, list[str]]:
@@ -269,7 +271,7 @@ class Bundle:
         same = all(packages[name] == version for name, version in here.items())
         if self.ours and same:
             return "", [f"{REPORT}: differs from the journal's report"]
-        return f"; {REPORT} was not compared: other versions wrote it", []
+        return f"; {REPORT} was not compared, because different versions wrote it", []
 
     def _page(self) -> Iterator[str]:
         if PAGE not in self.members or not self.ours:

@@ -76,7 +76,7 @@ def write_bundle(folder: StudyFolder, trial: int | None, source: Path, to: Path)
         write_text(staged / "study.resolved.yaml", meta.study_text)
         outside = _copy_source(meta, source, staged / SOURCE)
         copied = f"{POLICIES}/trial_{claims['trial']}"
-        kept, why = folder.path / copied, f"no policy of trial {claims['trial']} was kept"
+        kept, why = folder.path / copied, f"no policy of trial {claims['trial']} was saved"
         if kept.is_dir():
             why = _copy_policy(kept, meta, staged / copied)
             why = why or export(staged / copied, staged / NUMPY)

@@ -82,7 +82,7 @@ def _caption_start(snapshot: Snapshot, compared: _Values, most: int) -> str:
     if len(compared.values) >= len(snapshot.searched):
         every = "all trials"
     what = f"{snapshot.metric} of {every} at {steps(compared.at)} {snapshot.unit}"
-    return f"{what}, the latest that nine in ten reached{snapshot.kept_words(most)}"
+    return f"{what}, the latest point that 90% of trials reached{snapshot.kept_words(most)}"
 
 
 def parallel(snapshot: Snapshot) -> Picture:
@@ -107,7 +107,7 @@ def parallel(snapshot: Snapshot) -> Picture:
         strands.append(Strand(tuple(crossed), style, trial, tip))
     left_out = len(compared.knobs) - len(keys)
     caption = (
-        f"{_caption_start(snapshot, compared, _STRANDS)}. Axes are those of the sampler; a line "
+        f"{_caption_start(snapshot, compared, _STRANDS)}. Axes use the sampler's scales; a line "
     )
     caption += "below an axis belongs to a trial without that hyperparameter."
     if left_out > 0:

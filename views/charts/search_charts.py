@@ -109,9 +109,11 @@ def curves(snapshot: Snapshot) -> Picture:
     caption += "fewer than five seeds."
     if _FRESH in own.values():
         caption += (
-            " In training, colours are on selection and test seeds and grey lines on search "
+            " In the training panels, coloured lines are from selection and test seeds, and grey "
         )
-        caption += "seeds; evaluations before the end exist for search seeds only."
+        caption += (
+            "lines from search seeds. Evaluations before the end exist only for search seeds."
+        )
     if shown:
         of = ""
         if len(shown) < len(others):
@@ -390,14 +392,14 @@ def history(snapshot: Snapshot) -> Picture:
         Key("finished", "c0"): bool(best),
         Key("best so far", "c1", "line"): bool(best),
         Key(snapshot.winner_word, "c1", "ring"): bool(winner),
-        Key("not finished: value at its last rung", "muted"): bool(cut),
+        Key("not finished: value at the last rung", "muted"): bool(cut),
         Key(f"outside the scale ({outside})", "muted", "out"): outside > 0,
         Key("diverged or failed", "bad", "cross"): bool(lost),
     }
     keys = [key for key, shown in named.items() if shown]
-    caption = f"Every trial in order{snapshot.kept_words(_MOST_ROWS)}, by its value in the search."
+    caption = f"All trials in order{snapshot.kept_words(_MOST_ROWS)}, with their search values."
     all_keys = (*keys, *lines_keys)
-    panel = XY("Values in the search", x, y, tuple(marks), all_keys, wide=True)
+    panel = XY("Search values", x, y, tuple(marks), all_keys, wide=True)
     return Picture("history", "History", caption, (panel,))
 
 
@@ -558,8 +560,9 @@ def schedule(snapshot: Snapshot) -> Picture:
         )
         for key in moved[:_KNOBS]
     ]
-    caption = f"Each line is a member{snapshot.kept_words(_MEMBERS)}. Each of {len(copies):,} "
-    caption += "copies is a vertical line from the copied member's value to a dot, the new value."
+    caption = f"Each line is a population member{snapshot.kept_words(_MEMBERS)}. "
+    caption += f"Each of {len(copies):,} copies is a vertical line from the copied member's value "
+    caption += "to a dot at the new value."
     if len(moved) > _KNOBS:
         caption += f" Left out: {counted(len(moved) - _KNOBS, 'hyperparameter')}."
     keys = (

@@ -221,7 +221,7 @@ def _cut_words(sides: Sequence[MethodValues], snapshots: Sequence[Snapshot]) -> 
     fewest = min(len(side.scores) for side in sides)
     if fewest == most:
         return ""
-    return f"Only the first {fewest} test seeds of each study are used; not all studies have more."
+    return f"Only the first {fewest} test seeds of each study are used; some studies have no more."
 
 
 def compared(found: Sides) -> list[SideAggregates]:

@@ -24,10 +24,10 @@ _RIGHT = (False, True, True, True, False)
 _WHY = {
     "asks": "asks: under this rule {method} would propose different trials",
     "order": "order: trials may reach rungs in a different order than recorded",
-    "lost": "lost seeds: which seed of a trial was lost is not recorded",
-    "more": "more: its savings would pay for further trials, which did not run",
+    "lost": "lost seeds: it is not recorded which seed of a trial was lost",
+    "more": "more: the savings would pay for further trials, which did not run",
     "between": "between: values at some rungs are those of the previous evaluation",
-    "unseen": "unseen: it continues runs past their last evaluation and uses that value",
+    "unseen": "unseen: runs would continue past their last evaluation, whose value is used",
 }
 
 
@@ -134,7 +134,7 @@ def what_if_text(found: WhatIf, width: int | None = None, unit: str = ENV_STEPS)
         said = (
             f"No trial has finished its run, so the replay ends runs at {here} of {whole} {unit}"
         )
-        head.insert(0, f"{said}, the latest that two trials reached.")
+        head.insert(0, f"{said}, the latest point that two trials reached.")
     return "\n".join([*head, "", *table, "", *_notes(found)])
 
 
@@ -146,9 +146,9 @@ def _own_rule(found: WhatIf, unit: str) -> str:
         return f"{found.study} ran {ran}; the rules are replayed on its {trials}, {seeds} each."
     if own.rule == "none":
         return f"{found.study} ran no stopping rule: {trials} on {seeds} each."
-    saved, lost = "its savings are unknown", ""
+    saved, lost = "savings unknown", ""
     if own.saved is not None:
-        saved = f"it saved {own.saved:.0%} of {unit}"
+        saved = f"saved {own.saved:.0%} of {unit}"
     if own.lost is not None:
         lost = f" and lost {number(own.lost)}"
     return f"{found.study} ran {own.rule}: {saved}{lost}."

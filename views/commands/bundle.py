@@ -59,7 +59,7 @@ def do_paper(args: Namespace) -> int:
     snapshots = [read_snapshot(folder) for folder in folders]
     for snapshot in snapshots:
         if snapshot.standing != "finished":
-            note(f"{snapshot.meta.name} is {snapshot.standing}: these are its results so far")
+            note(f"{snapshot.meta.name} is {snapshot.standing}; these are the results so far")
     paper = paper_of(snapshots, not args.no_figures)
     written = write_paper(paper, Path(args.to))
     for text in paper.notes:
@@ -127,7 +127,9 @@ def do_verify(args: Namespace) -> int:
 def _write_page(args: Namespace) -> int:
     """Write the page that verifies bundles in a browser."""
     if args.file is not None:
-        raise ConfigError(f"--page writes a page and checks no bundle; remove {args.file}")
+        raise ConfigError(
+            f"--page only writes a page and does not check a bundle; remove {args.file}"
+        )
     path = Path(args.page)
     if path.exists():
         raise StoreError(f"{path} already exists; choose another file")
@@ -175,7 +177,7 @@ def _levels_that_run(
         ),
     ):
         if not sound:
-            yield Level(name, None, "it is not consistent")
+            yield Level(name, None, "the bundle is not consistent")
         elif not asked:
             yield Level(name, None, f"not requested: {option} {cost}")
         elif why := why_not():  # before anything is announced
@@ -192,7 +194,7 @@ def _allow_code(bundle: Bundle, args: Namespace) -> None:
         return
     note(f"{bundle.path} contains code: {', '.join(bundle.code)}")
     if not _is_allowed():
-        raise StoreError(f"its code was not allowed to run: {first_of(bundle.code)}")
+        raise StoreError(f"code in the bundle was not allowed to run: {first_of(bundle.code)}")
 
 
 def _retraining_cost(bundle: Bundle, sides: Sequence[ClaimSeeds]) -> str:

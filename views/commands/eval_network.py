@@ -199,7 +199,9 @@ def _answer_text(data: Mapping[str, Any]) -> str:
             lines += ["", aligned(header, rows, [False, True, False])]
         return "\n".join(lines)
     size = f"{counted(data['seeds'], 'seed')} x {counted(data['requests_per_seed'], 'request')}"
-    lines.append(f"{size} after {data['warmup_requests']} of warm-up, the same for every rule")
+    lines.append(
+        f"{size} after {data['warmup_requests']} warm-up requests, the same for every rule"
+    )
     header = ["rule", "load", "service blocking", "std", "95%", "bitrate blocking", "utilisation"]
     rows = [_table_row(row) for row in data["results"]]
     lines.append(aligned(header, rows, [False, True, True, True, False, True, True]))

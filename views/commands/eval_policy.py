@@ -167,8 +167,8 @@ def _algorithm_of(name: str, folder: Path, imports: Sequence[str]) -> Algorithm:
     file, _, label = name.partition(":")
     places = [Path(path).parent for path in imports if Path(path).name == Path(file).name]
     if not places:
-        told = f"{folder} was trained by {name}; read that file, then type"
-        raise ConfigError(f"{told} hpo eval {folder} --import {file}")
+        told = f"{folder} was trained by {name}; read that file, then run"
+        raise ConfigError(f"{told}: hpo eval {folder} --import {file}")
     return loaded_algorithm(f"{Path(file).name}:{label}", places[0])
 
 
@@ -205,7 +205,7 @@ def _is_written(args: Namespace, env: str, trace: _Play, film: _Play) -> bool:
     else:
         return False
     data = {"env": env, kind: str(path), "episodes": args.episodes, unit: count}
-    what = counted(count, unit.removesuffix("s").replace("_", " "))
+    what = counted(count, "frame" if kind == "video" else "env step")
     text = f"wrote {what} from {counted(args.episodes, 'episode')} to {path}"
     print_answer(args.json, data, text)
     return True
@@ -231,7 +231,7 @@ def _evaluation_text(data: dict[str, Any]) -> str:
     lines += _lines_of_returns(data)
     lines += [f"{name}  {number(value)}" for name, value in data["metrics"].items()]
     if data["cut"]:
-        lines.append(f"{data['cut']} of the episodes were cut at {LONGEST:,} env steps")
+        lines.append(f"{data['cut']} of the episodes were truncated at {LONGEST:,} env steps")
     lines += origin_lines(data["about"])
     return "\n".join(lines)
 

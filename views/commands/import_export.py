@@ -97,8 +97,8 @@ def _to_table(folder: StudyFolder, args: Namespace) -> int:
     only_one_environment(study, "hpo export table")
     if study.early_terminate is not None or study.seeds.racing is not None:
         text = "has runs that were stopped or given fewer seeds; a table needs whole runs"
-        remedy = "run it with `early_terminate: null` and without `seeds.racing`"
-        raise ConfigError(f"{folder.name} {text}: {remedy}")
+        remedy = "run the study with `early_terminate: null` and without `seeds.racing`"
+        raise ConfigError(f"{folder.name} {text}; {remedy}")
     target = Path(args.to) / folder.name
     with TemporaryDirectory() as temporary:
         draft = Path(temporary) / folder.name

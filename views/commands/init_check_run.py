@@ -244,7 +244,7 @@ def _optional_lines(report: CheckReport) -> Iterator[str]:
         share = report.time.share("evaluation")
     if share > _NOTED:
         unit = report.study.algorithm.unit
-        yield f"  evaluation takes {share:.0%} of the time; these {unit} exclude it"
+        yield f"  evaluation takes {share:.0%} of the time; its {unit} are not counted here"
     if report.seen:
         yield f"  process   {report.seen}"
     if report.warm_start:
@@ -262,7 +262,7 @@ def _check_answer(report: CheckReport, file: str) -> str:
         what = f"{counted(trials, 'trial')} of {env}"
     if report.not_run:
         files, way = ", ".join(report.not_run), f"hpo check --time {shlex.quote(file)}"
-        told = f"The study file is OK. Not checked: {files}, which only {way} runs"
+        told = f"The study file is OK. Not checked: {files}; to check the code, run {way}"
         return f"{told}. Runs {what}."
     if report.time is None:
         why = clause("; time not known: {}", report.time_note)

@@ -327,7 +327,7 @@ def do_best(args: Namespace) -> int:
         echo(text)
     _print_fixed(meta, first.params)
     if len(seen.rows[first.trial].schedule) > 1:
-        note(f"it trained with different values before: hpo show {first.trial}")
+        note(f"the trial trained with different values before; see hpo show {first.trial}")
     _note_default(seen.conclusion, first)
     if target is not None:
         print_exported(target, meta.study_text)
@@ -393,7 +393,7 @@ def _print_leader(folder: StudyFolder, seen: _Board, args: Namespace) -> int:
         return 0
     seeds = counted(len(points.seeds[str(Stream.SEARCH), trial, at]), "search seed")
     text = f"No trial has finished its run. Trial {trial} leads {reached} trials at {steps(at)} "
-    text += f"{seen.unit}, the latest that two reached: {number(value)} on {seeds}."
+    text += f"{seen.unit}, the latest point that two reached: {number(value)} on {seeds}."
     echo(in_columns(text, sys.stdout))
     _print_fixed(seen.meta, params)
     return 0
@@ -455,8 +455,8 @@ def export_policy(folder: StudyFolder, trial: int, target: Path, onnx: bool = Fa
     """
     source = folder.policies / f"trial_{trial}"
     if not source.is_dir():
-        told = f"no policy of trial {trial} was kept; raise checkpoint.keep_best"
-        raise StoreError(f"{told} in the study file and run it with --new")
+        told = f"no policy of trial {trial} was saved; raise checkpoint.keep_best"
+        raise StoreError(f"{told} in the study file and run the study with --new")
     check_export(target)
     model = None
     if onnx:

@@ -107,7 +107,7 @@ def _policy_folders(parent: Path) -> list[str]:
 
 def _draw_curves(results: RunResults) -> str | None:
     if importlib.util.find_spec("matplotlib") is None:
-        note(f"no picture: matplotlib is not installed; type: {install_command('plot')}")
+        note(f"no plot: matplotlib is not installed; run: {install_command('plot')}")
         return None
     from ..charts.matplotlib_files import draw_picture
     from ..charts.search_charts import curves

@@ -208,7 +208,7 @@ def _sources(record: TunedRecord) -> list[str]:
         if math.isfinite(beside.training[0]):
             text += f", while training {number(beside.training[0])}"
         if theirs := source.get("env_steps"):
-            text += f"; {source['repository']}, there for {steps(int(theirs))} env steps"
+            text += f"; {source['repository']}, run there for {steps(int(theirs))} env steps"
             text += clause(", without {}", ", ".join(source.get("without") or ()))
             text += clause(", written for {}", source.get("written_for"))
         lines.append(text)
@@ -310,7 +310,7 @@ def verified_data(found: Verification) -> dict[str, Any]:
 def do_tuned(args: Namespace) -> int:
     first, *rest = args.words or [""]
     if len(rest) != (first == "verify"):
-        raise ConfigError(f"type: hpo tuned {'verify ' * (first == 'verify')}ENV")
+        raise ConfigError(f"run: hpo tuned {'verify ' * (first == 'verify')}ENV")
     for option in ("seeds", "recorded", "seed", "bits"):
         if getattr(args, option) not in (None, False) and first != "verify":
             raise ConfigError(f"--{option} is an option of: hpo tuned verify")

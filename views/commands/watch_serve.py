@@ -173,7 +173,7 @@ def _end_text(folder: StudyFolder, standing: StudyStatus) -> str:
         )
         said = in_columns(f"{standing.name} is finished: {verdict}", sys.stdout)
         return f"{said}\nNext: hpo top{target(folder.path)}"
-    why = "It was interrupted"
+    why = "The run was interrupted"
     if standing.word == "died":
         why = "The process has died"
     why += f" after commit {standing.head.number}; everything so far is kept.\n"

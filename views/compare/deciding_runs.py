@@ -51,7 +51,7 @@ def _limit_note(chosen: ComparedValues) -> list[str]:
     alike = constant([*chosen.values[0], *chosen.values[1]])
     if not alike or top not in (bounds.low, bounds.high):
         return []
-    return ["", f"Both reach {number(top)}, the environment's limit; more seeds may differ."]
+    return ["", f"Both reach {number(top)}, the environment's limit; other seeds may differ."]
 
 
 def _deciding_command(

@@ -239,7 +239,7 @@ class _Handler(BaseHTTPRequestHandler):
                 "", HTTPStatus.SEE_OTHER, {"Location": where, "Set-Cookie": cookie}
             )
         if not guard.admits(self.headers.get("Cookie")):
-            told = "This page needs its token: open the address that hpo serve printed."
+            told = "This page needs a token; open the address that hpo serve printed."
             return _text_answer(told, HTTPStatus.FORBIDDEN)
         return _answer_at(self.server, place.path)
 

@@ -29,8 +29,9 @@ _MOST_LANES = 512
 _STREAMS = {Stream.SEARCH: "c0", Stream.CHOOSE: "c1", Stream.REPORT: "c2"}
 _WORDS = {
     "running": "Running.", "finished": "Finished.",
-    "interrupted": "Interrupted; to resume it, run the command that started it.",
-    "died": "Its process died; to resume from the last commit, run the command that started it.",
+    "interrupted": "Interrupted; to resume, rerun the command that started the study.",
+    "died": "The process died; to resume from the last commit, rerun the command that started "
+    "the study.",
 }  # fmt: skip
 
 

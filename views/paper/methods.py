@@ -292,7 +292,9 @@ def _stopping(snapshot: Snapshot) -> str:
     words += clause(" [@{}]", OF_RULES.get(rule.type))
     if rule.evolves:
         copies = sum(row.action == "copy" for row in snapshot.decisions)
-        text = f"{words} let configurations copy better ones every {rule.every:,} {unit}"
+        text = f"With {words[:1].lower()}{words[1:]}, poorly performing configurations were "
+        text += "replaced by copies of better ones with changed hyperparameters every "
+        text += f"{rule.every:,} {unit}"
         return f"{text} ({counted(copies, 'copy').replace('copys', 'copies')})."
     stopped = {row.trial for row in snapshot.decisions if row.action == "stop"}
     lowest: dict[int, int] = {}
@@ -328,8 +330,8 @@ def _selection_sentences(snapshot: Snapshot) -> str:
         best = f"The {counted_words(again, 'configuration')} with the best search values"
         said.append(
             f"{best} {'was' if again == 1 else 'were'} trained again on {_count_in_words(chosen)} "
-            "selection seeds, which had no part in the search. The best mean on them "
-            "determined the winner."
+            "selection seeds that were not used in the search. The configuration with the best "
+            "mean on these seeds is the winner."
         )
     if tested:
         default = snapshot.default
@@ -339,14 +341,14 @@ def _selection_sentences(snapshot: Snapshot) -> str:
         if both:
             who = "The winner and the default configuration were"
         said.append(
-            f"{who} then trained on {_count_in_words(tested)} test seeds, which had no part in "
-            "any choice."
+            f"{who} then trained on {_count_in_words(tested)} test seeds that were not used "
+            "for selection."
         )
     else:
         kind = "selection" if chosen else "search"
         said.append(
             f"No configuration was trained on separate test seeds: the reported values are from "
-            f"the {kind} seeds that also served to choose the winner, and are optimistic."
+            f"the {kind} seeds that were also used to pick the winner, and are optimistic."
         )
     return " ".join(said)
 
@@ -419,7 +421,7 @@ def _of_means(snapshot: Snapshot) -> str:
     bounds = value_bounds(snapshot.meta)
     if math.isfinite(bounds.low) and math.isfinite(bounds.high):
         text += f", limited to the possible returns [{number(bounds.low)}, {number(bounds.high)}]"
-        text += ". At a bound they allow for outcomes not observed on any seed "
+        text += ". At a bound, the intervals allow for outcomes not observed on any seed "
         text += "[@learnedmiller2020bounded]"
     return f"{text}."
 
@@ -437,7 +439,7 @@ def _of_difference(snapshot: Snapshot) -> str:
     level = next_level(earlier, begins_interim(looks), against.pairs)
     how, test = "seed by seed", "sign-flip permutation test"
     if is_few(against.pairs):
-        how, test = "on the same seeds", "permutation test of the values of both sides, unpaired,"
+        how, test = "on the same seeds", "two-sample permutation test (unpaired)"
     text = (
         f"The winner and the default configuration are compared {how}. A difference is "
         f"called significant if an exact {test} rejects at the {level:.3g} "
@@ -474,5 +476,5 @@ def _software_sentences(snapshot: Snapshot) -> str:
     text = f"Software: {software}. Random seed of the study: {snapshot.study.seed}. "
     text += f"The resolved study file has SHA-256 {code(digest)}."
     if meta.files:
-        text += f" It used {enumerated([code(name) for name in meta.files])}."
+        text += f" The study used {enumerated([code(name) for name in meta.files])}."
     return text

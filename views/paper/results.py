@@ -246,8 +246,8 @@ def _caption(each: Sequence[tuple[Snapshot, list[PaperRow]]], metrics: Sequence[
         text += ", with 95 % confidence intervals in brackets"
     text += "."
     if any(row.seeds_from != "report" and row.configuration != _ALONE for row in rows):
-        text += " Search and selection seeds also chose the configuration, so values on them are "
-        text += "optimistic."
+        text += " Search and selection seeds were also used to pick the configuration, so their "
+        text += "values are optimistic."
     if any(row.lead is not None for row in rows):
         text += " Lead of the winner: the mean difference between the winner and this row, seed "
         text += "by seed; positive: the winner is better."
@@ -350,9 +350,9 @@ def _intervals(shown: Board) -> list[BoardColumn]:
 def _columns_words(columns: Sequence[BoardColumn]) -> str:
     meanings = {
         "search": "search*N: mean over N search seeds",
-        "select": "select*N: mean over N selection seeds, which chose the winner",
-        "test": "test*N: mean over N test seeds, which had no part in any choice",
-        "95 % CI": "95 % CI: of the rightmost of these values",
+        "select": "select*N: mean over N selection seeds, used to pick the winner",
+        "test": "test*N: mean over N test seeds, not used for selection",
+        "95 % CI": "95 % CI: for the rightmost of these values",
     }
     used: list[str] = []
     for begin, text in meanings.items():

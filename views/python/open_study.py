@@ -97,7 +97,7 @@ class Plots:
             raise StoreError(f"nothing to draw for {self.folder.name!r}: {picture.caption}")
         if ax is not None:
             if (count := len(picture.panels)) != 1:
-                raise ConfigError(f"this picture has {count} panels; remove ax")
+                raise ConfigError(f"this plot has {count} panels; remove ax")
             draw_panel(ax, picture.panels[0])
             return ax
         from matplotlib import pyplot
@@ -266,7 +266,7 @@ class Opened:
             trial = best.trial
         kept = StudyFolder(self.folder).policies / f"trial_{trial}"
         if not kept.is_dir():
-            told = f"{self.name} kept no policy of trial {trial}"
+            told = f"{self.name} has no saved policy for trial {trial}"
             raise StoreError(f"{told}; to keep more: checkpoint: {{keep_best: N}}")
         return load_policy(kept, imports=imports)
 

@@ -108,7 +108,7 @@ def profile(snapshot: Snapshot) -> Picture:
     caption = "The share of all runs (environments x seeds) that score higher; a higher line is "
     caption += "better. Bands: pointwise 95%, from a stratified bootstrap over seeds."
     if stream is not Stream.REPORT:
-        caption += " These seeds also selected trials."
+        caption += " These seeds were also used for selection."
     return Picture("profile", _TITLE, caption, (panel,))
 
 
@@ -181,7 +181,8 @@ def _improvement(first: int, against: Beside | None, stream: Stream) -> str:
     if against is None and stream is Stream.REPORT:
         return ""
     if against is None:
-        why = "These seeds also chose the first trial, so its scores are a little high."
+        why = "These seeds were also used to pick the first trial, so its scores are slightly "
+        why += "optimistic."
         return f'<p class="note">{why}</p>'
     likely = around(against.improvement.value, against.improvement.interval)
     text = f"Averaged over environments, a run of trial {first} beats one of the default with "
@@ -371,7 +372,7 @@ def _conclusion(snapshot: Snapshot, portable: bool) -> str:
     if snapshot.meta.objectives:
         more += f"<br>{escape(front_line(snapshot.entries, snapshot.volume))}"
     shown = f'<p class="winner shown"><strong>{escape(first)}</strong>{more}</p>'
-    left = {"interrupted": "It was interrupted", "died": "Its process died"}
+    left = {"interrupted": "The run was interrupted", "died": "The process died"}
     if snapshot.standing in left and not portable:
         why = f"{left[snapshot.standing]}; {escape(resuming(snapshot.folder.path))}"
         shown += f'<p class="note">{why}</p>'

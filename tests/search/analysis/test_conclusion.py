@@ -115,7 +115,7 @@ KINDS = {
     ),
     "no confirm": (
         {"confirm": None},
-        "Undecided: all values are from seeds that also selected the trials.",
+        "Undecided: all values are from seeds that were also used for selection.",
     ),
     "alone": (
         {"confirm": None, "budget": Budget(trials=1)},
@@ -169,7 +169,7 @@ def test_single_trial_is_compared_with_baselines_on_its_seeds(tmp_path, seeds):
     assert against.interval == paired_interval(values, rule)
     assert found.said[0].startswith("Trial 0 is better than rule: by 17.5 [")
     assert found.said[0].endswith("on 6 seeds.")
-    assert found.said[-1] == "Only one trial ran, so its seeds selected nothing."
+    assert found.said[-1] == "Only one trial ran, so there is no selection bias."
     still = conclusion_from(StudyRows(meta, rows, entries, ended=False), Measured())
     assert still.said[0].startswith("Undecided")
 
@@ -301,8 +301,8 @@ def test_only_feasible_default_is_reported(tmp_path, capsys):
         confirm=samples.Confirm(3, 6, 0),
     )
     words = (
-        "No other trial satisfies the constraints on 6 selection seeds: "
-        "the default is on the front."
+        "No other trial satisfies the constraints on 6 selection seeds, "
+        "so the default is on the front."
     )
     assert found.conclusion.said[-1] == words
     assert main(["best", "--study", str(tmp_path)]) == 0
@@ -403,7 +403,7 @@ def test_budget_end_before_confirm_stage_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(Engine, "is_out_of_time", is_out_of_time)
     said = go(tmp_path, budget=Budget(trials=24, wall_seconds=1e6)).conclusion.said
     assert said[0] == "Undecided: no trial has a value on every selection seed."
-    assert said[1].endswith(": 3 of 3 selection seeds gave no value: budget.wall ended.")
+    assert said[1].endswith(": 3 of 3 selection seeds gave no value: budget.wall ran out.")
 
 
 @pytest.mark.parametrize("pause", [0, 50])
@@ -423,7 +423,7 @@ def test_budget_end_before_any_run_suggests_budget_wall(tmp_path):
     budget = Budget(trials=None, wall_seconds=1e-9)
     said = go(tmp_path, budget=budget, early_terminate=None, confirm=None).conclusion.said
     assert said[0] == "Undecided: no trial has finished its run."
-    assert said[1] == "`budget.wall` ran out: raise it and run the same command again."
+    assert said[1] == "`budget.wall` ran out; raise it and run the same command again."
 
 
 def test_truncated_episodes_of_winner_are_reported(tmp_path, monkeypatch, capsys):
@@ -438,7 +438,7 @@ def test_truncated_episodes_of_winner_are_reported(tmp_path, monkeypatch, capsys
             return made
 
     def cut(results):
-        return [text for text in results.conclusion.said if "were cut at" in text]
+        return [text for text in results.conclusion.said if "were truncated at" in text]
 
     factory = Long(diverges_above=2.0)
     assert cut(go(tmp_path / "ends", factory, env=CARTPOLE)) == []
@@ -446,16 +446,19 @@ def test_truncated_episodes_of_winner_are_reported(tmp_path, monkeypatch, capsys
         "hpo.studies.evaluation._environments_without_limit", lambda study: ["own"]
     )
     (told,) = cut(go(tmp_path / "s", factory, env=CARTPOLE))
-    assert told.endswith("were cut at 20,000 env steps because the environment did not end them.")
+    assert told.endswith("were truncated at 20,000 env steps because they had not ended.")
     with Journal(tmp_path / "s") as journal:
         rows = [row for row in episodes_in(journal) if row.stream is Stream.REPORT]
     per_trial = len(rows) // len({row.trial for row in rows})
     assert told.startswith(f"{per_trial} of {per_trial} evaluation episodes")
     for words in (["top"], ["best"]):
         assert main([*words, "s", "--out", str(tmp_path)]) == 0
-        assert " ".join(capsys.readouterr().out.split()).count("were cut at 20,000 env steps") == 1
+        assert (
+            " ".join(capsys.readouterr().out.split()).count("were truncated at 20,000 env steps")
+            == 1
+        )
     report = write_report(StudyFolder(tmp_path / "s")).read_text(encoding="utf-8")
-    assert "were cut at 20,000 env steps" in report
+    assert "were truncated at 20,000 env steps" in report
 
 
 @pytest.mark.parametrize(("rate", "verdict"), [(1e-5, "better"), (None, "diverged")])

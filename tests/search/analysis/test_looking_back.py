@@ -218,6 +218,6 @@ def test_interval_that_includes_zero_despite_significance_is_explained():
     weak = KnobShare("gamma", 24, 0.01, 0.0, 0.11, 0.04, False)
     said = SignificantKnobs(10, Decided(24, (clear, faint, weak)), True, {}).sentences
     assert said[-1].startswith("activation: a permutation test shows an effect, but its")
-    assert "reaches 0%" not in " ".join(
+    assert "includes 0%" not in " ".join(
         SignificantKnobs(10, Decided(24, (clear, weak)), True, {}).sentences
     )

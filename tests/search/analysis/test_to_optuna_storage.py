@@ -105,7 +105,7 @@ def test_every_sampled_configuration_can_be_exported():
     for words in (
         "gamma: one_minus_log becomes uniform",
         "vf_coef: normal becomes uniform",
-        "ent_coef: Optuna's trials omit it if it is 0",
+        "ent_coef: Optuna trials omit the value 0",
         "num_minibatches: Optuna stores it as an unordered list",
         "hidden_sizes: Optuna stores lists as JSON text",
     ):

@@ -102,9 +102,10 @@ def test_all_views_show_comparison_without_copying(both, capsys):
     root, _ = both
     found = concluded(root / "pbt")
     said = found.said
-    assert "the best without copying" in said[0] and how_to_know("pbt") not in said
-    [whose] = [text for text in said if text.startswith("The best without copying is ")]
-    assert whose == f"The best without copying is {found.alone}, with otherwise equal settings."
+    assert "the best trial without copying" in said[0] and how_to_know("pbt") not in said
+    [whose] = [text for text in said if text.startswith("Without copying ")]
+    settings = "Without copying and with otherwise identical settings"
+    assert whose == f"{settings}, the best trial is {found.alone}."
     assert said.index(whose) < next(n for n, text in enumerate(said) if "the default" in text)
     assert main(["top", "--study", str(root / "pbt")]) == 0
     assert capsys.readouterr().out.splitlines()[0] == said[0]

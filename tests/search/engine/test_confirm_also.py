@@ -125,7 +125,7 @@ def test_missing_default_is_reported_as_left_to_confirm(tmp_path):
     assert said == ("Undecided: the winner has no value on the test seeds.",)
     said = go(tmp_path, asked_for(bare, {first: 8})).conclusion.said
     assert said[0] == f"There is nothing to compare trial {first} with."
-    text = "The default did not run on these seeds: also confirm trial 0."
+    text = "The default did not run on these seeds; also confirm trial 0."
     assert said[1] == text
     said = go(tmp_path, asked_for(bare, {first: 8, 0: 8})).conclusion.said
     assert text not in said and "better" in said[0]
@@ -143,7 +143,7 @@ def test_diverged_candidate_leaves_default_to_confirm(tmp_path):
     alone = study(samples.Confirm(1, 0, 2, default=False))
     first = go(tmp_path, alone, loses).best.trial
     said = go(tmp_path, study(samples.Confirm(1, 3, 2)), loses).conclusion.said
-    text = "The default did not run on these seeds: also confirm trial 0."
+    text = "The default did not run on these seeds; also confirm trial 0."
     assert said == (f"There is nothing to compare trial {first} with.", text)
 
 

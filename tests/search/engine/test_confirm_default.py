@@ -212,7 +212,7 @@ def test_wall_time_limit_cuts_default_before_winner(tmp_path, monkeypatch):
     assert len(rows[results.best.trial].report_values) == 6
     assert results.best.value_from == "report"
     assert rows[0].report_values == () and rows[0].report_diverged == ()
-    assert rows[0].error.endswith("of 6 report seeds gave no value: budget.wall ended")
+    assert rows[0].error.endswith("of 6 report seeds gave no value: budget.wall ran out")
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_wall_time_limit_cuts_default_before_winner(tmp_path, monkeypatch):
             (
                 "There is nothing to compare trial 11 with.",
                 "The default's test did not finish: 6 of 6 report seeds gave no value: "
-                "budget.env_steps ended.",
+                "budget.env_steps ran out.",
             ),
         ),
     ],

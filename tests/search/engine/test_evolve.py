@@ -209,7 +209,9 @@ def test_population_can_be_extended_only_after_finishing(tmp_path):
     small, factory = study(budget=Budget(trials=2)), dataclasses.replace(FACTORY, lanes=4)
     go(tmp_path / "s", small, factory, observers=[samples.CutAt(3)])
     grown = dataclasses.replace(small, budget=Budget(trials=14))
-    with pytest.raises(StoreError, match=r"cannot grow yet: .* has lanes for 2 trials; let it"):
+    with pytest.raises(
+        StoreError, match=r"cannot be raised yet: .* has lanes for 2 trials; let the"
+    ):
         go(tmp_path / "s", grown, factory)
     assert go(tmp_path / "s", small, factory).state == "finished"
     assert go(tmp_path / "s", grown, dataclasses.replace(FACTORY, lanes=28)).state == "finished"

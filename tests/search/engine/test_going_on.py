@@ -71,7 +71,9 @@ def test_refusal_quotes_recorded_overrides_and_resume_command(hpo, tmp_path):
     hpo("run", "small.yaml", "--set", "budget.trials=8", "--set", "seed=3")
     code, told = hpo("run", "small.yaml")
     assert code == 2
-    assert "budget.trials: 8 -> 6 (a budget may only grow) [last time: budget.trials=8]" in told
+    assert (
+        "budget.trials: 8 -> 6 (a budget can only be raised) [last time: budget.trials=8]" in told
+    )
     assert re.search(r"seed: 3 -> 0 \(.*\) \[last time: seed=3\]", told)
     assert told.rstrip().endswith(
         "resume with: hpo run small.yaml --set budget.trials=8 --set seed=3"
@@ -105,7 +107,8 @@ def test_refusal_distinguishes_changes_in_file(hpo, tmp_path):
     (tmp_path / "small.yaml").write_text(TEXT.replace("16k", "20k"))
     _, told = hpo("run", "small.yaml")
     assert "env_steps: 16000 -> 20000" in told
-    assert "--set budget.trials=8, after restoring the old env_steps in the file" in told
+    assert "restore the old env_steps in the file, then resume with: hpo run small.yaml" in told
+    assert told.rstrip().endswith("--set budget.trials=8")
 
 
 def test_values_derived_from_env_steps_are_not_file_changes(hpo, tmp_path):

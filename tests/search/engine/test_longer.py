@@ -182,7 +182,7 @@ def test_extension_with_mismatched_evaluation_points_is_refused(tmp_path):
 
 def test_extension_with_mismatched_curve_rows_is_refused(tmp_path):
     go(one(log_every=3_000), tmp_path / "s")
-    with pytest.raises(StoreError, match=r"last row of its curve ends at 8000.*log_every is 3000"):
+    with pytest.raises(StoreError, match=r"last row of the curve ends at 8000.*log_every is 3000"):
         go(one(16_000, log_every=3_000), tmp_path / "s")
     go(one(log_every=4_000), tmp_path / "grown")
     go(one(16_000, log_every=4_000), tmp_path / "grown")
@@ -194,7 +194,9 @@ def test_extension_without_checkpoints_is_refused(tmp_path):
     go(one(), tmp_path / "s")
     shutil.rmtree(tmp_path / "s" / "checkpoints")
     assert go(one(), tmp_path / "s").state == "finished"
-    with pytest.raises(StoreError, match=r"env_steps cannot grow: .*checkpoints.* is gone"):
+    with pytest.raises(
+        StoreError, match=r"env_steps cannot be raised: .*checkpoints.* is missing"
+    ):
         go(one(16_000), tmp_path / "s")
 
 

@@ -310,7 +310,7 @@ def test_paused_state_is_written_once_and_restored(tmp_path, monkeypatch):
     for path in (tmp_path / "checkpoints").glob("lanes-*/paused/*"):
         (path / "lane.json").unlink()
         path.rmdir()
-    lost = r"no lane in .* of trial \d+, which is paused; restore .*copy"
+    lost = r"no lane in .* for trial \d+, which is paused; restore .*copy"
     with pytest.raises(StoreError, match=lost):
         run(asked, tmp_path, factory, (), ALWAYS)
 

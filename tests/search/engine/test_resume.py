@@ -222,7 +222,7 @@ def test_missing_lane_files_are_reported(tmp_path):
         name = journal.head().checkpoint
     for path in (tmp_path / "s" / "checkpoints" / name).iterdir():
         path.rename(path.with_name("elsewhere"))
-    with pytest.raises(StoreError, match=r"has no lanes in .* of the program"):
+    with pytest.raises(StoreError, match=r"has no lanes in .* for the program"):
         run(study, tmp_path / "s", factory, (), samples.quick())
 
 

@@ -191,7 +191,7 @@ def test_custom_training_with_dying_workers_equals_one_process(tmp_path, kind):
 
 def test_fewer_lanes_than_workers_are_refused(tmp_path):
     few = "executor: {type: ray, workers: 3}\npopulation: {lanes: 2}\n"
-    with pytest.raises(HpoError, match=r"lanes that are computed .* executor.workers: 2"):
+    with pytest.raises(HpoError, match=r"only 2 tiles of 1 lanes .* executor.workers: 2"):
         preview(written(tmp_path, few))
 
 
@@ -270,7 +270,7 @@ def test_a_metric_that_evaluate_does_not_return_is_refused(tmp_path, key):
     study = written(tmp_path, key.replace("sice}", "sice, max: 1}") if "con" in key else key)
     factory = TrainingFactory(study)
     with pytest.raises(
-        HpoError, match=r"e: .*walk.py:\d+: does not return eval/sice; use one of eval/size, eval"
+        HpoError, match=r"e: .*walk.py:\d+: does not return eval/sice; known: eval/size, eval"
     ):
         factory.check(factory.resolve(study.default()))
 
@@ -307,7 +307,7 @@ def test_check_reports_problems_without_compiling(tmp_path):
         ("algorithm: walk.py:Wolk", "has no class 'Wolk' that is an hpo.Training; did you mean"),
         ("algorithm: walk", "allowed: ppo, FILE.py:CLASS such as my_sac.py:SAC, or rejax:SAC"),
         ("algorithm: none.py:Walk", "none.py: no such file in the study's folder"),
-        ("env: CartPole-v1", "Walk makes the environment itself; remove env"),
+        ("env: CartPole-v1", "Walk creates the environment itself; remove env"),
         ("env_steps: 100", "length and env_steps are both given; keep one"),
         ("length: 4 weeks", "allowed: a number of steps, a number of epochs"),
         ("early_terminate: {type: asha, min: 1k}", "min is 1000, but a run has 160 steps;"),

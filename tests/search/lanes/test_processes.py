@@ -401,7 +401,7 @@ MISTAKES = {
     "command: python a.py {x} {seed} {z}": "command has {z}, which is neither searched nor fixed",
     "command: ''": "command is ''; allowed: a command line",
     "command: python a.py {x} 'open": "No closing quotation",
-    "env: CartPole-v1": "makes the environment itself; remove env",
+    "env: CartPole-v1": "creates the environment itself; remove env",
     "population: {lanes: 4}": "population is not a key of a study with command",
     "network: mlp": "put it into the command, such as --network {network}",
     "confirm: {default: {y: 1}}": "confirm.default has 'y', which is not searched",

@@ -309,7 +309,7 @@ def test_what_if_states_why_result_is_uncertain(tmp_path, changes, why, has_a_be
     own = dataclasses.replace(found.rows[1], own=True)
     turned = dataclasses.replace(found, rows=(own,), recorded_rule="asha")
     told = what_if_text(turned).splitlines()[0]
-    assert f"ran {own.rule}: it saved {own.saved:.0%} of env steps" in told
+    assert f"ran {own.rule}: saved {own.saved:.0%} of env steps" in told
     other = dataclasses.replace(found, rows=found.rows[1:], recorded_rule="median")
     assert f"{found.study} ran median; the rules are replayed on its" in what_if_text(other)
 
