@@ -239,7 +239,7 @@ class TrainingProgram(LaneProgram):
 
 @dataclass(frozen=True)
 class SavedTraining:
-    """A single lane that a study saved; `seed` selects episodes that no study uses."""
+    """A single lane saved by a study; the methods' `seed` selects episodes that no study uses."""
 
     lane: Lane
     leaves: list[Array]

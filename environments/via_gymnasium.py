@@ -262,7 +262,7 @@ def _register_atari(id_: str) -> None:
 
 
 def _refuse_elsewhere(id_: str, name: str) -> None:
-    """Raise an error that names the package of an id, if that package is not imported."""
+    """Raise an error that names the package that registers an id, unless it is imported."""
     for pattern, module, package in _ELSEWHERE:
         if pattern.match(name) and module not in sys.modules:
             raise errors.UnimportedModuleError(id_, module, package)

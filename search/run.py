@@ -192,7 +192,7 @@ def _resume(
 
 
 def _find_finished(asked: Asked, store: StudyStore, search_state: SearchState) -> Found:
-    """Keep a finished study's recorded machine; loggers and other free keys may have changed."""
+    """Return a finished study; update keys such as `loggers`, and keep its recorded machine."""
     now = asked.meta
     given = {"name": now.name, "study_hash": now.study_hash, "study_text": now.study_text}
     store.journal.replace_meta(replace(store.meta, **given))

@@ -112,7 +112,7 @@ class ExpectedProgram:
 
     @property
     def calls(self) -> float:
-        """The expected number of evaluation calls; each costs as much as with all lanes busy."""
+        """The expected number of evaluation calls, counted as calls with all lanes busy."""
         work = self.search + self.confirm
         full = work.evaluations / self.shape.width
         # the cost is per episode; for compiled environments it is per call, whatever the lanes

@@ -1,4 +1,4 @@
-"""Probability of improvement: that a run of one configuration is better than one of another."""
+"""The probability that a run of one configuration is better than a run of another one."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ def _open_constraints(winner: str, against: Against) -> str:
         return f"Undecided whether {winner} and {against.rival} satisfy the constraints."
     if not_sure and limits.rival.state == "violated":
         violates = f"{upper_first(against.rival)} violates the constraints"
-        return f"{violates}; undecided whether {winner} satisfies them."
+        return f"{violates}; it is unclear whether {winner} satisfies them."
     if not_sure:
         return f"Undecided whether {not_sure[0]} satisfies the constraints."
     if limits.rival.state == "violated":

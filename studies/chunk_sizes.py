@@ -1,4 +1,4 @@
-"""Division of a run into chunks: the updates per chunk, and the chunks of rungs and evaluations.
+"""Divides a run into chunks: updates per chunk, and the chunks with a rung or an evaluation.
 
 A lane is stopped, evaluated or ended only between two chunks, so rungs, evaluation points and run
 lengths are rounded up to whole chunks.

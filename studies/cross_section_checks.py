@@ -200,7 +200,7 @@ def _length_problems(study: Study) -> Problems:
             text = f"is {early.min} and eta {early.eta:g}; allowed: min of at least 1 env step"
             yield path, f"{text}, eta above 1, such as min: 50k, eta: 4"
         elif early.min >= length:
-            yield path, f"is {early.min}, but a run has {length} {unit}; allowed: below that"
+            yield path, f"is {early.min}, but a run has {length} {unit}; set it below {length}"
         elif rule_row(early.type).even and early.min * _MOST_RUNGS < length:
             yield path, f"is {early.min}: more than {_MOST_RUNGS} rungs in a run; raise it"
     if isinstance(every, int) and every > length:
@@ -398,7 +398,7 @@ def _several_env_problems(study: Study) -> Problems:
             place = "objectives"
         yield place, text
     if any(one.name not in COSTS for one in study.objectives[1:]):
-        yield "objectives", f"may contain only {costs} after the score over several environments"
+        yield "objectives", f"with several environments, only {costs} may follow the score"
     if any(one.metric not in COSTS for one in study.constraints):
         yield "constraints", f"over several environments can use only {costs}"
     unfit: list[tuple[str, object, str]] = [

@@ -1,4 +1,4 @@
-"""Conversion of a YAML file to a `Study`, or a report of all its mistakes at once."""
+"""Converts a YAML file to a `Study`, or reports all of its mistakes at once."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """The expected number of trials that pass each rung, simulated with ranks before a study runs.
 
-The values of trials are unknown, but rules only compare their ranks. So trials with random losses
-pass through the rungs as in the search: as many at a time, and compared together if they arrive
-together. Methods that learn propose better trials later, and those pass more often.
+The values of trials are unknown, but rules only compare their ranks. Therefore, trials with random
+losses pass through the rungs as in the search: the same number at a time, and trials that arrive
+together are compared together. Methods that learn propose better trials later, and those pass
+more often.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def _of_algorithm(algorithm: Algorithm) -> dict[str, Any]:
 def _of_command() -> dict[str, Any]:
     """Return the schema for a study whose hyperparameters are names in its command."""
     properties = {field.key: _top_of_command(field) for field in TOP}
-    properties["length"] = _length("env steps, or the unit after the number")
+    properties["length"] = _length("env steps, or in the unit written after the number")
     needed = _any([{"required": ["metric"]}, {"required": ["objectives"]}])
     return {**_object(properties), **_with_length("command"), **_closed(), **needed}
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 _SETS = ("check", "run", "train")  # commands whose --set changes a study file
 RULES_HELP = (
-    "none, racing, or a type of early_terminate with options: asha,eta=2,min=2k; repeatable "
-    "(default: the usual ones side by side)"
+    "none, racing, or a type of early_terminate with options, such as asha,eta=2,min=2k; "
+    "repeatable (default: compare the standard rules)"
 )
 
 

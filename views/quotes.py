@@ -1,4 +1,4 @@
-"""Sentences about a study for papers; each can be quoted out of context.
+"""Sentences about a study for papers; each can be quoted on its own.
 
 The sentences use the verdict's numbers, and each contains its seeds, interval and test.
 """

@@ -1,7 +1,7 @@
 """Retrains the lineage of one trial, and compares the results with the study's records.
 
-On the study's machine and with its versions, every number is bitwise equal, because a lane does
-not depend on other lanes. `ReplayedSeeds` selects search seeds or test seeds.
+On the same machine with the same package versions, every number matches the record bit for bit,
+because a lane does not depend on other lanes. `ReplayedSeeds` selects search seeds or test seeds.
 """
 
 from __future__ import annotations

@@ -107,7 +107,9 @@ class SeveralFactory:
     def baseline(
         self, name: str, resolved: Resolved, seeds: Sequence[tuple[Stream, int]]
     ) -> list[EvaluationResult]:
-        raise ConfigError(f"baseline {name!r} works with one environment; remove baselines")
+        raise ConfigError(
+            f"baseline {name!r} supports only a single environment; remove baselines"
+        )
 
 
 class SeveralPopulation:

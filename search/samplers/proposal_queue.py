@@ -118,7 +118,7 @@ class Proposer:
 
 @dataclass
 class SeenConfigurations:
-    """Configurations that are not proposed again: those of the history and of the batch."""
+    """Configurations that are not proposed again: those in the history and the current batch."""
 
     before: set[Hashable]
     here: set[Hashable] = field(default_factory=set[Hashable])

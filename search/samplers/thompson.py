@@ -165,7 +165,7 @@ def weighed(results: Sequence[Result], weights: np.ndarray) -> tuple[np.ndarray,
 
 @dataclass(frozen=True)
 class MixedModel:
-    """The posterior of the surface's coefficients, followed by the seed effects.
+    """The joint posterior over the surface's coefficients and the seed effects, in this order.
 
     The model is y[c, s] = phi[c] theta + own[c] + seed[s] + noise, with given variances.
     """

@@ -287,7 +287,7 @@ def test_feasibility_verdict_precedes_value_comparison() -> None:
             VIOLATED,
             (HIGH, LOW),
             "better",
-            "The default violates the constraints; undecided whether trial 3 satisfies them.",
+            "The default violates the constraints; it is unclear whether trial 3 satisfies them.",
         ),
         (
             UNSURE,

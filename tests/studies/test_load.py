@@ -278,7 +278,7 @@ def test_hyperparameter_may_have_one_distribution_per_condition():
             "search.warm_start applies only to methods that learn, which sobol does not",
         ),
         ("seeds: {per_config: 2, tolerate: 2}\n", "below per_config"),
-        ("early_terminate: {type: asha, min: 200k}\n", "env steps; allowed: below that"),
+        ("early_terminate: {type: asha, min: 200k}\n", "env steps; set it below"),
         ("evaluation: {every: 1M}\n", "evaluation.every is 1000000"),
         ("budget: {env_steps: 100k}\n", "at least 200000"),
         (

@@ -204,7 +204,7 @@ def test_claims_worded_by_another_version_are_shown_next_to_ours(whole, tmp_path
     json_in(members, "claims.json", lambda data: data["claims"][0]["numbers"].update(value=500.0))
     code, said = verified(packed(members, tmp_path / "b.zip"), capsys)
     assert code == 1 and "claims[0].numbers.value: claimed 500.0" in said.out
-    assert "verify it with that version" in said.out
+    assert "verify it with hpo 9.9" in said.out
 
 
 def row_of(folder, trial):

@@ -158,10 +158,8 @@ class Bundle:
             shown, of_report = self._check_report(dict(lock["packages"]))
             wrong += [*of_report, *self._page()]
         if wrong and not self.ours:
-            other = (
-                f"the bundle was made by hpo {self.made_by}, whose code differs from that of this "
-            )
-            wrong.append(f"{other}version ({__version__}); verify it with that version")
+            made = f"the bundle was made by hpo {self.made_by}, this is hpo {__version__}"
+            wrong.append(f"{made}, and their code differs; verify it with hpo {self.made_by}")
         words = f"{counted(len(found['claims']), 'claim')} from {counted(rows, 'row')}"
         words += f"{self._missing_seeds_text()}; {numpy}"
         if not self.policy.is_dir():

@@ -69,7 +69,7 @@ class SideAggregates:
 
 
 def sides_of(snapshots: Sequence[Snapshot]) -> Sides:
-    """Return the comparison of several studies; `ConfigError` explains why there is none."""
+    """Compare several studies; raise `ConfigError` with the reason if that is impossible."""
     for snapshot in snapshots:
         _require_test_values(snapshot)
     if len(snapshots) > _MOST:

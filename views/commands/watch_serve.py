@@ -1,4 +1,4 @@
-"""`hpo watch` and `hpo serve`: studies of other processes, in a terminal or a browser."""
+"""`hpo watch` and `hpo serve`: follow other processes' studies, in a terminal or a browser."""
 
 from __future__ import annotations
 

@@ -32,9 +32,9 @@ _FORMATS = ("pdf", "svg")
 _AXES = {"env steps of one seed": "environment steps", "episode return": "episode return"}
 _SEVERAL_METHODS = (
     "The studies are compared on test seeds by the interquartile mean, the probability of "
-    "improvement and performance profiles [@agarwal2021precipice]. The intervals of the "
-    "interquartile mean are from a stratified bootstrap over seeds (2,000 resamples, expanded "
-    "percentiles [@hesterberg2015bootstrap])."
+    "improvement and performance profiles [@agarwal2021precipice]. Intervals for the "
+    "interquartile mean are computed with a stratified bootstrap over seeds (2,000 resamples, "
+    "expanded percentiles [@hesterberg2015bootstrap])."
 )
 
 

@@ -105,7 +105,7 @@ def profile(snapshot: Snapshot) -> Picture:
     marks.sort(key=lambda mark: isinstance(mark, Line))  # bands below lines
     scale = Scale(low, high, ticks, "score")
     panel = XY("Runs above a score", scale, _SHARES, tuple(marks), tuple(keys), wide=True)
-    caption = "The share of all runs (environments x seeds) that score higher; a higher line is "
+    caption = "The share of all runs (environments x seeds) that score above x; higher lines are "
     caption += "better. Bands: pointwise 95%, from a stratified bootstrap over seeds."
     if stream is not Stream.REPORT:
         caption += " These seeds were also used for selection."

@@ -30,10 +30,10 @@ from .traffic_files import pair_weights, read_requests, read_traffic_matrix
 class OpticalEnvironment:
     """An environment of one kind: rsa, rmsa, deeprmsa, rwa or rwa_lightpath_reuse.
 
-    Actions (A in total) are path * blocks + block; a service is placed at the first feasible of
-    the block's `aggregate_slots` start slots. In deeprmsa, actions are path * fits + fit. With
-    `no_op`, the last action refuses the request. The reward is 0 for an accepted request, and -1
-    or -bitrate / largest bitrate for a blocked one.
+    Actions (A in total) are path * blocks + block; a service is placed at the first feasible start
+    slot of the block, which has `aggregate_slots` start slots. In deeprmsa, actions are
+    path * fits + fit. With `no_op`, the last action refuses the request. The reward is 0 for an
+    accepted request, and -1 or -bitrate / largest bitrate for a blocked one.
     """
 
     has_mask = True
