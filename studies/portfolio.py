@@ -70,7 +70,7 @@ class Forecast:
         """Return the forecast as a phrase.
 
         >>> Forecast(0.36, 0.07, 0.65, 0.007, 14).words
-        'better than the default in 36 % [7, 65] of replays on 14 environments, worse in 1 %'
+        'better than the default in 36 % [7, 65] of replays on 14 environments; worse in 1 %'
         """
         around = f"[{100 * self.low:.0f}, {100 * self.high:.0f}]"
         better = f"better than the default in {100 * self.better:.0f} % {around} of replays"
