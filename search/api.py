@@ -105,7 +105,7 @@ def run(
 
 
 def _load_study(study: Source, out: Path, options: RunOptions) -> tuple[Study, Path, RunOptions]:
-    """Return the loaded study, its folder in `out`, and the options with its text."""
+    """Return the loaded study, its folder in `out`, and the options, which include its text."""
     if not isinstance(study, Study):
         study, text = load_to_run(
             study,

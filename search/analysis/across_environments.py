@@ -1,4 +1,4 @@
-"""Scores of a study's trials over several environments, by stream and seed."""
+"""Scores of a study's trials on several environments, by stream and seed."""
 
 from __future__ import annotations
 

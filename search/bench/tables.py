@@ -110,9 +110,9 @@ class BenchTable:
     def distances(self, params: Mapping[str, Any]) -> Float[np.ndarray, " c"]:
         """Return the distance of every row: the root mean square over hyperparameters.
 
-        The distance between two numbers is a fraction of the scaled range, so its ends are 1
-        apart. Two different choices have distance 1, as does a hyperparameter that only one of the
-        two configurations has.
+        The distance between two numbers is a fraction of the scaled range, whose ends are 1 apart.
+        The distance is also 1 between two different choices, and if only one of the two
+        configurations has the hyperparameter.
         """
         own, (places, choices) = _axis_positions(self.space, params), self._axis_positions
         away = np.where(choices, places != own, np.abs(places - own))

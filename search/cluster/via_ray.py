@@ -1,6 +1,6 @@
 """Connects to a Ray cluster, and hosts the shares of a study's populations on its workers.
 
-All cluster errors are turned into single lines here.
+All cluster errors are converted to one-line messages here.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 The search seeds selected these trials, which biases their values upwards. So the `choose` seeds
 are only used for selection (if there are none, the best search value wins), and the reported value
 comes from the `report` seeds. With several objectives there is a front instead of a winner: the
-best trials run on the `choose` seeds, which give a new front. The default also runs on the
-`report` seeds (with a front, on the `choose` seeds), as do the trials listed in `confirm.also`.
+best trials run on the `choose` seeds, and their results form a new front. The default also runs on
+the `report` seeds (with a front, on the `choose` seeds), as do the trials listed in
+`confirm.also`.
 
 A trial runs on each seed once, and no value is discarded. A trial that ran on all selection seeds
 in an earlier stage competes with the new candidates, and test values are kept if the winner
@@ -171,7 +172,7 @@ class ConfirmStage:
             _enqueue_runs(trial, runs[trial.number], self._buckets[trial.bucket])
 
     def _test_best_of_search(self, finished: Sequence[Trial]) -> None:
-        """Start the test without selection seeds; earlier selection seeds still count."""
+        """Start the test without selection; results on earlier selection seeds still count."""
         winner = finished[0]
         if seeds_that_choose(self._search_state.trials.values()) > 0:
             winner = first_confirmed(self._search_state) or winner
@@ -181,10 +182,11 @@ class ConfirmStage:
         self._start_test(winner)
 
     def _pays_for(self, best: Sequence[Trial], runs: Mapping[int, Sequence[Replicate]]) -> bool:
-        """Return whether the budget covers these selection seeds; if not, record it in the rows.
+        """Return whether the budget covers these selection seeds; if not, note this in the rows.
 
-        A search reserves the cost of selection seeds. But a finished study may request more seeds
-        than its remaining budget covers, and an incomplete set of seeds cannot select a winner.
+        During a search, the cost of selection seeds is reserved. But a finished study may request
+        more seeds than its remaining budget covers, and an incomplete set of seeds cannot select a
+        winner.
         """
         search_state = self._search_state
         cost = sum(
@@ -339,7 +341,7 @@ class ConfirmStage:
         return found.unless is not None and too_few
 
     def _on_test_seeds(self, trial: Trial, seeds: int) -> tuple[list[Replicate], Bucket | None]:
-        """Return a trial's test-seed replicates and its bucket; none if it cannot run."""
+        """Return a trial's test-seed replicates and its bucket; no replicates if it cannot run."""
         self._state.admit(trial)
         bucket, runs = self._join_bucket(trial), list[Replicate]()
         if bucket is not None:
@@ -412,9 +414,9 @@ class ConfirmStage:
     def _default_of_front(self, best: Sequence[Trial]) -> list[Trial]:
         """Return [default] if the default joins the front on the selection seeds, otherwise [].
 
-        These seeds did not select any of the trials that run on them. The default is left out if
+        None of the trials that run on these seeds was selected by them. The default is left out if
         the study omits it, if it is already among the best, if no program can run it, or if an
-        objective is a cost, which a stopped trial has not paid in full.
+        objective is a cost, because a stopped trial has only part of the cost of a full run.
         """
         search_state, confirm = self._search_state, self._confirm
         if not search_state.objectives.others or confirm is None or not confirm.default:
@@ -470,7 +472,7 @@ class ConfirmStage:
         self._search_state.touch(trial)
 
     def _missing_note(self, runs: Sequence[Replicate], of: str) -> str:
-        """Return how many seeds have no value and which limit cut them; "" if none."""
+        """Describe how many seeds have no value, and which limit cut them; "" if all have one."""
         lost, budget = sum(run.state is not RunState.ENDED for run in runs), ""
         if not lost:
             return ""

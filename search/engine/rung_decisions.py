@@ -72,9 +72,9 @@ def promote_last(
 ) -> Trial | None:
     """Resume the best trial of the highest rung if nothing else can run.
 
-    So a search that ends before `eta` trials have reached a rung still has one finished trial.
-    Returns None if a trial has finished, or if none is paused in the buckets that the budget
-    covers (`able`).
+    This way, a search that ends before `eta` trials have reached a rung still has one finished
+    trial. Returns None if a trial has finished, or if none is paused in the buckets that the
+    budget covers (`able`).
     """
     if search_state.live() or any(
         t.state is TrialState.FINISHED for t in search_state.trials.values()
@@ -94,8 +94,8 @@ def promote_last(
 def let_go(search_state: SearchState, rule: PromotingAsha) -> None:
     """Stop surplus paused trials, starting with those furthest from the cutoff.
 
-    These have the largest share of their rung's trials ahead of them; among ties, the lower rung
-    is stopped first, then the larger trial number.
+    Those are the trials with the largest share of the trials at their rung ahead of them. Among
+    ties, trials at lower rungs are stopped first, then those with larger numbers.
     """
     paused = search_state.paused()
     too_many = len(paused) - rule.most
@@ -195,7 +195,7 @@ def _as_given(search_state: SearchState, earlier: Rung) -> Sequence[TrialAtRung]
 def _rung_and_standings(
     search_state: SearchState, rung: int, due: Sequence[Trial]
 ) -> tuple[Rung, list[TrialAtRung]]:
-    """Return the trials judged at a rung earlier, and the trials due now."""
+    """Return the trials already compared at this rung, and those to be compared now."""
     if search_state.objectives.is_plain:
         return search_state.rung(rung), [search_state.standing(trial, rung) for trial in due]
     before = search_state.judged(rung)
