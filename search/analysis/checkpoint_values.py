@@ -65,7 +65,10 @@ class CheckpointValues:
         ]
 
     def latest_shared(self, among: Sequence[int]) -> int | None:
-        """Return the latest point that 90 % of these trials reached before the first copy."""
+        """Return the latest point that 90 % of these trials reached.
+
+        Only points before the first copy of one trial by another are considered.
+        """
         begun = {number for found in self.values.values() for number in found}
         among = [number for number in among if number in begun]
         first_copy = min((way[0][0] for way in self.changes.values()), default=math.inf)
@@ -117,7 +120,7 @@ def points_of(
 
 
 def _without_training(journal: Journal, objective: Objective) -> set[tuple[Stream, int]]:
-    """Return the (stream, env steps) pairs where training returns do not count for any trial."""
+    """Return the (stream, env steps) pairs at which training returns count for no trial."""
     if not objective.metric.training_weight:
         return set()
     return {

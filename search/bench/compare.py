@@ -70,7 +70,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Ratio:
-    """Env steps that a method needs to reach the baseline's value, relative to the baseline."""
+    """A method's env steps to reach the baseline's value, relative to the baseline's."""
 
     method: str
     ratio: BenchEstimate  # the interval may be unbounded above

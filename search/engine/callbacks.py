@@ -113,7 +113,7 @@ class Callback(Protocol):
         """A trial is about to train for the first time."""
 
     def on_chunk_start(self, event: ChunkStartEvent) -> None:
-        """Replicates are about to train; `on_trial_start` was called before for new trials."""
+        """Replicates are about to train; for new trials, `on_trial_start` was called first."""
 
     def on_evaluation_start(self, event: EvaluationStartEvent) -> None:
         """Replicates are about to be evaluated."""

@@ -379,7 +379,7 @@ class ConfirmStage:
         return True
 
     def _start_asked(self) -> bool:
-        """Start the trials of `confirm.also` on test seeds; return whether there are any."""
+        """Start the trials in `confirm.also` on test seeds; return whether there are any."""
         asked = dict[int, int]()
         if self._confirm is None:
             return False

@@ -59,7 +59,7 @@ class LaneChange:
 
 @dataclass(frozen=True)
 class ChunkRow:
-    """The metrics of a part of a chunk's updates, for all lanes."""
+    """The metrics of some of the updates in a chunk, for all lanes."""
 
     env_steps: int  # of one lane since the start of the chunk
     metrics: Mapping[str, np.ndarray]  # name -> float64 [lanes]
@@ -175,7 +175,7 @@ class Population(Protocol):
     def evaluate_kept(
         self, resolved: Resolved, directory: Path, stream: Stream, replicate: int
     ) -> EvaluationResult:
-        """Evaluate a policy written by `export_policy`, bitwise as its replicate was evaluated."""
+        """Evaluate a policy written by `export_policy`; results equal its replicate's bitwise."""
         raise SearchError(f"{directory}: {_NOT_SAVED}")
 
 
@@ -207,7 +207,7 @@ class PopulationFactory(Protocol):
     def device_count(self) -> int: ...
 
     def resolve(self, config: Mapping[str, Any]) -> Resolved:
-        """Return a configuration from `Study.complete` ready for lanes, without compiling.
+        """Prepare a configuration from `Study.complete` for lanes, without compiling.
 
         Raises ConfigError if no program can run it.
         """
@@ -250,7 +250,7 @@ class Division:
 
     @classmethod
     def of(cls, total: int, shares: int, tile: int, devices: int) -> Division:
-        """Divide lanes in units of one tile per device, or of one tile if that is uneven.
+        """Divide lanes in units of one tile per device, or of one tile if shares would be unequal.
 
         >>> Division.of(16, 2, 4, 2)
         Division(total=16, tile=4, unit=8, own=8)

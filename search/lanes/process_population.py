@@ -1,8 +1,8 @@
 """Lanes that are processes: the command of a study as a population.
 
-Each lane runs one replicate as a process, at that process's speed. The search counts a lane's
-chunk once the process has reported its steps, and ends the process when its trial stops. At a rung
-the process is suspended until the trial has been judged.
+Each lane runs one replicate as a process, which advances at its own speed. The search counts a
+lane's chunk once the process has reported its steps, and ends the process when its trial stops. At
+a rung the process is suspended until the trial has been judged.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Lanes driven by an external scheduler: its trials step together, and end when it decides.
+"""Lanes driven by an external scheduler: trials step together, and end when it decides.
 
-Each chunk waits for the trials that it runs, so that their processes are lanes of one program.
-Rows, budget, divergence and policies work as in every study. The scheduler's decisions are
-recorded as rungs, one per evaluation.
+Each chunk waits until all its trials have requested it, so that they can run as lanes of one
+program. Rows, budget, divergence and policies work as in every study. The scheduler's decisions
+are recorded as rungs, one per evaluation.
 """
 
 from __future__ import annotations

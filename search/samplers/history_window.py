@@ -21,7 +21,7 @@ Losses = tuple[float, ...]
 
 @dataclass(frozen=True)
 class Window:
-    """The part of a history that a sampler receives: running trials, the best and the latest."""
+    """The part of a history that a sampler receives: running, best and latest trials."""
 
     best: int  # number of finished trials that are not among the latest
     latest: int  # number of latest trials that have ended

@@ -1,8 +1,8 @@
 """Default-weighted Thompson sampling (Thompson 1933) on a quadratic mixed model.
 
 A value is modelled as a quadratic surface over the axis positions, plus a configuration effect, a
-seed effect and noise. Each proposal is the best of some candidates on one surface drawn from the
-exact posterior. Candidates near the default configuration are more likely.
+seed effect and noise. Each proposal is the best of some candidates according to one surface drawn
+from the exact posterior. Candidates near the default configuration are more likely.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def results_of(history: Sequence[PriorTrial]) -> dict[int, Result]:
 def _expected_ends(
     history: Sequence[PriorTrial], finished: Sequence[PriorTrial]
 ) -> dict[int, Result]:
-    """Return the results of stopped trials, by regression of final losses on rung losses."""
+    """Predict the final results of stopped trials by regressing final losses on rung losses."""
     cut = (TrialState.STOPPED, TrialState.UNFINISHED)
     stopped = [past for past in history if past.state in cut and past.reports]
     rungs = {len(past.reports) - 1 for past in stopped}
@@ -143,7 +143,7 @@ def _regression(finished: Sequence[PriorTrial], rung: int) -> tuple[np.ndarray, 
 
 
 def weighed(results: Sequence[Result], weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return values [trial, seed], larger is better, NaN if missing, and their extra variance."""
+    """Return values [trial, seed] (larger is better, NaN if missing), and their extra variance."""
     seeds = max(len(one.losses) for one in results)
     value, extra = np.zeros((len(results), seeds)), np.zeros(len(results))
     for objective, weight in enumerate(weights):

@@ -106,7 +106,7 @@ class CmaEs:
     def _complete_generation(
         self, history: Sequence[PriorTrial], strategy: _Strategy
     ) -> _Generation | None:
-        """Return the newest generation if it is complete, by trial number."""
+        """Return the newest generation, ordered by trial number; None if it is incomplete."""
         generation = len(strategy.chain)
         members = [past for past in history if past.attributes.get(_GENERATION) == generation]
         if not members:
