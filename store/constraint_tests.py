@@ -63,7 +63,7 @@ class ConstraintTest:
 
 @dataclass(frozen=True)
 class Feasibility:
-    """All constraints of one trial."""
+    """The tests of all constraints for one trial."""
 
     state: State  # kept: all are satisfied; violated: at least one is violated
     tests: tuple[ConstraintTest, ...]

@@ -188,7 +188,7 @@ def _end_state(row: Mapping[str, Any]) -> str:
 
 
 def block_means(points: Sequence[CurvePoint], every: int) -> list[CurvePoint]:
-    """Average blocks of `every` neighbouring points, at the env steps of the last one.
+    """Average blocks of `every` neighbouring points; a mean gets the env steps of the last one.
 
     >>> points = [CurvePoint(1, {"a": 1.0}), CurvePoint(2, {"a": 3.0}), CurvePoint(3, {"b": 5.0})]
     >>> block_means(points, 2)

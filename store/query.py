@@ -122,7 +122,7 @@ def streamed(
 
 
 class Rows:
-    """A query's rows in batches, to be iterated over once; `columns` are their names."""
+    """A query's rows in batches, to be iterated over once; `columns` are the column names."""
 
     def __init__(
         self, connection: duckdb.DuckDBPyConnection, sql: str, folder: Path, allowed: QueryTime

@@ -20,7 +20,7 @@ from .verdict_text import sentences
 
 @dataclass(frozen=True, kw_only=True)
 class Circumstances:
-    """Facts about a finished study that are not in its rows and leaderboard."""
+    """Facts about a finished study that are in neither its rows nor its leaderboard."""
 
     ceiling: float | None = None  # the best possible value
     why: Sequence[str] = ()  # sentences on why there is no verdict

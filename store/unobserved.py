@@ -1,11 +1,11 @@
 """Outcomes that a small number of seeds may have missed, and their possible effect on a mean.
 
 For a configuration that fails on one seed in ten, eight seeds show no failure in 43 % of cases,
-and no test of observed values can detect it. The same rule applies to both sides of a comparison,
-constant or noisy:
+and no test of observed values can detect this risk. The same rule applies to both sides of a
+comparison, constant or noisy:
 
 - *Location.* The worst unseen outcome is the known bound of the values. Without a bound, it is
-  beyond all values of both sides by 1.5 times their distance from 0 or, if that is more, by 1.2
+  beyond all values of both sides, by 1.5 times their distance from 0 or, if that is more, by 1.2
   times their range, weighted by how much longer this side's tail is there.
 - *Number.* The number of unseen outcomes is the largest that the seeds allow. The lower end of a
   mean is a quantile of randomly weighted seeds, to which one with the worst outcome is added

@@ -384,7 +384,7 @@ def conclusion_from(study: StudyRows, measured: Measured) -> Conclusion:
 def _default_and_front(
     meta: StudyMeta, rows: Sequence[TrialRow], entries: Sequence[Entry], values: FrontValues
 ) -> FrontConclusion | None:
-    """Compare the default with the front; None if the default was not measured with it."""
+    """Compare the default with the front; None if the default lacks values on its seeds."""
     default = default_of(rows)
     kept = {
         e.trial: values[e.trial]

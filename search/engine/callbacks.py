@@ -190,7 +190,7 @@ class Callbacks(Observer):
             raise raised
 
     def _call_at_start(self, method: str, event: object) -> None:
-        """Call all callbacks; raise any error later, because no commit is possible in a step."""
+        """Call all callbacks; raise any error later, because nothing can be committed here."""
         if self._raised is None:
             try:
                 self._call_callbacks(method, event)

@@ -135,7 +135,7 @@ class ConfirmStage:
         self._fresh, self._bucket_of = fresh, bucket_of
 
     def _finalists(self, finished: Sequence[Trial], confirm: Confirm) -> list[Trial]:
-        """Return the best trials, those with all selection seeds, and the default for a front."""
+        """Return the best trials, trials with all selection seeds, and any default of a front."""
         best = [*finished[: confirm.top_k]]
         best += [
             trial

@@ -20,7 +20,7 @@ from ..state.trials import Replicate, RunState, Trial
 
 
 def rung_of(search_state: SearchState, rung: int) -> Rung:
-    """Return the trials judged at a rung; several losses become ranks (`store.pareto`)."""
+    """Return the trials judged at a rung; ranks replace several losses (`store.pareto`)."""
     if search_state.objectives.is_plain:
         return search_state.rung(rung)
     return Rung(
@@ -240,7 +240,7 @@ def _counted_runs(trial: Trial) -> list[Replicate]:
 
 
 def _is_protected(search_state: SearchState, trial: Trial) -> bool:
-    """Return whether no rung may stop this trial: the default in a study with a portfolio."""
+    """Return whether rungs never stop this trial: the default in a study with a portfolio."""
     return trial.number == 0 and search_state.study.search.portfolio > 0
 
 

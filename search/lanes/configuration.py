@@ -75,7 +75,7 @@ class Split:
         self.reward_units = frozenset(map(bool, possible["raw_reward_deviation"]))
 
     def resolve(self, config: Mapping[str, Any]) -> Resolved:
-        """Return a complete configuration with its program; ConfigError if none can run it."""
+        """Return a complete configuration and its program; ConfigError if there is no program."""
         parts = self.parts(config)
         steps = self.chunk_sizes(parts.plan).steps_per_chunk
         return Resolved(config, plan_hash(parts.plan), steps, parts)

@@ -130,7 +130,7 @@ class Population(Protocol):
         raise NotImplementedError
 
     def put(self, states: Mapping[int, tuple[Any, Resolved]]) -> None:
-        """Resume lanes from (state, configuration) pairs taken here or in an equal population."""
+        """Resume lanes from (state, configuration) pairs, from this or an equal population."""
         raise NotImplementedError
 
     def save_state(self, state: Any, directory: Path) -> None:
@@ -220,7 +220,7 @@ class PopulationFactory(Protocol):
     def baseline(
         self, name: str, resolved: Resolved, seeds: Sequence[tuple[Stream, int]]
     ) -> list[EvaluationResult]:
-        """Evaluate a heuristic from `Study.baselines` on these seeds, as for replicates."""
+        """Evaluate a heuristic from `Study.baselines` on the episodes of these replicates."""
         ...
 
 

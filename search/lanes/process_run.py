@@ -111,7 +111,7 @@ class ProcessRun:
         self._launch(launch, resume, record)
 
     def _left_over(self, is_wanted: bool) -> Process | None:
-        """Return the process left over from an earlier start of the study; end an unwanted one."""
+        """Return the process left over from an earlier start; end it if it is not wanted."""
         if self._has_looked_back:
             return None
         self._has_looked_back = True

@@ -265,7 +265,7 @@ class Thompson:
 
 
 class _ThompsonBatch:
-    """Proposes the best candidates under one posterior, then random configurations."""
+    """Proposes each trial's candidates, best first, and then random configurations."""
 
     def __init__(self, method: Thompson, results: list[Result], rows: list[np.ndarray]):
         self._method, self._results = method, results
@@ -288,7 +288,7 @@ class _ThompsonBatch:
         """See `Batch.keep`; nothing to do, because each proposal uses a separate surface."""
 
     def _candidates(self, trial: int, rng: np.random.Generator) -> list[dict[str, Any]]:
-        """Return candidates, best first; without a model, they stay in the order drawn."""
+        """Return candidates, best first; without a model, in the order they were drawn."""
         method, pool = self._method, self._method.pool(trial)
         count = min(method.options["candidates"], np.count_nonzero(pool.weights))
         found = rng.choice(len(pool.params), count, replace=False, p=pool.weights)

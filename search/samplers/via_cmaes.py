@@ -33,7 +33,7 @@ class _Generation:
 
 
 def modelled(space: Space) -> list[tuple[str, Parameter]]:
-    """Return (key, parameter) of all ranges that are always active; CMA-ES adapts only these."""
+    """Return (key, parameter) for each range that is always active; CMA-ES adapts only these."""
     return [
         (key, parameter)
         for key, parameter in space.keyed

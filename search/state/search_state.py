@@ -124,8 +124,8 @@ class SearchState:
         """Record the number of test seeds with values, if it is new (`store.interim_analyses`).
 
         Called before a stage that adds test seeds or winners, and at its end. `winner` is the
-        winner in the study's conclusion, unless it is the default. `interim` means before the
-        planned number of seeds.
+        winner in the study's conclusion, unless it is the default. `interim` is whether the
+        planned number of seeds is not reached yet.
         """
         sizes = {one: len(trial.by_report_seed) for one, trial in sorted(self.trials.items())}
         known = {(look.trial, look.seeds, look.won) for look in self.looks}

@@ -406,7 +406,7 @@ class Trial(TrialRow):
     def note_copies(self, stream: Stream) -> bool:
         """Record whether two seeds of a stream trained identically; return whether that is new.
 
-        Constant metrics are no evidence, because different training runs may share them.
+        Constant metrics do not count as evidence, because different training runs may share them.
         """
         ended = [run for run in self.runs_of(stream) if run.state is RunState.ENDED and run.varies]
         alike = len({run.digest for run in ended}) < len(ended)
@@ -502,7 +502,7 @@ class Trial(TrialRow):
 
 @dataclass(frozen=True)
 class Segment:
-    """A part of a lineage, which starts at `env_steps` of a replicate."""
+    """A part of a lineage, which starts after `env_steps` env steps of a replicate."""
 
     env_steps: int
     trial: int  # the trial whose lanes trained it
