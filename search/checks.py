@@ -1,4 +1,4 @@
-"""Checks made before a study starts or resumes, and the records in the journal that they use."""
+"""Checks a study before it starts or resumes, against the records in its journal."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def preview(
     own_code: bool = False,
     told: Callable[[str], None] = lambda text: None,
 ) -> tuple[CheckReport, str]:
-    """Return the report, and the reason if it does not contain lanes and memory, or ""."""
+    """Return the report, and why it contains no lanes and memory ("" if it does)."""
     # a training's code ran when the study was loaded
     own_code = own_code or study.algorithm.made is not None
     if own_code and study.imports:

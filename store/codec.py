@@ -1,7 +1,7 @@
 """Converts rows to SQLite cells and back: JSON text for small rows, bytes for episodes.
 
 SQLite turns NaN into NULL. Floats are therefore stored as JSON text (with Python's `NaN` and
-`Infinity`, exact, as the shortest repr) or as little-endian float64 in blobs.
+`Infinity`; the shortest repr is exact) or as little-endian float64 in blobs.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ class Follower:
     planned: int | None = None
 
     def news(self, directory: Path, mark: SinkProgress, final: bool = False) -> News:
-        """Return the data since the mark, and move the mark; `final`: the study has ended."""
+        """Return the data since the mark, and advance it; `final` means that the study ended."""
         table = pq.read_table(directory / "trials.parquet").to_pydict()
         rows = _searched(table)
         followed = self._followed_trials(rows, mark, final)

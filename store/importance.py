@@ -161,7 +161,7 @@ def _explained_share(form: Regressors, own: np.ndarray, variance: np.ndarray) ->
 def resampled(
     column: ImportanceColumn, before: np.ndarray, ranks: np.ndarray, weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return two shares [b] per resample, from weighted normal equations.
+    """Return two shares for each of b resamples, from weighted normal equations.
 
     The first is the fraction of the squared error after `before` [n, q] that a hyperparameter
     removes. The second is the fraction of the total variance that remains after `before`.

@@ -4,7 +4,7 @@ Testing twice, the second time with more seeds, at 5 % each time gives a false v
 cases. The 5 % is therefore divided among all looks: 4 % for the first, a fifth of that for the
 second, and so on. For means of normal returns, two looks give a false verdict in at most 4.96 % of
 cases, even if the first one determines the size of the second (Proschan and Hunsberger 1995). A
-look is a trial's values on a new number of test seeds.
+look is the test of a trial on a new number of test seeds.
 
 A first look at 4 or 5 seeds uses 3 %: a sign test cannot decide there, but a test over all splits
 of both sides' values can (2 of 70). The next look uses 1.6 %; together they give a false verdict

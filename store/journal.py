@@ -60,7 +60,7 @@ class Sum:
 
 
 def digest(table: str, cells: Sequence[Any]) -> int:
-    """Return a row's BLAKE2b digest, in which cells are text, except that bytes are unchanged.
+    """Return a row's BLAKE2b digest; cells are converted to text, except for bytes.
 
     >>> digest("asks", (1, "1")) == digest("asks", ("1", 1))
     False

@@ -106,7 +106,7 @@ class Entry:
         return 0
 
     def as_json(self) -> dict[str, Any]:
-        """Return JSON data: non-finite numbers are null, but text in `params` (null means off)."""
+        """Return JSON data: non-finite numbers are null, or text in `params` (null means off)."""
         found = {name: _or_none(value) for name, value in vars(self).items()}
         for name in ("values", "objectives", "constraints", "scores"):
             found[name] = [_or_none(value) for value in getattr(self, name)]

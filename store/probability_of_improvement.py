@@ -57,10 +57,10 @@ def placement_interval(ours: Scores, theirs: Scores) -> tuple[float, Interval]:
 
     This is Wilson's score interval (1927). Its sample size is the number of independent pairs that
     matches the variance of the seeds' placements (Brunner and Munzel 2000), and its quantile is
-    Student's t at Welch's degrees of freedom. Half a pair with the largest possible variance, p (1
-    - p) / n, is added, so that 32 wins of 32 give at least 0.88. The interval includes 1/2 unless
-      an exact test on ranks (`deal_p`) rejects equal distributions. No interval is returned for
-      fewer than 5 seeds.
+    Student's t at Welch's degrees of freedom. Half a pair with the largest possible variance,
+    p (1 - p) / n, is added, so that 32 wins of 32 give at least 0.88. The interval includes 1/2
+    unless an exact test on ranks (`deal_p`) rejects equal distributions. No interval is returned
+    for fewer than 5 seeds.
     """
     tables = [_wins(a, b) for a, b in zip(ours, theirs, strict=True)]
     counts = [count for table in tables for count in table.shape]

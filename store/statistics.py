@@ -73,7 +73,9 @@ def median(values: Sequence[float]) -> float:
 
 
 def iqm(values: Sequence[float]) -> float:
-    """Return the interquartile mean of at least 8 values; floor(n / 4) trimmed at either end.
+    """Return the interquartile mean of at least 8 values.
+
+    At either end, floor(n / 4) values are trimmed.
 
     Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical Precipice",
     section 4.3, here over the seeds of one configuration.

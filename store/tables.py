@@ -83,7 +83,7 @@ class Publisher:
             self._at = clock()  # tables of a resumed study are those of its last commit, or nearly
 
     def publish(self, *, force: bool = False, ranked: RankedTrials | None = None) -> bool:
-        """Write all tables if due (or forced) and if there are commits; return whether they were.
+        """Write all tables, if due or forced and not without commits; return whether they are new.
 
         `ranked` are the trials of the last commit, if they are known.
         """

@@ -198,7 +198,7 @@ def unpaired_ends(
 
 
 def seeds_to_trust(gap: float, causes: Sequence[Hidden], level: float) -> int:
-    """Return the number of seeds, all with the difference `gap`, that would exclude 0.
+    """Return how many seeds, all with the difference `gap`, are needed to exclude 0.
 
     >>> seeds_to_trust(1.0, [Hidden(True, -1.0, -1.0, -1.0, 1.0)], 0.04)
     5
@@ -232,7 +232,10 @@ def _add_worst_seed(drawn: np.ndarray, worst: float, count: int) -> np.ndarray:
 
 
 def _weighted_means(values: Sequence[float], stream: int) -> np.ndarray:
-    """Return 10,000 means of randomly weighted values (Dirichlet); normal above 100 values."""
+    """Return 10,000 means of randomly weighted values.
+
+    Weights are Dirichlet; above 100 values, the means are normal instead.
+    """
     count, centre = len(values), mean(values)
     if count > _MANY:
         squares = math.fsum((value - centre) ** 2 for value in values)

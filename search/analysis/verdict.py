@@ -384,7 +384,7 @@ def conclusion_from(study: StudyRows, measured: Measured) -> Conclusion:
 def _default_and_front(
     meta: StudyMeta, rows: Sequence[TrialRow], entries: Sequence[Entry], values: FrontValues
 ) -> FrontConclusion | None:
-    """Compare the default with the front; None if the default lacks values on its seeds."""
+    """Compare the default with the front; None if it has no values on the front's seeds."""
     default = default_of(rows)
     kept = {
         e.trial: values[e.trial]

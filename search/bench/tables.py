@@ -124,7 +124,7 @@ class BenchTable:
         return np.sqrt(np.mean(away * away, axis=1))
 
     def share_beaten(self, row: int, seeds: Sequence[int]) -> float:
-        """Return the share of random configurations that do worse on these seeds; ties are 1/2."""
+        """Return the share of random configurations that are worse on these seeds (ties: 1/2)."""
         means = self.sign * self.finals[:, list(seeds)].mean(axis=1)
         drawn, own = means[1:], means[row]
         return float(np.mean((drawn < own) + 0.5 * (drawn == own)))

@@ -135,7 +135,7 @@ class ConfirmStage:
         self._fresh, self._bucket_of = fresh, bucket_of
 
     def _finalists(self, finished: Sequence[Trial], confirm: Confirm) -> list[Trial]:
-        """Return the best trials, trials with all selection seeds, and any default of a front."""
+        """Return the best trials, any with all selection seeds and, for a front, the default."""
         best = [*finished[: confirm.top_k]]
         best += [
             trial

@@ -81,8 +81,8 @@ _NOT_NEEDED = "a program that is no longer needed"
 class CompileBeside:
     """Compiles populations in threads, two at a time.
 
-    `compiling` is the context for the time at the end of a study in which it waits for a
-    compilation that is no longer needed.
+    `compiling` is the context in which a study, at its end, waits for a compilation that is no
+    longer needed.
     """
 
     def __init__(self, compiling: Callable[[str], AbstractContextManager[object]] = nullcontext):
@@ -433,8 +433,8 @@ class Engine:
     def trials_to_start(self) -> float:
         """Return how many new trials can finish within the budget; may be infinite.
 
-        Live trials may need all their remaining env steps, because possibly no rung stops them.
-        The first trial may always start. An evolving population is limited as a whole.
+        Live trials may need all their remaining env steps, because there may be no rung that stops
+        them. The first trial may always start. An evolving population is limited as a whole.
         """
         search_state, study, early = self.search_state, self.study, self.study.early_terminate
         usage, buckets = search_state.state.usage, self.buckets.values()

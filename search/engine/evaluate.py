@@ -55,7 +55,7 @@ def refills_of(search_state: SearchState, runs: Sequence[Replicate]) -> list[Ref
 def changes_of(
     search_state: SearchState, bucket: Bucket, runs: Sequence[Replicate]
 ) -> list[LaneChange]:
-    """Return the hyperparameter changes, according to the lineage, due in lanes on new seeds."""
+    """Return the hyperparameter changes due in lanes on new seeds, which repeat the lineage's."""
     changes: list[LaneChange] = []
     for run in runs:
         schedule = search_state.trials[run.trial].schedule

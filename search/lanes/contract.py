@@ -191,7 +191,7 @@ class RunsAlone(Protocol):
         ...
 
     def keep_only(self, kept: Collection[tuple[int, int]]) -> None:
-        """End lanes returned by `take`, except those of the (trial, replicate) pairs in `kept`."""
+        """End runs returned by `take`, except those of the (trial, replicate) pairs in `kept`."""
         ...
 
 

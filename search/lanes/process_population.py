@@ -121,7 +121,7 @@ class ProcessPopulation(Population):
         return [*map(_result_of, each)]
 
     def take(self, lanes: Sequence[int]) -> list[Any]:
-        """Remove processes from their lanes; suspend them, or end those with a checkpoint."""
+        """Remove processes from their lanes: suspend them, or end those that can resume."""
         found: list[ProcessRun] = []
         for lane in lanes:
             run = self._run(lane)

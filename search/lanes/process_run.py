@@ -158,7 +158,10 @@ class ProcessRun:
         return following is not None and self.has_reached(following)
 
     def has_reached(self, chunks: int) -> bool:
-        """Return whether this many chunks can be counted; the last only once the process ended."""
+        """Return whether this many chunks can be counted.
+
+        The last chunk can be counted only after the process has ended.
+        """
         if self.is_over:
             return True
         if chunks >= self.setup.chunk_sizes.chunks:

@@ -210,7 +210,7 @@ class Driven:
         return width
 
     def _population_of(self, bucket: Bucket) -> Population:
-        """Return a bucket's population, created if needed; all have the same number of lanes."""
+        """Return a bucket's population, created if needed; all fit the same number of trials."""
         others = [other.lanes for other in self._engine.buckets.values() if other.lanes]
         return self._engine.make(bucket, min(others, default=None))
 

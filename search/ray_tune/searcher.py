@@ -33,7 +33,7 @@ class _NotNow(Exception):
 
 
 class _Suggested:
-    """A searcher as a sampler, with one trial per batch; see `Sampler` and `Batch`."""
+    """Presents a searcher as a sampler with one trial per batch; see `Sampler` and `Batch`."""
 
     def __init__(self, searcher: Searcher, space: Space):
         self._searcher, self._space = searcher, space

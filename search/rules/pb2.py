@@ -1,4 +1,4 @@
-"""PB2: a bandit selects a copy's hyperparameters from earlier gains; they are not random.
+"""PB2: a bandit selects a copy's hyperparameters based on earlier gains, not at random.
 
     Parker-Holder, J., Nguyen, V., Roberts, S. (2020). Provably Efficient Online Hyperparameter
     Optimization with Population-Based Bandits. NeurIPS 33. arXiv:2002.02518.

@@ -56,7 +56,7 @@ class Rung:
             parts[part_of(standing.trial)].add(standing)
 
     def part(self, part_of: Callable[[int], int], part: int) -> Rung:
-        """Return the trials of one part; a function of the trial number assigns the parts."""
+        """Return the trials in one part; `part_of` maps trial numbers to parts."""
         if part_of not in self._parts:
             self._parts[part_of] = defaultdict(Rung)
             for standing in self.standings.values():
@@ -146,7 +146,7 @@ def ordered(
 def part_of(
     standings: Sequence[TrialAtRung], key: Callable[[int], int], part: int
 ) -> Sequence[TrialAtRung]:
-    """Return the trials of one part; a function of the trial number assigns the parts."""
+    """Return the trials in one part; `key` maps trial numbers to parts."""
     if isinstance(standings, Judged):
         return Judged(standings.rung.part(key, part))
     return [standing for standing in standings if key(standing.trial) == part]
@@ -270,7 +270,7 @@ def rank_of(loss: float, losses: Sequence[float]) -> int:
 
 
 def is_audited(seed: int, trial: int, share: float) -> bool:
-    """Return whether a stopped trial continues as a control; this is fixed by seed and number.
+    """Return whether a stopped trial continues as a control, given seed and trial number.
 
     >>> sum(is_audited(0, trial, 0.25) for trial in range(1000)) in range(200, 300)
     True

@@ -99,7 +99,7 @@ def halve(
 
 
 def build_asha(early: EarlyTerminate, study: Study) -> Asha | PromotingAsha:
-    """Build the rule `asha`, which stops trials or, with `pause`, promotes them."""
+    """Build the rule `asha`, which stops trials or, with `pause`, pauses and promotes them."""
     if early.pause:
         return PromotingAsha(early.eta, early.pause)
     return Asha(early.eta)

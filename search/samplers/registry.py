@@ -78,7 +78,7 @@ class ProposalBatch(Protocol):
         ...
 
     def keep(self, trial: int, params: Mapping[str, Any]) -> None:
-        """Record that this trial will run with `params`, the last draw or from another source."""
+        """Record that this trial will run with `params`, which may differ from the last draw."""
         ...
 
 

@@ -79,7 +79,7 @@ class HistoryStorage(BaseStorage):
         return self._system
 
     def create_new_trial(self, study_id: int, template_trial: FrozenTrial | None = None) -> int:
-        """See `BaseStorage`; the new trial gets the number after the last one."""
+        """See `BaseStorage`; the new trial gets the next number."""
         number = next(reversed(self._trials), -1) + 1
         if template_trial is not None:
             raise NotImplementedError(

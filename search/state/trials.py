@@ -37,10 +37,10 @@ class Replicate:
            |                  +--diverge--> DIVERGED
            +-------cut--------+--cut------> CUT
 
-    RUNNING --pause--> PAUSED --resume--> WAITING repeats together with its trial; the lane's state
-    is kept until the replicate has a lane again (`come_back`). A cut also ends PAUSED. `adopt`
-    copies the state of another replicate. A replicate has a lane from `enter`, before it starts,
-    until `leave`, after its last chunk.
+    RUNNING --pause--> PAUSED --resume--> WAITING can occur repeatedly, as for its trial; the
+    lane's state is kept until the replicate has a lane again (`come_back`). A cut also ends
+    PAUSED. `adopt` copies the state of another replicate. A replicate has a lane from `enter`,
+    before it starts, until `leave`, after its last chunk.
     """
 
     trial: int  # trial, stream and replicate determine all random numbers, with the study's seed

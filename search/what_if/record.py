@@ -113,7 +113,7 @@ class RecordedSearch:
         return objective.aggregate([objective.measure(result) for result, _ in shown])
 
     def is_staggered(self, row: TrialRow) -> bool:
-        """Return whether the seeds of a diverged trial had trained for different lengths."""
+        """Return whether the seeds of a diverged trial had trained to different points."""
         last = {max(points) for points in self.of_trial.get(row.trial, {}).values()}
         chunk = self.quantum(self.study, self.configs[row.trial])
         return len(last) > 1 or row.env_steps % (chunk * self.seeds * self.study.spread) > 0
