@@ -83,9 +83,9 @@ class Publisher:
             self._at = clock()  # tables of a resumed study are those of its last commit, or nearly
 
     def publish(self, *, force: bool = False, ranked: RankedTrials | None = None) -> bool:
-        """Write all tables, if due or forced and not without commits; return whether they are new.
+        """Write all tables if due (or forced) and if there are commits.
 
-        `ranked` are the trials of the last commit, if they are known.
+        Returns whether they were written. `ranked` are the trials of the last commit, if known.
         """
         number, now = self._journal.head().number, self._clock()
         due = now - self._at >= max(self._every, _SHARE * self.seconds)

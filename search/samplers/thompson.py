@@ -60,7 +60,7 @@ class Coordinates:
         return np.array(row)
 
     def features(self, rows: Sequence[np.ndarray]) -> np.ndarray:
-        """Return 1, the columns minus the default's, their squares, and products [n, p]."""
+        """Return features [n, p]: 1, columns minus the default's, their squares and products."""
         z = np.array(rows) - self.default
         paired = z.shape[1]
         if paired > _MOST_PAIRED:
