@@ -1,4 +1,4 @@
-"""The results of `hpo check`: checks, and the lanes, memory and time on this machine.
+"""The report of `hpo check`: checks, and the lanes, memory and time needed on this machine.
 
 Only programs that are to be timed are compiled, and user code runs only for timing.
 """
@@ -208,7 +208,7 @@ def _examine_study(study: Study, own_code: bool) -> tuple[CheckReport, str]:
 
 
 def _places(study: Study, factory: Any, first: Resolved, notes: list[str]) -> int | None:
-    """Return how many processes run at the same time; None if a cluster decides."""
+    """Return how many processes run at the same time; None if that depends on a cluster."""
     settings = study.processes or Processes()
     if study.executor.type == "local":
         factory.check(first)

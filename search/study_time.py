@@ -1,4 +1,4 @@
-"""The time a study takes here: its remaining work multiplied by measured program times.
+"""Estimates a study's time on this machine: remaining work multiplied by measured program times.
 
 The work is counted for a study that has just drawn its first trials (`state.remaining_work`). A
 program is timed on a few chunks with few lanes, and on one evaluation. The program is the same as

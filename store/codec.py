@@ -123,7 +123,7 @@ _TRIAL_TUPLES, _DECISION_TUPLES = map(_tuple_names, (TrialRow, DecisionRow))
 
 @dataclass(frozen=True)
 class _Column:
-    """How a field of a row is stored."""
+    """Describes how a field of a row is stored."""
 
     name: str
     number: str = ""  # "int" or "float"; "" for other data

@@ -368,7 +368,7 @@ class FollowingSink(ABC, Generic[Run]):
         return news
 
     def _id(self, directory: Path, key: str) -> str:
-        """Return a run's permanent id."""
+        """Return the permanent id of a run."""
         ids: dict[str, str] = self._mark.kept.setdefault("runs", {})
         if key not in ids:
             ids[key] = uuid.uuid4().hex[:12]

@@ -1,4 +1,4 @@
-"""The hyperparameters that matter: those that explain more of the ranking than expected by chance.
+"""Finds the hyperparameters that explain more of the ranking than is expected by chance.
 
 A hyperparameter is named only if it explains more than any hyperparameter does in 24 of 25
 permutations of the values (Westfall and Young 1993, min-P). So in at most 5 % of studies without

@@ -1,4 +1,4 @@
-"""SQL over one study's tables, by DuckDB on a read-only connection.
+"""Runs SQL on one study's tables, with DuckDB on a read-only connection.
 
 Only a single SELECT (or WITH, DESCRIBE, SHOW, SUMMARIZE, FROM) is allowed, and only files in the
 study's folder can be read. The configuration is locked before the user's SQL runs.

@@ -67,7 +67,7 @@ def concluded(
     baselines: Sequence[BaselineRow] = (),
     given: Circumstances | None = None,
 ) -> Conclusion:
-    """Return a study's verdict on test seeds; with several objectives, on the front."""
+    """Return a study's verdict, based on test seeds or, with several objectives, on the front."""
     given = given or Circumstances()
     if not entries:
         return _no_verdict(given.why, given.front)

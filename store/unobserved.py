@@ -8,7 +8,7 @@ comparison, constant or noisy:
   beyond all values of both sides, by 1.5 times their distance from 0 or, if that is more, by 1.2
   times their range, weighted by how much longer this side's tail is there.
 - *Number.* The number of unseen outcomes is the largest that the seeds allow. The lower end of a
-  mean is a quantile of randomly weighted seeds, to which one with the worst outcome is added
+  mean is a quantile of randomly weighted seeds, to which a seed with the worst outcome is added
   (Gaffke 2005; Learned-Miller and Thomas 2020, "A New Confidence Interval for the Mean of a
   Bounded Random Variable").
 - *Strictness.* The quantile is `level / weight`. The weight is 1 for a side that hardly varies.

@@ -308,7 +308,7 @@ class AutoRLEnv:
             atomic_files.write_text(folder / _POSITION, json.dumps(known))
 
     def restore(self, directory: str | Path, parts: Iterable[str] = tuple(PARTS)) -> None:
-        """Restore some parts of all runs; other parts, and hyperparameters, do not change.
+        """Restore some parts of all runs; their other parts and hyperparameters do not change.
 
         With `policy` alone, for example, a new optimiser continues training a trained network.
 

@@ -30,7 +30,7 @@ from .tables import BenchTable, read_table
 
 @dataclass(frozen=True)
 class BenchOutcome:
-    """One search over a table, and the value of the configuration that it chose."""
+    """One search over a table, and the value of the chosen configuration."""
 
     environment: str
     method: str

@@ -145,7 +145,7 @@ class ConfirmStage:
         return [*best, *self._default_of_front(best)]
 
     def begin(self) -> None:
-        """End the search: run its best finished trials on the selection seeds."""
+        """End the search, and start its best finished trials on the selection seeds."""
         search_state, confirm = self._search_state, self._confirm
         self._record_look()
         over = (t for t in search_state.trials.values() if t.state is TrialState.FINISHED)
@@ -234,8 +234,8 @@ class ConfirmStage:
         """Store the selection values, and start the winner on the test seeds.
 
         A candidate without a value on some seed is not confirmed, because the other candidates may
-        have had harder seeds. If an error was the cause, the others continue; if it was the
-        budget, no winner is selected. Earlier results are kept.
+        have had harder seeds. If the cause was an error, the other candidates continue; if it was
+        the budget, no winner is selected. Earlier results are kept.
         """
         search_state, state, confirm = self._search_state, self._state, self._confirm
         candidates = [search_state.trials[number] for number in state.candidates]

@@ -1,7 +1,7 @@
 """Extends a finished run of one configuration, starting from its final lane states.
 
-The tables then equal those of a run that had this length from the start; otherwise the extension
-is refused.
+An extension is allowed only if the tables then equal those of a run that had this length from the
+start.
 """
 
 from __future__ import annotations

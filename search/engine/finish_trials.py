@@ -178,7 +178,7 @@ class KeptPolicies:
             self.export(there[0])
 
     def _seeds_of(self, trial: Trial) -> list[Path]:
-        """Return the policies of the finished seeds, by seed."""
+        """Return the policy folders of the finished seeds, in order of seed."""
         folder = self._path(trial.number, "_seeds")
         runs = trial.runs_of(Stream.SEARCH)
         ended = {str(run.replicate): run for run in runs if run.state is RunState.ENDED}

@@ -33,7 +33,7 @@ def rung_of(search_state: SearchState, rung: int) -> Rung:
 
 
 def ranked(search_state: SearchState, trials: Sequence[Trial], rung: int) -> list[TrialAtRung]:
-    """Rank trials with several losses among themselves, and return their standings."""
+    """Rank trials with several losses against each other, and return their results."""
     alone = [search_state.standing(trial, rung) for trial in trials]
     extras = [trial.extra_reports[rung] for trial in trials]
     more = [search_state.objectives.losses(row) for row in extras]

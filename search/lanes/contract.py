@@ -30,7 +30,7 @@ class Resolved:
 
 @dataclass(frozen=True)
 class Refill:
-    """The start of a replicate in a lane."""
+    """A request to start a replicate in a lane."""
 
     lane: int
     resolved: Resolved

@@ -108,7 +108,7 @@ def startable_replicates(study: Study) -> int:
 
     Trials are limited by `budget.trials` and by env steps, because each trial runs at least to its
     first rung; without a search there is one trial. The confirm stage runs all replicates on
-    selection seeds side by side, and then those on test seeds.
+    selection seeds at the same time, and then those on test seeds.
     """
     bounds = []
     if not study.space.parameters:

@@ -208,7 +208,7 @@ class DeviceFactory(Generic[_Lanes]):
         return -(-lanes // self.device_count) * self.device_count
 
     def _replicates_per_share(self, shares: int) -> tuple[int, int]:
-        """Return how many replicates a share can have, and how many must run side by side."""
+        """Return how many replicates a share can have, and how many must run at the same time."""
         bounds = (startable_replicates(self.study), population_replicates(self.study))
         most, needed = (-(-bound // shares) for bound in bounds)
         return most, needed

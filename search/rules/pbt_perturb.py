@@ -39,7 +39,7 @@ class Situation:
 
 
 class Explorer(Protocol):
-    """Gives a copy its hyperparameters."""
+    """Chooses the hyperparameters of copies."""
 
     def explore(
         self, params: Mapping[str, Any], situation: Situation, rng: Generator

@@ -25,7 +25,7 @@ from .pbt_perturb import Explorer
 
 @dataclass(frozen=True, slots=True)
 class TrialAtRung:
-    """A trial at a rung."""
+    """A trial's result at a rung."""
 
     trial: int
     # lower is better; with several objectives or constraints, the rank among all trials judged

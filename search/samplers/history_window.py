@@ -1,8 +1,8 @@
 """A window on a long history for slow samplers, and losses for trials that never finished.
 
 Slow samplers receive only a window of the history. Samplers that support only finished trials get
-a loss for every trial that has ended. With early stopping most trials never finish, and a method
-that ignores them proposes the neighbours of stopped and diverged trials again.
+a loss for every trial that has ended. With early stopping most trials never finish, and a sampler
+that ignored them would again propose neighbours of stopped and diverged trials.
 """
 
 from __future__ import annotations

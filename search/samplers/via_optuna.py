@@ -126,8 +126,7 @@ def frozen_trial(
     """Convert a trial to an Optuna `FrozenTrial`.
 
     A stopped trial is pruned with its reports, and a diverged one is pruned without any (which
-    ranks it last; a failed one would be ignored). A trial that ended with an error has Optuna's
-    state FAIL.
+    ranks it last; a failed one would be ignored). A failed trial has the Optuna state FAIL.
     """
     params, distributions = internal_params(space, past.params)
     if number is None:

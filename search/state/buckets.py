@@ -1,7 +1,7 @@
 """Buckets and their lanes: the waiting and running replicates, and which bucket runs next.
 
-Replicates enter free lanes one by one, in (trial, replicate) order; none waits for another
-replicate of its trial.
+Replicates enter free lanes one by one, in (trial, replicate) order; no replicate waits for others
+of the same trial.
 """
 
 from __future__ import annotations

@@ -169,7 +169,7 @@ class RemainingWork:
     ) -> Work:
         """Return the work of one bucket: its replicates, `count` new trials, and further seeds.
 
-        If there are many new trials, only some are drawn, and the work is scaled.
+        If there are many new trials, only a sample of them is drawn, and the work is scaled up.
         """
         first, proposed = self._study.seeds.first, search_state.state.proposed
         runs = [run for trial in search_state.live() for run in _live_runs(trial, bucket)]
