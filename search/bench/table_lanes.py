@@ -130,7 +130,7 @@ class TableProposer(Proposer):
 
 
 class TablePopulation(SimulatedPopulation):
-    """Each lane's payload is a row; each training chunk corresponds to one point of the table."""
+    """Lanes whose payload is a table row; each training chunk is one point of the table."""
 
     def __init__(self, factory: TableFactory, lanes: int):
         super().__init__(lanes, 1, int(factory.table.points[0]), 0)

@@ -96,7 +96,7 @@ def fitting_lanes(most: int, block: int, replicates: int) -> int:
 
 
 def population_replicates(study: Study) -> int:
-    """Return how many replicates must run side by side: all of a PBT population, otherwise 1."""
+    """Return how many replicates must run at the same time: a PBT population, otherwise 1."""
     early, trials = study.early_terminate, study.budget.trials
     if early is None or not early.evolves or trials is None:
         return 1

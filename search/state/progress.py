@@ -100,7 +100,7 @@ class ReplicateProgress:
 
 
 class Observer:
-    """Watches a study, in the loop's thread between chunks. Overridden methods should be quick.
+    """Observes a study, in the loop's thread between chunks. Overridden methods should be quick.
 
     The two start events are sent in the middle of a step, so their methods must not raise.
     """
