@@ -140,7 +140,7 @@ def _rule_error(node: ast.AST, shown: str) -> ConfigError:
 
 
 def _check_truth(node: ast.expr, shown: str) -> Iterator[str]:
-    """Yield the names in a Boolean expression; raise for anything but comparisons."""
+    """Yield the names in a Boolean expression of comparisons; raise for any other operand."""
     if isinstance(node, ast.BoolOp):
         for part in node.values:
             yield from _check_truth(part, shown)

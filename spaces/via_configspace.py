@@ -1,4 +1,4 @@
-"""Conversion of spaces to and from ConfigSpace, as values or as axis positions.
+"""Converts spaces to and from ConfigSpace, in terms of values or of axis positions.
 
 Features that ConfigSpace lacks (a probability of zero, 1 - x on a log scale, expression rules) are
 stored as `meta`. `from_configspace` reads them back, so nothing is lost in a round trip.
@@ -78,7 +78,7 @@ def _conditions(space: Space, nodes: Mapping[str, Any]) -> list[Any]:
 
 
 def _forbidden_clauses(space: Space, nodes: Mapping[str, Any]) -> list[Any]:
-    """Return the rules on values, each as a single clause or a conjunction."""
+    """Return the rules that list values, each as a single clause or a conjunction."""
     clauses = (CS.ForbiddenEqualsClause, CS.ForbiddenInClause)
     found = list[Any]()
     for rule in space.forbid:
@@ -241,7 +241,7 @@ _RANGES = ("uniform_float", "uniform_int")  # types in files
 
 
 def _middle(fields: Mapping[str, Any]) -> float:
-    """Return the middle of a range, ConfigSpace's default."""
+    """Return the middle of a range, which is ConfigSpace's default value."""
     low, high = fields["lower"], fields["upper"]
     middle = (low + high) / 2
     if fields["log"]:
@@ -252,7 +252,7 @@ def _middle(fields: Mapping[str, Any]) -> float:
 
 
 def _modernise_fields(fields: Any) -> Any:
-    """Return a hyperparameter with the fields from before ConfigSpace 1 replaced."""
+    """Return a hyperparameter after replacing fields from before ConfigSpace 1."""
     if not is_dict(fields):
         return fields  # which ConfigSpace refuses
     found, step = dict(fields), fields.get("q")
@@ -302,7 +302,7 @@ def from_configspace(theirs: CS.ConfigurationSpace) -> Space:
 
 
 def _parts(theirs: Any, joined: Any) -> Sequence[Any]:
-    """Return the conditions or clauses of a conjunction, or the single one."""
+    """Return the parts of a conjunction; a single condition or clause is its own only part."""
     if isinstance(theirs, joined):
         return theirs.components
     return (theirs,)
@@ -331,7 +331,7 @@ def _distribution(theirs: Any) -> Distribution:
 
 
 def _own_value(distribution: Distribution, value: Any) -> Any:
-    """Return the value of the distribution; ConfigSpace may store it as JSON text."""
+    """Convert a value from ConfigSpace, possibly JSON text, to one of the distribution."""
     value = _plain_value(value)
     if not isinstance(distribution, Categorical | Ordinal) or not isinstance(value, str):
         return value
@@ -384,7 +384,7 @@ def _our_values(parent: Any, theirs: Any) -> tuple[Any, ...]:
 
 
 def _plain_value(theirs: Any) -> Any:
-    """Return a plain Python value for a value that may come from NumPy."""
+    """Convert a value, possibly from NumPy, to a plain Python value."""
     if hasattr(theirs, "item"):
         theirs = theirs.item()
     return freeze(theirs)

@@ -79,7 +79,7 @@ class BenchFile:
         return list(self.spec.environments or found)
 
     def study(self, method: str, table_text: str) -> Study:
-        """Return a method's study on a table's environment; `table_text` is the recorded study.
+        """Return a method's study on a table's environment; `table_text` is the table's study.
 
         Raises `StudyError` with all mistakes in the method, or `ConfigError` if the method cannot
         use recorded runs.

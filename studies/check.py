@@ -470,7 +470,7 @@ def _rungs(rungs: Sequence[int]) -> str:
 
 
 def _lanes(report: CheckReport, lanes: int) -> str:
-    """Return the lanes of a program as text; an estimate if there are several programs."""
+    """Return a program's number of lanes as text; an estimate if there are several programs."""
     study = report.study
     several = report.bucket_count > 1 or not report.bucket_count_exact
     text, workers = counted(lanes, "lane"), study.executor.workers
