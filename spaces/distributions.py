@@ -219,7 +219,7 @@ class Distribution(ABC):
         return (position - axis.low + 0.5) / (axis.high - axis.low + 1.0)
 
     def column(self, value: Any) -> float:
-        """Return `share`; for choices, which have no order, return the position in their list."""
+        """Return the value's `share`; for choices, which are unordered, its index in the list."""
         if self.axis.kind == "choice":
             return self.inward(value)
         return self.share(value)
@@ -229,7 +229,7 @@ class Distribution(ABC):
         return self.outward(self.axis.at(rng.random()))
 
     def grid(self, points: int) -> Iterator[Any]:
-        """Return up to `points` values spread evenly over the axis; an allowed zero is first."""
+        """Return up to `points` values, evenly spread over the axis; an allowed zero is first."""
         values = map(self._value_at, self._axis().grid(points))
         if self.zero:
             values = chain([self.nothing], values)
@@ -306,7 +306,7 @@ class Ordinal(_Listed):
 
 
 def _decimals(smallest: float, at_most: int) -> int:
-    """Return how many decimals keep at least eight digits of `smallest`, capped at `at_most`."""
+    """Return the number of decimals for at least eight digits of `smallest`, up to `at_most`."""
     return min(at_most, 8 + math.ceil(-math.log10(smallest)))
 
 

@@ -66,7 +66,7 @@ def as_configspace(space: Space, seed: int | None = None) -> CS.ConfigurationSpa
 
 
 def _conditions(space: Space, nodes: Mapping[str, Any]) -> list[Any]:
-    """Return the conditions of all hyperparameters, without those that constants satisfy."""
+    """Return the conditions of all hyperparameters, except those satisfied by constants."""
     kinds = (CS.EqualsCondition, CS.InCondition)
     found = list[Any]()
     for _, one in space.keyed:
@@ -109,7 +109,7 @@ def _join_parts(kind: Any, parts: list[Any]) -> Any:
 
 
 def shown_value(value: Any) -> Any:
-    """Return a value in ConfigSpace's form, with lists and null as JSON text."""
+    """Return a value as ConfigSpace stores it, with lists and null as JSON text."""
     if isinstance(value, list | tuple) or value is None:
         return json.dumps(value)
     return value

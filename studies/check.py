@@ -330,7 +330,7 @@ def _whole_note(study: Study, parameter: Parameter) -> Iterator[str]:
 
 
 def unlearnt_note(study: Study, draws: list[dict[str, Any]]) -> str:
-    """Return a note if some configurations would finish before a gradient step; otherwise ""."""
+    """Return a note if some configurations would finish before the first gradient step, or ""."""
     name = getattr(study.algorithm.made, "learns_after", "")
     if not name:
         return ""

@@ -5,8 +5,9 @@ lengths are rounded up to whole chunks.
 
 K, the number of updates per chunk, follows from this rule. Let U be the number of updates in a
 full run (or in the horizon, if `schedule_env_steps` is given, so that a run can be extended
-without changing its chunks). The marks are the rungs, the evaluation points that are given by
-number, and U, all rounded up to whole updates. Long chunks save dispatches, and short ones give
+without changing its chunks). The marks are the rungs, the evaluation points (if `evaluation.every`
+is a number) and U, all rounded up to whole updates. Long chunks save dispatches, and short ones
+give
 control: 16 to 64 chunks per run are a good compromise. Rounding should move no mark by more than 5
 %. The first rung, where most decisions are made, should not move at all. Of all K that give at
 least 16 chunks and are at most the first mark, take the largest for which

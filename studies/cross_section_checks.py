@@ -156,7 +156,7 @@ def _racing_problems(study: Study, racing: Racing) -> Problems:
 
 
 def _training_weight(study: Study) -> Problems:
-    """For `training_weight`, require a single environment whose evaluated return is the metric."""
+    """If training returns count, require a metric and an environment that support this."""
     metrics, path = study.objectives or (study.metric,), "metric.training_weight"
     if not any(metric.training_weight for metric in metrics):
         return

@@ -49,14 +49,14 @@ def read_imports(notes: Notes, items: Sequence[Node], source: Path | None) -> tu
 
 @dataclass(frozen=True)
 class EnvList:
-    """The environments of a study; `entries` and `items` are empty unless it lists several."""
+    """A study's environments; `entries` and `items` are empty unless the study lists several."""
 
     specs: tuple[EnvSpec, ...] = ()
     entries: tuple[EnvEntry | None, ...] = ()
     items: tuple[Node, ...] = ()
 
     def with_scales(self, notes: Notes, metric: str) -> tuple[EnvSpec, ...]:
-        """Add scores to the environments: the given ones, or those measured with a metric."""
+        """Add reference scores to the environments: the given ones, or the metric's known ones."""
         found: list[EnvSpec] = []
         for item, spec, known in zip(self.items, self.specs, self.entries, strict=True):
             fault = metric_fault(metric, known)

@@ -1,4 +1,4 @@
-"""The step limit at which evaluations truncate episodes that the environment does not end."""
+"""The step limit at which evaluation episodes are truncated if the environment sets none."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def cut_words(study: Study, lengths: Sequence[int]) -> str:
 
 
 def goal_note(study: Study) -> str:
-    """Return a warning if a metric that is named like a loss is maximized by default, else ""."""
+    """Return a warning if a metric whose name suggests a loss is maximized by default, else ""."""
     losses = [name for name in study.goals_left_out if _is_loss(name)]
     if not losses:
         return ""

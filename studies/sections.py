@@ -110,7 +110,7 @@ def checked_options(
 def read_section(
     notes: Notes, where: str, node: Node | None, fields: Sequence[Field]
 ) -> dict[str, Any]:
-    """Return each field's value by target; wrong values are noted and replaced by defaults.
+    """Return field values by target; mistakes are noted, and wrong values replaced by defaults.
 
     `where` is the section's name in messages, "" at the top of the file.
     """
@@ -157,7 +157,7 @@ def _read_nested(notes: Notes, where: str, field: Field, value: Any) -> Any:
 
 
 def _knob_place(root: Node, key: str) -> str:
-    """Return the section for a hyperparameter at the top of the file; "" for other keys."""
+    """Return advice on where to put a hyperparameter that is a top-level key; else ""."""
     name = canonical_name(key)
     if name is None:
         return ""
@@ -205,7 +205,7 @@ def _read_value(notes: Notes, where: str, node: Node, field: Field) -> Any:
 
 
 def _hint_of_word(field: Field, given: str) -> str:
-    """Return what to use instead of an unknown word, preceded by a semicolon."""
+    """Return a suggestion to replace an unknown word, preceded by a semicolon."""
     if field.key != "method":
         return f";{suggestion(given, field.words)}"
     later = ""
@@ -219,7 +219,7 @@ def _hint_of_word(field: Field, given: str) -> str:
 
 
 def _example_section(fields: Sequence[Field], given: Node) -> str:
-    """Return the section that was probably meant: the value under the first key, if it fits."""
+    """Return an example of the section: the given value under the first key, if it fits there."""
     if fields and given.value is not None and read_kind(fields[0], given) is not BAD:
         return flow({fields[0].key: given.value})
     required = [field for field in fields if not field.has_default]

@@ -147,7 +147,7 @@ def file_name(name: str) -> str:
 
 
 def record_files(where: Sequence[Path]) -> dict[str, Path]:
-    """Return the files by stem, sorted by name; the first folder has precedence."""
+    """Return the files by stem, sorted by name; earlier folders take precedence."""
     found: dict[str, Path] = {}
     for folder in where:
         for path in folder.glob("*.yaml"):

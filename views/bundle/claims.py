@@ -1,8 +1,8 @@
 """Claims about a study's winner, each with sentences, SQL, an estimator and numbers.
 
-The numbers are computed from the tables by SQL, and the sentences from the journal; each sentence
-can be quoted. Every claim is based on the seeds of one or more trials. To verify a bundle, all
-claims are recomputed.
+The numbers are computed by SQL from the tables, and the sentences are written from the journal;
+each sentence can be quoted. Every claim is based on runs of one or more trials with specific
+seeds. To verify a bundle, all claims are recomputed.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def claims_of(folder: Path, trial: int | None = None) -> dict[str, Any]:
 
 
 def _possible_values(study: _Study) -> dict[str, Any]:
-    """Return the range of values and the best possible value, for readers without our tables."""
+    """Return the range of possible values, and the best one, for readers without our tables."""
     meta = study.meta
     bounds = value_bounds(meta)
     resolved = plain(read_text(meta.study_text, "study.resolved.yaml"))
@@ -190,7 +190,7 @@ def _of_others(conclusion: Conclusion, metric: str) -> list[str]:
 
 
 def _cost_claim(folder: Path, study: _Study) -> dict[str, Any]:
-    """Return the cost that the search counted; curves omit chunks in which seeds diverged."""
+    """Return the cost as counted by the search, because curves omit chunks with diverged seeds."""
     _, [spent] = query(folder, _COST)
     of_rows = dict(zip(("trained", "evaluated"), (int(n or 0) for n in spent), strict=True))
     used = study.usage
@@ -286,7 +286,7 @@ def _is_among(value: float, others: Collection[float]) -> bool:
 
 
 def _all_equal(values: Sequence[float], others: Sequence[float]) -> bool:
-    """Return whether values are a prefix of `others`, because a later stage may add seeds."""
+    """Return whether values are a prefix of `others`; a later stage may have added seeds."""
     return len(values) <= len(others) and all(map(_is_equal, values, others))
 
 

@@ -204,7 +204,7 @@ class _Graph:
         return add("Gemm", x, arrays["actor_head/kernel"], arrays["actor_head/bias"], transB=1)
 
     def _add_convolutions(self, x: str, tower: str) -> str:
-        """Return images [batch, H, W, C] after all convolutions."""
+        """Add all convolutions of images [batch, H, W, C]; return the name of their output."""
         from ...core.networks.cnn import convolutions_of, is_stacked
 
         add, shape = self._add_node, [*self._about["observation"], 1]

@@ -110,7 +110,7 @@ class Bars:
 
 @dataclass(frozen=True)
 class Rail:
-    """One axis of parallel coordinates: its name, and (share, text) of its ticks."""
+    """One axis of parallel coordinates: its name, and its ticks as (share, text) pairs."""
 
     label: str
     ticks: tuple[tuple[float, str], ...]
@@ -118,7 +118,7 @@ class Rail:
 
 @dataclass(frozen=True)
 class Strand:
-    """One trial across all rails: its position on each, 0 to 1; below 0 if it has no value."""
+    """One trial's position on each rail, from 0 to 1; below 0 if the trial has no value there."""
 
     shares: tuple[float, ...]
     style: str

@@ -1,4 +1,4 @@
-"""The data for charts and reports, all from one commit and thus consistent even during a run."""
+"""The data for charts and reports: all from one commit, so it is consistent even during a run."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Snapshot:
 
     @property
     def metric(self) -> str:
-        """The name of the metric that the search values show."""
+        """The name of the metric in which search values are given."""
         return value_words(self.study, self.evaluations_alone)
 
     @property
