@@ -194,5 +194,5 @@ class Confirm:
 
     @property
     def asked(self) -> int:
-        """The maximum number of replicates for `also`, including any of the winner or default."""
+        """The maximum number of replicates for `also`; it may name the winner or the default."""
         return sum(seeds for _, seeds in self.also)

@@ -1,4 +1,4 @@
-"""Numbers, times and small tables as short text, the same in every view."""
+"""Formats numbers, times and small tables as short text, consistently in every view."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def origin_words(about: Mapping[str, Any]) -> str:
 
 
 def origin_lines(about: Mapping[str, Any]) -> list[str]:
-    """Return the line that names the trial and seed of an evaluated policy, or no line."""
+    """Return a line with the trial and seed of an evaluated policy, or no line if unknown."""
     words = origin_words(about)
     if not words:
         return []
@@ -320,7 +320,7 @@ def unit_of(study_text: str) -> str:
 
 
 def recorded_value_words(journal: Journal) -> str:
-    """Return `value_words` for a recorded study, which may no longer load."""
+    """Return `value_words` for a recorded study, even if its text can no longer be loaded."""
     meta = journal.meta
     weight = as_recorded(meta.study_text).get("metric", {}).get("training_weight")
     if not weight or counts_evaluations_alone(journal.attributes()):

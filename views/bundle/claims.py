@@ -101,7 +101,7 @@ class _Study:
 
 
 def claims_of(folder: Path, trial: int | None = None) -> dict[str, Any]:
-    """Return the claims about a trial (by default the best) and about the study, as JSON data."""
+    """Return the claims about a study and a trial (by default the best) as JSON data."""
     study = _Study.read(folder, trial)
     meta, by_number, first = study.meta, {row.trial: row for row in study.rows}, study.first
     if first is None and trial is None:
@@ -298,7 +298,7 @@ class _Tables:
     objective: Objective
 
     def value(self, entry: Entry) -> tuple[str, dict[str, Any]] | None:
-        """Return the SQL and the numbers that give a trial's value; None without rows."""
+        """Return the SQL for a trial's rows, and its value with interval; None without rows."""
         sql = self._sql(entry.trial, entry.measured_from)
         found = [*self._values_by_seed(sql).values()]
         if not found:
@@ -344,7 +344,7 @@ class _Tables:
         return f"{sql}({theirs}) b USING (replicate) ORDER BY replicate", found.against
 
     def _sql(self, trial: int, stream: str) -> str:
-        """Return SQL for `replicate` and `seen`, its last value or its episodes.
+        """Return SQL for `replicate` and `seen`: the replicate's last value, or its episodes.
 
         If training returns count, they are in the column `trained`.
         """

@@ -112,7 +112,7 @@ def _foreign_members(content: bytes) -> tuple[dict[str, str], dict[str, str]] | 
 
 
 def _named(names: Sequence[str], what: str) -> str:
-    """Name the first of some members and their state; "" if there are none."""
+    """Return a sentence about the state of some members, naming the first; "" if none."""
     if not names:
         return ""
     named, verb = names[0], "is"

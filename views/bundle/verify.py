@@ -295,7 +295,7 @@ class Bundle:
                 raise StoreError(f"{self.path} names {name!r:.200}, which is outside of it")
 
     def _policy(self, meta: StudyMeta) -> Iterator[str]:
-        """Yield each difference between the run that the policy claims and the rows."""
+        """Yield each difference between the policy's claimed origin and the journal's rows."""
         about = self.about_policy()
         if not about:
             return
@@ -343,7 +343,7 @@ class Bundle:
         return rows, wrong
 
     def _check_rows(self) -> tuple[int, list[str]]:
-        """Return the number of rows, and how the tables differ from the journal's."""
+        """Return the number of rows, and the differences between tables and journal."""
         again, wrong, total = new_folder(self.folder / "from_journal"), list[str](), 0
         write_rows(self.folder, again)
         made = {file.name for file in again.glob("*.parquet")}

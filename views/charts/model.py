@@ -21,7 +21,7 @@ class Scale:
     cut: bool = False  # whether marks beyond an end are cut off
 
     def share(self, value: float, beyond: float = 0.0) -> float:
-        """Return a value's position: 0 at `low`, 1 at `high`, or up to `beyond` outside.
+        """Return a value's position: 0 at `low`, 1 at `high`, and at most `beyond` outside.
 
         >>> Scale(0.0, 4.0).share(1.0), Scale(1.0, 100.0, log=True).share(10.0)
         (0.25, 0.5)

@@ -126,7 +126,7 @@ class Snapshot:
         return str(row.state)
 
     def thinned(self, trials: Iterable[int], most: int) -> list[int]:
-        """Return at most `most` trials: half of them the best, half an even sample of the rest."""
+        """Return at most `most` trials: half are the best, half an even sample of the rest."""
         place = {entry.trial: entry.rank for entry in self.entries}
         ordered = sorted(trials, key=lambda trial: place[trial])
         if len(ordered) <= most:

@@ -23,7 +23,7 @@ def do_completion(args: Namespace) -> int:
 
 
 def complete_words(parser: ArgumentParser) -> None:
-    """Reply to the shell's request, which is in environment variables, and exit."""
+    """Print the completions that the shell requests through environment variables, and exit."""
     try:
         import argcomplete
     except ModuleNotFoundError:
