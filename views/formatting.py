@@ -47,7 +47,7 @@ def enumerated(names: Sequence[str]) -> str:
 
 
 def origin_words(about: Mapping[str, Any]) -> str:
-    """Describe a kept policy's origin, with the value that its study measured; "" if unknown.
+    """Describe a kept policy's origin, with the value measured in its study; "" if unknown.
 
     >>> origin_words({"trial": 9, "study": "first", "stream": "report", "replicate": 0,
     ...               "metric": "eval/return_mean", "value": 500.0})
@@ -133,7 +133,7 @@ def number(value: float | None) -> str:
 
 
 def between(low: float | None, high: float | None, spec: str | None = None) -> str:
-    """Format an interval; "" if there is none. With `spec` None, ends are formatted by `number`.
+    """Format an interval; "" if there is none. If `spec` is None, ends are formatted by `number`.
 
     >>> between(494.12, 499.9), between(None, None), between(0.5, 0.75123, ".2f")
     ('[494.1, 499.9]', '', '[0.50, 0.75]')

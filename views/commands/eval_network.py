@@ -81,7 +81,7 @@ def found_loads(
 
 
 def more_load(ours: SupportedLoad, theirs: SupportedLoad) -> dict[str, float | None]:
-    """Return how much more load one rule supports, as a fraction of the other rule's load."""
+    """Return the extra load that one rule supports, as a fraction of the other rule's load."""
     pairs = zip(ours.of_seeds, theirs.of_seeds, strict=True)
     logs = [math.log(own) - math.log(other) for own, other in pairs]
     around = NO_INTERVAL
@@ -315,7 +315,7 @@ class _Curve:
         return [*marks, *(self._dot(at, mean) for at, mean in drawn)]
 
     def drawn(self, even: bool) -> list[tuple[float, float]]:
-        """Return the means, without those that a logarithmic scale cannot show."""
+        """Return the means, without zeros if the scale is logarithmic."""
         return [(at, mean) for at, mean, _, _ in self.points if even or mean > 0.0]
 
     def _dot(self, at: float, mean: float) -> Dot:

@@ -231,7 +231,7 @@ class InterruptListener:
                 self._leave_now()
 
     def _leave_if_stuck(self) -> None:
-        """Quit if compilation takes too long: batch systems kill processes after 10 s or more."""
+        """Quit if compilation takes too long; batch systems kill processes after 10 s or more."""
         end = time.monotonic() + PATIENCE
         while self._is_stuck():
             if time.monotonic() > end:

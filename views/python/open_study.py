@@ -60,7 +60,7 @@ class Plots:
         return self._draw(history(self._read_snapshot()), ax)
 
     def importance(self, ax: Any = None, *, at: int | None = None) -> Any:
-        """Draw the share of the ranking that every hyperparameter explains.
+        """Draw the share of rank variance that each hyperparameter explains.
 
         Args:
             ax: the axes to draw in.
@@ -77,7 +77,7 @@ class Plots:
         return self._draw(schedule(self._read_snapshot()), ax)
 
     def parallel(self, ax: Any = None) -> Any:
-        """Draw all trials across parallel coordinates."""
+        """Draw all trials in parallel coordinates."""
         return self._draw(parallel(self._read_snapshot()), ax)
 
     def slices(self, ax: Any = None) -> Any:
@@ -85,7 +85,7 @@ class Plots:
         return self._draw(slices(self._read_snapshot()), ax)
 
     def pareto(self, ax: Any = None) -> Any:
-        """Draw the front of a study with several objectives."""
+        """Draw the Pareto front of a study with several objectives."""
         return self._draw(pareto(self._read_snapshot()), ax)
 
     def _read_snapshot(self) -> Snapshot:
@@ -139,7 +139,7 @@ class Leaderboard(tuple[Entry, ...]):
 
 @dataclass(frozen=True, repr=False)
 class Opened:
-    """One study; every access reads the current data."""
+    """An open study; every access reads the current data."""
 
     folder: Path
 
@@ -182,7 +182,7 @@ class Opened:
 
         Raises:
             StoreError: there is no such table, or none has been published yet. UnknownNameError:
-                it has no such column; the message suggests the nearest.
+                the table has no such column; the message suggests the most similar name.
         """
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -205,7 +205,7 @@ class Opened:
             raise damaged_table(path) from error
 
     def query(self, sql: str) -> pd.DataFrame:
-        """Return the result of one SELECT over the tables as a DataFrame; see `hpo query`."""
+        """Run one SELECT on the tables and return the result as a DataFrame; see `hpo query`."""
         pandas = _import_pandas("hpo.open(...).query")
         columns, rows = query(self.folder, sql)
         return pandas.DataFrame(rows, columns=columns)
@@ -271,7 +271,7 @@ class Opened:
         return load_policy(kept, imports=imports)
 
     def what_if(self, *rules: str, seeds: int | None = None) -> WhatIf:
-        """Return the results under different early stopping rules; see `hpo what-if`.
+        """Return the results to be expected with other early stopping rules; see `hpo what-if`.
 
         Args:
             rules: rules such as `"asha,eta=2"`, `"racing"` or `"none"`; by default, the usual
@@ -315,7 +315,7 @@ def _import_pandas(purpose: str) -> Any:
 
 
 def _leaderboard_rows(leaderboard: Leaderboard) -> tuple[list[list[str]], str]:
-    """Return the table of `hpo top` as rows with a header, and the constant values."""
+    """Return the table of `hpo top` (header and rows), and the values that all trials share."""
     shown = Board.of(leaderboard[:_SHOWN], leaderboard.objectives)
     apart, same = knob_columns(shown.trials)
     columns = [*board_columns(shown), *apart]
