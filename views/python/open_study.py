@@ -181,8 +181,8 @@ class Opened:
             columns: names of columns; None: all.
 
         Raises:
-            StoreError: there is no such table, or none has been published yet. UnknownNameError:
-                the table has no such column; the message suggests the most similar name.
+            StoreError: there is no such table, or none has been published yet.
+            UnknownNameError: the table has no such column; the message suggests a similar name.
         """
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -274,8 +274,8 @@ class Opened:
         """Return the results to be expected with other early stopping rules; see `hpo what-if`.
 
         Args:
-            rules: rules such as `"asha,eta=2"`, `"racing"` or `"none"`; by default, the usual
-            ones.
+            rules: rules such as `"asha,eta=2"`, `"racing"` or `"none"`; by default, the
+                usual ones.
             seeds: use only this many seeds of each trial, the first ones; None: as recorded.
 
         Raises:
