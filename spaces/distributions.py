@@ -27,7 +27,7 @@ class Axis:
     log: bool = False  # equal ratios are equally likely, instead of equal differences
 
     def at(self, share: float) -> float | int:
-        """Return the position with `share` (0 to 1) of the axis below it.
+        """Return the position that has the fraction `share` (0 to 1) of the axis below it.
 
         >>> Axis("real", 1.0, 3.0).at(0.5), Axis("integer", 3, 5).at(0.99)
         (2.0, 5)
@@ -163,7 +163,7 @@ class Distribution(ABC):
         return self._value_at(position)
 
     def inward(self, value: Any) -> float | int:
-        """Return a value's position; its `outward` is exactly `canonical(value)`."""
+        """Return a value's position, which `outward` converts to exactly `canonical(value)`."""
         if self.zero and value == 0:
             inner, whole = self._axis(), self.axis
             if whole.kind == "integer":
@@ -306,7 +306,7 @@ class Ordinal(_Listed):
 
 
 def _decimals(smallest: float, at_most: int) -> int:
-    """Return the number of decimals for at least eight digits of `smallest`, up to `at_most`."""
+    """Return the decimals (up to `at_most`) needed for at least eight digits of `smallest`."""
     return min(at_most, 8 + math.ceil(-math.log10(smallest)))
 
 

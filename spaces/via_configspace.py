@@ -302,7 +302,7 @@ def from_configspace(theirs: CS.ConfigurationSpace) -> Space:
 
 
 def _parts(theirs: Any, joined: Any) -> Sequence[Any]:
-    """Return the parts of a conjunction; a single condition or clause is its own only part."""
+    """Return the parts of a conjunction; a single condition or clause is the only part."""
     if isinstance(theirs, joined):
         return theirs.components
     return (theirs,)
@@ -331,7 +331,7 @@ def _distribution(theirs: Any) -> Distribution:
 
 
 def _own_value(distribution: Distribution, value: Any) -> Any:
-    """Convert a value from ConfigSpace, possibly JSON text, to one of the distribution."""
+    """Convert a value from ConfigSpace (possibly JSON text) to the distribution's value."""
     value = _plain_value(value)
     if not isinstance(distribution, Categorical | Ordinal) or not isinstance(value, str):
         return value
@@ -410,7 +410,7 @@ def to_configspace(space: Space, seed: int | None = None) -> CS.ConfigurationSpa
 
 
 def from_configuration(space: Space, configuration: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configuration for axis positions, given by key."""
+    """Return the configuration at these axis positions, which are given by key."""
 
     def choose(key: str, parameter: Parameter) -> Any:
         axis, position = parameter.distribution.axis, configuration[key]

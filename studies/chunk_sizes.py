@@ -1,4 +1,4 @@
-"""Divides a run into chunks: updates per chunk, and the chunks with a rung or an evaluation.
+"""Divides a run into chunks, and finds the chunks that end at a rung or an evaluation.
 
 A lane is stopped, evaluated or ended only between two chunks, so rungs, evaluation points and run
 lengths are rounded up to whole chunks.
@@ -59,7 +59,7 @@ def row_ends(updates: int, rows: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class ChunkSizes:
-    """The division of a run in one bucket into chunks."""
+    """How a run in one bucket is divided into chunks."""
 
     steps_per_update: int  # for one lane: num_envs x rollout_length
     updates_per_chunk: int  # K

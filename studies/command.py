@@ -71,7 +71,7 @@ class Template:
         return words[:start], words[start:]
 
     def argv(self, values: Mapping[str, Any]) -> list[str]:
-        """Return the process's arguments; a list that fills a whole word gives several."""
+        """Return the process's arguments; a list alone in its word becomes several of them."""
         if self.needs_shell:
             line = _PLACEHOLDER.sub(
                 lambda found: shlex.quote(_argument_text(values[found[1]])), self.text

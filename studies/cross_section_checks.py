@@ -156,7 +156,7 @@ def _racing_problems(study: Study, racing: Racing) -> Problems:
 
 
 def _training_weight(study: Study) -> Problems:
-    """If training returns count, require a metric and an environment that support this."""
+    """If training returns count, require a metric and an environment that support them."""
     metrics, path = study.objectives or (study.metric,), "metric.training_weight"
     if not any(metric.training_weight for metric in metrics):
         return

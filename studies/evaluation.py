@@ -57,9 +57,9 @@ def _frames_limit(entry: EnvEntry, given: Mapping[str, Any]) -> int | None:
 def cut_after(study: Study) -> int:
     """Return the number of env steps after which evaluation episodes are truncated.
 
-    Environments in the tables end their episodes. Episodes of other environments (imported code,
-    Gymnasium environments without a time limit) are truncated after the length of a full training
-    run, which no training episode can exceed, but not before 20,000 steps.
+    Environments in the tables end their episodes themselves. Episodes of other environments
+    (imported code, Gymnasium environments without a time limit) are truncated after the length of
+    a full training run, which no training episode can exceed, but not before 20,000 steps.
     """
     if not _environments_without_limit(study):
         return LONGEST

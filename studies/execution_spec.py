@@ -217,7 +217,7 @@ class Init:
 
 @dataclass(frozen=True)
 class Logger:
-    """A logger besides the store: `console`, `csv`, `tensorboard`, `wandb` or `mlflow`."""
+    """A logger in addition to the store: `console`, `csv`, `tensorboard`, `wandb` or `mlflow`."""
 
     type: str
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])

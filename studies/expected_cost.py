@@ -113,7 +113,7 @@ def _passing_rungs(
 
 
 def _trial_count(study: Study) -> int | None:
-    """Return the number of trials in the budget, or of distinct configurations if smaller."""
+    """Return the trials in the budget, or the number of configurations if that is smaller."""
     limit, points = study.budget.trials, 2**31
     if study.search.method == "grid":
         points = study.search.options.get("points", 5)

@@ -73,7 +73,7 @@ class Field(Range):
 
 
 def key(value: Any, meaning: str, *, also: tuple[Field, ...] = (), **rest: Any) -> Any:
-    """Declare a dataclass field as a file key, whose type and legal words its annotation gives.
+    """Declare a dataclass field as a file key; type and legal words come from its annotation.
 
     `value` is the default, `also` contains keys without a field, to be listed after this one, and
     `rest` contains further fields of `Field`.

@@ -252,7 +252,7 @@ class _StudyReader:
         }
 
     def _check_metric(self, name: str, env: EnvEntry | None) -> None:
-        """Note the mistake if a study without `objectives` names a metric that is not measured."""
+        """Note a mistake if a study without `objectives` names a metric that is not measured."""
         fault = self._metric_fault(name, env)
         if self.is_process and "metric" not in self.root.value:
             fault = (
@@ -386,7 +386,7 @@ class _StudyReader:
         return tuple(sorted(also.items()))
 
     def _read_baselines(self, env: EnvEntry | None) -> tuple[str, ...]:
-        """Read the heuristics; a study of a single optical network has defaults."""
+        """Read the heuristics; there are defaults for a study of a single optical network."""
         items, several = self._list_items("baselines"), self.root.child("env").is_list
         optical = env is not None and env.source == "optical"
         if "baselines" not in self.root.value:

@@ -184,7 +184,7 @@ def _searched_of_old(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _centres_of_old(data: Mapping[str, Any]) -> bool:
-    """Return whether a record uses reward centring, from when 0 was not yet taken literally."""
+    """Return whether a record uses reward centring and predates the literal reading of 0."""
     said: dict[str, Any] = {**(data.get("space") or {}), **(data.get("fixed") or {})}
     return bool(lanes_of_old(data)) and bool(said.get("reward_centering"))
 

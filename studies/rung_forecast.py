@@ -32,7 +32,7 @@ Order = tuple[float, int]
 
 @dataclass(frozen=True)
 class Race:
-    """The inputs of a study's forecast."""
+    """The inputs to a study's forecast."""
 
     trials: int
     at_once: int  # number of trials in lanes

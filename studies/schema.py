@@ -317,7 +317,7 @@ def _of_rule(row: StoppingRule) -> dict[str, Any]:
 def _if_key_is(
     key: str, name: str, then: Mapping[str, Any], left_out: bool = False
 ) -> dict[str, Any]:
-    """Return a schema that applies if a key has this value, or also if it is omitted."""
+    """Return a schema that applies if a key has this value, and optionally if it is omitted."""
     condition: dict[str, Any] = {"properties": {key: {"const": name}}}
     if not left_out:
         condition["required"] = [key]

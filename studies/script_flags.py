@@ -47,7 +47,7 @@ class ScriptFlag:
         return self.flag.lstrip("-").replace("-", "_").rpartition(".")[2]
 
     def typed(self, value: str) -> str:
-        """Return the words that set the flag.
+        """Return the command-line words that set the flag.
 
         >>> ScriptFlag("--lr", 0.1).typed("{lr}"), ScriptFlag("optimizer.lr", 0.1).typed("{lr}")
         ('--lr {lr}', 'optimizer.lr={lr}')

@@ -55,7 +55,7 @@ def _has(fields: Sequence[Field], key: str) -> bool:
 
 
 def _homes_of(key: str) -> list[str]:
-    """Return the sections that have a key."""
+    """Return the sections that have this key."""
     return [name for name, fields in SECTIONS.items() if _has(fields, key)]
 
 
@@ -146,7 +146,7 @@ def _note_unknown(notes: Notes, where: str, node: Node, fields: Sequence[Field])
 
 
 def _read_nested(notes: Notes, where: str, field: Field, value: Any) -> Any:
-    """Return a value; if the field is a section itself, read it as one."""
+    """Return a field's value, read as a section if the field is one."""
     if not where or field.section is None or not isinstance(value, Node):
         return value
     keys = keys_of(field.section)

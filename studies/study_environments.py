@@ -77,7 +77,7 @@ def metric_words(study: Study) -> str:
 
 
 def value_words(study: Study, alone: bool = False) -> str:
-    """Return the name of the values used for selection; `WITH_TRAINING` is not for test values.
+    """Return the name of selection values; that of test values lacks `WITH_TRAINING`.
 
     With `alone`, only evaluations count, because some trial had no training return.
     """

@@ -193,7 +193,7 @@ def _error_text(error: BaseException) -> str:
 def run_own_code(study: Study, cores: int | None = None) -> None:
     """Run a study's `imports`, after requesting the devices that the study needs.
 
-    An array that is created at import, as in gymnax and many user modules, starts jax. `cores` is
+    Creating an array at import time, as gymnax and many user modules do, starts jax. `cores` is
     the number of CPUs that this process may use; by default all.
     """
     if study.imports:

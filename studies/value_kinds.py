@@ -36,7 +36,7 @@ class Kind(Protocol):
         ...
 
     def schema(self, field: Field) -> list[dict[str, Any]]:
-        """Return the alternative JSON schemas, without words and `off`."""
+        """Return the alternative JSON schemas, except those for words and `off`."""
         ...
 
 

@@ -232,7 +232,7 @@ def _error_line_and_text(error: Any, text: str) -> tuple[int, str]:
 
 
 class _Builder:
-    """Converts `yaml` nodes to ours; an alias becomes a copy, so an override changes only one."""
+    """Converts `yaml` nodes to ours; aliases become copies, so an override changes only one."""
 
     def __init__(self, notes: Notes):
         self._notes, self._left = notes, MOST_NODES

@@ -205,7 +205,7 @@ def next_commands(
 
 
 def seeds_to_propose(tested: int, more: int) -> int:
-    """Return the number of test seeds to propose for two trials that have `tested` of them."""
+    """Return the number of test seeds to propose for two trials that already have `tested`."""
     if not tested:
         return max(_ENOUGH, more)
     return tested + more
@@ -318,7 +318,7 @@ def _tested(trials: Sequence[TrialView]) -> list[BoardColumn]:
 
 
 def _by_seeds(name: str, measured: Sequence[Measured], title: str) -> list[BoardColumn]:
-    """Return a column of values, and if their numbers of seeds differ, a column of these."""
+    """Return a column of values, and one of their numbers of seeds if these differ."""
     values = [one.value for one in measured]
     seeds = [None if one.value is None else one.seeds for one in measured]
     counts = {count for count in seeds if count}

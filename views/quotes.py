@@ -305,7 +305,7 @@ def front_quotes(front: FrontConclusion) -> list[str]:
 
 
 def no_verdict(conclusion: Conclusion) -> Sequence[str]:
-    """Return the verdict's explanation of why it decides nothing; empty if it does decide."""
+    """Return the reasons why a study has no verdict; empty if it has one."""
     if conclusion.winner is None and conclusion.front is None:
         return conclusion.why
     return ()

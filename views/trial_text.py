@@ -1,4 +1,4 @@
-"""What `hpo show` prints about a trial: `trial_text` formats a `TrialPage`."""
+"""The output of `hpo show` for a trial: `trial_text` formats a `TrialPage`."""
 
 from __future__ import annotations
 

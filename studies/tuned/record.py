@@ -131,7 +131,7 @@ def shipped() -> Path:
 
 
 def folders(place: Path | None = None) -> list[Path]:
-    """Return the folders to search, in order; only `place` if it is given."""
+    """Return the folders to search, in order, or only `place` if it is given."""
     if place is not None:
         return [place]
     return list(dict.fromkeys(path.resolve() for path in (PLACE, shipped()) if path.is_dir()))

@@ -63,7 +63,7 @@ _CLOSE = 1e-9  # versions of NumPy may sum in different orders
 
 @dataclass(frozen=True)
 class _Study:
-    """The parts of a journal that claims use, at one commit."""
+    """The parts of a journal on which claims are based, as of one commit."""
 
     meta: StudyMeta
     rows: Sequence[TrialRow]

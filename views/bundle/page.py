@@ -1,7 +1,7 @@
 """The page that verifies a bundle offline in a browser: `verify.html`, `hpo verify --page`.
 
-Readers should trust a page only if they wrote it with `hpo verify --page`: a forged bundle may
-contain a forged page.
+Readers should trust a page only if they created it with `hpo verify --page`, because a forged
+bundle may contain a forged page.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ _MISFITS = (
 
 
 class Bundle:
-    """An intact bundle, unpacked to a folder; `StoreError` names the first damaged part."""
+    """A bundle, unpacked to a folder; raises `StoreError` for the first damaged part."""
 
     def __init__(self, path: Path, folder: Path):
         self.path, self.folder = path, new_folder(folder.resolve())

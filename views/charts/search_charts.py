@@ -163,7 +163,7 @@ def _in_evaluations(
 
 
 def _winner_and_default(snapshot: Snapshot) -> list[Entry]:
-    """Return the first trial and the default, between which a study decides; may be the same."""
+    """Return the first trial and the default, or a single entry if they are the same."""
     found = snapshot.leaders(1)
     default = next((entry for entry in snapshot.entries if entry.is_default), None)
     if default is not None and default.trial not in {entry.trial for entry in found}:

@@ -81,7 +81,7 @@ def do_paper(args: Namespace) -> int:
 
 
 def _verdict_sentence(snapshot: Snapshot, studies: int) -> str:
-    """Return the first sentence of a study's verdict, with its name if there are several."""
+    """Return a verdict's first sentence, with the study's name if there are several studies."""
     first = next(iter(snapshot.conclusion.said), "No value yet.")
     if studies == 1:
         return first

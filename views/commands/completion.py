@@ -1,4 +1,4 @@
-"""`hpo completion SHELL`, and the replies to a shell when Tab is pressed."""
+"""`hpo completion SHELL`, and the completions that a shell shows when Tab is pressed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hpo export` and `hpo import`: exports tables to other tools, and imports their studies."""
+"""`hpo export` and `hpo import`: export tables for other tools, and import their studies."""
 
 from __future__ import annotations
 

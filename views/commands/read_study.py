@@ -1,4 +1,4 @@
-"""`hpo top`, `show`, `query`, `list`, `best`, `stop`, `plot`, `report`: about existing studies."""
+"""`hpo top`, `show`, `query`, `list`, `best`, `stop`, `plot`, `report`: use existing studies."""
 
 from __future__ import annotations
 

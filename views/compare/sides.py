@@ -71,7 +71,7 @@ def seed_counts(side: Side) -> str:
 
 
 def sides_of_trials(folder: StudyFolder, numbers: Sequence[int]) -> tuple[StudyMeta, list[Side]]:
-    """Return two trials of a study, compared at the last point of both unless both ran in full."""
+    """Return two trials of a study, with values at a common point unless both ran in full."""
     board = _read_board(folder)
     for trial in numbers:
         if trial not in board.rows:

@@ -62,7 +62,7 @@ def _values_of_studies(a: Side, b: Side) -> ComparedValues:
 
 
 def _is_better_elsewhere(a: Side, b: Side, stream: Stream) -> bool:
-    """Return whether a stream so far has too few pairs, and a different stream can replace it."""
+    """Return whether a stream has too few pairs so far, and a different stream can replace it."""
     partial, ours, theirs = a.partial | b.partial, a.values[stream], b.values[stream]
     if stream not in partial or len([seed for seed in ours if seed in theirs]) >= FEWEST_PAIRS:
         return False

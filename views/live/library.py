@@ -206,7 +206,7 @@ class Library:
         return made
 
     def lines(self, most_seconds: float = _LIST_SECONDS) -> list[StudyLine]:
-        """Return the list of studies, at most a second old; the next call reads unread ones."""
+        """Return a list of studies, at most a second old; the next call reads more of them."""
         with self._listing:
             if time.monotonic() - self._listed[0] >= _LIST_AGAIN:
                 self._listed = (time.monotonic(), self._read_lines(most_seconds))

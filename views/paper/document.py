@@ -137,7 +137,7 @@ def _file_name(name: str) -> str:
 
 
 def _for_paper(picture: Picture, snapshot: Snapshot) -> Picture:
-    """Adapt a picture to a paper: only recorded training curves, names at the lines, no legend."""
+    """Adapt a picture to a paper: only recorded training curves, labels instead of a legend."""
     in_training = [one for one in picture.panels if one.title.startswith("In training")]
     panels = [_plain_panel(one) for one in in_training or picture.panels if isinstance(one, XY)]
     keys = [key for one in in_training or picture.panels for key in one.keys]

@@ -133,7 +133,7 @@ class Results(_Results):
 
 @dataclass(frozen=True, repr=False)
 class Checked:
-    """A study's plan and cost; `note` explains why lanes and memory are unknown, if they are."""
+    """A study's plan and cost; `note` gives the reason if lanes and memory are unknown."""
 
     report: CheckReport
     note: str

@@ -69,11 +69,11 @@ class Plots:
         return self._draw(importance(self._read_snapshot(), at), ax)
 
     def effects(self, ax: Any = None) -> Any:
-        """Draw the mean value along each significant hyperparameter, one panel each."""
+        """Draw the mean value against each significant hyperparameter, one panel each."""
         return self._draw(effects(self._read_snapshot()), ax)
 
     def schedule(self, ax: Any = None) -> Any:
-        """Draw the hyperparameters of every member of a population over env steps."""
+        """Draw the hyperparameters of every population member against env steps."""
         return self._draw(schedule(self._read_snapshot()), ax)
 
     def parallel(self, ax: Any = None) -> Any:
@@ -81,7 +81,7 @@ class Plots:
         return self._draw(parallel(self._read_snapshot()), ax)
 
     def slices(self, ax: Any = None) -> Any:
-        """Draw values along each hyperparameter, one panel each."""
+        """Draw values against each hyperparameter, one panel each."""
         return self._draw(slices(self._read_snapshot()), ax)
 
     def pareto(self, ax: Any = None) -> Any:
@@ -238,13 +238,13 @@ class Opened:
 
     @property
     def conclusion(self) -> Conclusion:
-        """The verdict, from test seeds; printing it shows its sentences."""
+        """The verdict, based on test seeds; printing it shows its sentences."""
         with Journal(self.folder) as journal, journal.at_one_commit():
             return conclusion_of(journal)
 
     @property
     def time(self) -> dict[str, float]:
-        """The study's time by part, in seconds."""
+        """The seconds that the study spent on each part of its work."""
         with Journal(self.folder) as journal:
             return usage_at(journal.head()).seconds_by_part
 

@@ -201,7 +201,7 @@ def write_report(folder: StudyFolder, path: Path | None = None) -> Path:
 
 
 def is_current(folder: StudyFolder) -> bool:
-    """Return whether this version wrote the report from the last commit, for the same folder."""
+    """Return whether the report was written by this version, from this folder's last commit."""
     if not folder.report.is_file():
         return False
     text = folder.report.read_text(encoding="utf-8", errors="replace")
