@@ -450,7 +450,7 @@ def _hyperparameter_on_axis(key: str, parameter: Parameter) -> Any:
 def _possible_positions(
     space: Space, name: str, values: Sequence[Any]
 ) -> list[tuple[str, list[Any]]]:
-    """Return (key, positions) for each parameter with this name that can have such a value."""
+    """Return (key, positions) for each parameter with this name that can have any of `values`."""
     found: list[tuple[str, list[Any]]] = []
     for key, parameter in space.keyed:
         if parameter.name == name:
