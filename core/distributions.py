@@ -31,9 +31,10 @@ _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 
 @runtime_checkable
 class ActionDistribution(Protocol):
-    """The distribution of one action, as `log_prob` accepts it; leading axes are batch axes.
+    """The distribution of an action; leading axes are batch axes.
 
-    The environment's action may be a function of this action (see `policy.environment_action`).
+    The action has the form that `log_prob` accepts. The environment's action may be a function of
+    it (see `policy.environment_action`).
     """
 
     def sample(self, noise: Array) -> Array:
@@ -274,9 +275,9 @@ def _log_gamma_draw(
 ) -> Float[Array, "*rows"]:
     """Return log g, g ~ Gamma(shape), for shapes of at least 1 (Marsaglia and Tsang 2000).
 
-    Takes the first accepted of J proposals instead of looping until one is accepted. Each proposal
-    is accepted with probability at least 0.951, so the probability that all are rejected is below
-    float32's resolution.
+    Takes the first accepted one of J proposals, instead of looping until one is accepted. Each
+    proposal is accepted with probability at least 0.951, so the probability that all are rejected
+    is below float32's resolution.
     """
     d = (shape - 1.0 / 3.0)[..., None]
     root = 1.0 + normal * jax.lax.rsqrt(9.0 * d)
@@ -357,7 +358,7 @@ class Family:
     has_log_std: ClassVar[bool] = False
 
     def outputs(self, actions: Actions) -> int:
-        """Return the width of the policy head; by default one number per choice or component."""
+        """Return the width of the policy head; by default, one output per choice or component."""
         space = actions.space
         if self.actions == "discrete":
             return getattr(space, "n", 0)
@@ -386,9 +387,9 @@ class Family:
     def noise(
         self, key: PRNGKeyArray, batch: tuple[int, ...], shape: tuple[int, ...]
     ) -> Float[Array, "..."]:
-        """Draw the noise for `sample`, [batch, ...]; the default is one number per component.
+        """Draw the noise for `sample`, [batch, ...]; by default, one number per component.
 
-        Uniform in [0, 1) for choices, standard normal for real actions.
+        It is uniform in [0, 1) for choices and standard normal for real actions.
         """
         draw = jax.random.uniform
         if self.actions == "continuous":
@@ -444,7 +445,7 @@ class _Gaussian(Family):
 
 
 class Squashed(Family):
-    """Real actions mapped into their range by a sigmoid: low + (high - low) share(action)."""
+    """Real actions are mapped into their range by a sigmoid share: low + (high - low) share."""
 
     bounded = True
 
@@ -485,7 +486,7 @@ class _Beta(Squashed):
         return Beta.make(outputs, _log_volume(actions.high - actions.low))
 
     def noise(self, key: PRNGKeyArray, batch: Any, shape: Any) -> Array:
-        """Draw the noise of two Gamma draws, [batch, D, 2, J, 2].
+        """Draw the noise for two Gamma draws, [batch, D, 2, J, 2].
 
         Each of the J proposals needs a normal and a uniform number.
         """

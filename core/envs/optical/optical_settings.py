@@ -140,7 +140,7 @@ _KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: 
 
 
 def _as_items(key: str, value: Any) -> tuple[Any, ...]:
-    """Return a list of values; a single value counts as a list of one."""
+    """Return the values as a tuple; a single value becomes a tuple of one."""
     items = (value,)
     if isinstance(value, list | tuple):
         items = tuple(value)

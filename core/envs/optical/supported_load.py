@@ -1,6 +1,6 @@
-"""The load that a heuristic supports at a given blocking probability.
+"""Finds the load that a heuristic supports at a given blocking probability.
 
-Load is traced, so all loads of a search run in one program, compiled once at its start.
+Load is a traced value, so all loads in a search run in one program, compiled at the start.
 """
 
 from __future__ import annotations

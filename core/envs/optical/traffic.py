@@ -92,7 +92,7 @@ class Traffic:
         return self.num_pairs
 
     def pair_shares(self, words: UInt32[Array, " n"]) -> Float[Array, " R"] | None:
-        """Return cumulative traffic shares of the pairs, kept in the state; None if fixed."""
+        """Return the pairs' cumulative traffic shares for the state; None if they are fixed."""
         if self.weights is not None:
             return None
         entries = uniform(words).reshape(-1, self.num_pairs).sum(0)
@@ -102,7 +102,8 @@ class Traffic:
     def request(
         self, words: UInt32[Array, " 4"], number: Int[Array, ""], shares: Float[Array, " R"] | None
     ) -> Request:
-        """Return request `number` (from 0); three words set its pair, bitrate and holding time."""
+        """Return request `number` (from 0), with pair, bitrate and holding time from three
+        words."""
         if self.requests is not None:
             row = jnp.minimum(number, len(self.requests) - 1)
             given = (self.requests.pair, self.requests.bitrate, self.requests.holding)
@@ -120,7 +121,7 @@ class Traffic:
     def wait(
         self, words: UInt32[Array, " 4"], number: Int[Array, ""], params: OpticalParams
     ) -> Int[Array, ""]:
-        """Return the ticks from request `number` to the next, drawn from the fourth word."""
+        """Return the ticks from request `number` to the next one, drawn from the fourth word."""
         if self.requests is not None:
             row = jnp.minimum(number, len(self.requests) - 1)
             return jnp.asarray(self.requests.until_next)[row]
