@@ -150,7 +150,7 @@ def make_parser(asked: Sequence[str] | None = None) -> tuple[_Main, list[str]]:
 
 
 class _Unasked:
-    """Stands in for the parser of a command that was not requested, and ignores its options."""
+    """Replaces the parser of a command that was not requested; ignores its options."""
 
     def add_argument(self, *names: str, **more: Any) -> None:
         """Ignore an option."""

@@ -1,4 +1,4 @@
-"""The traced part of a configuration: arrays, one per hyperparameter, that may differ per lane.
+"""The traced part of a configuration: an array per hyperparameter, which may differ per lane.
 
 Static values are in `plan.Plan`; no field is in both.
 """
@@ -52,7 +52,7 @@ def scheduled(
     multiplier: Scalar,
     **warmup: Scalar,
 ) -> Scalar:
-    """Return the scheduled value at `progress` (updates done over updates of the full run).
+    """Return the scheduled value at `progress` (completed updates / updates in a full run).
 
     With p = min(1, progress / multiplier), v0 the initial value, e the end fraction, and c(x) =
     (0.5 (1 + cos(pi x)))^exponent:

@@ -114,9 +114,9 @@ def split_rows(
     """Return the parts of a chunk [K, L], one row per part, and the diverged lanes.
 
     A row has one value per lane and metric. Episode returns and lengths are means over the
-    episodes (NaN without any). Of minima the smallest is kept, and of maxima the largest.
-    Scheduled values, norms, the explained variance and the average reward are from the last
-    update. Everything else is a mean. `ends` are the numbers of updates at the end of each part,
+    episodes (NaN without any). The smallest minimum and the largest maximum are kept. Scheduled
+    values, norms, the explained variance and the average reward are from the last update.
+    Everything else is a mean. `ends` are the numbers of updates at the end of each part,
     increasing up to K.
     """
     host: Metrics = jax.device_get(metrics)
@@ -161,7 +161,7 @@ def _curve_row(wide: Mapping[str, np.ndarray], part: slice) -> dict[str, np.ndar
 def joined(
     earlier: Mapping[str, float], later: Mapping[str, float], weight: float
 ) -> dict[str, float]:
-    """Merge neighbouring rows of one lane, by the rules of `split_rows`.
+    """Merge two neighbouring rows of one lane by the same rules as `split_rows`.
 
     `weight` is the number of updates in `earlier` divided by that in `later`.
 

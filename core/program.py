@@ -1,4 +1,4 @@
-"""A program for one Plan, number of lanes and chunk length, compiled once.
+"""A program for one plan, number of lanes and chunk length, compiled once.
 
 Other packages access the core only through `Program`: it creates, advances and evaluates lanes,
 and estimates its cost before compiling.
@@ -55,7 +55,7 @@ class EvaluationPlan:
 
 
 class compiled_property(cached_property[Any]):  # used like a built-in decorator
-    """A cached property that two programs can compute at the same time.
+    """A cached property that different programs can compute at the same time.
 
     Before Python 3.12, all instances share the lock of a `cached_property`, so two programs could
     not compile at the same time. Here each is compiled by only one thread at a time.
@@ -105,7 +105,7 @@ class LaneProgram:
         return compiled
 
     def trace(self) -> None:
-        """Trace both programs, so that they can be compiled in any thread."""
+        """Trace both compiled functions, so that any thread can compile them."""
         if not self.compiled:
             _ = self._lowered
         if not self.evaluation_compiled:
@@ -177,7 +177,7 @@ class Program(LaneProgram):
         return population.empty_lanes(self.plan, self.lanes, self.example, self.mesh)
 
     def no_refills(self) -> Refills:
-        """Return empty refills with all lanes running, as host arrays to be filled in."""
+        """Return empty refills in which all lanes run, as host arrays to be filled in."""
         nothing, everyone = np.zeros(self.lanes, bool), np.ones(self.lanes, bool)
         numbers = (np.zeros(self.lanes, np.int32) for _ in range(4))
         return Refills(nothing, everyone, self._hyper_rows(), *numbers)

@@ -133,8 +133,7 @@ class HostedEnvironment(Protocol):
         ...
 
     def observed(self, raw: Any) -> Any:
-        """Convert the environment's observations (any leading axes) to the form the policy
-        sees."""
+        """Convert raw observations (any leading axes) to the form that the policy sees."""
         ...
 
     def taken(self, action: Any) -> Any:

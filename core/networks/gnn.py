@@ -1,4 +1,5 @@
-"""The graph network: a logit per path option from the path's links, and a value from the graph."""
+"""The graph network: computes an option's logit from its path's links, and a value from the
+graph."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ Chosen = Callable[[Float[Array, "E B D"]], Float[Array, "U B D"]]
 
 @dataclass(frozen=True)
 class Incidence:
-    """The nodes that each edge leaves and enters, as matrices of 0 and 1."""
+    """The nodes that each edge leaves and enters, as matrices of zeros and ones."""
 
     sent: Array  # [edges, nodes], or [B, edges, nodes] if samples have different topologies
     received: Array
@@ -78,7 +79,7 @@ class GraphState(Pytree):
 
 
 class Joint(nn.Module):
-    """A dense layer W_a a + W_g g, for an entity's inputs a and the graph's row g."""
+    """A dense layer W_a a + W_g g, where a are an entity's inputs and g is the graph's row."""
 
     width: int
     kernel_init: nn.initializers.Initializer
@@ -147,7 +148,8 @@ class Messages(nn.Module):
     def __call__(
         self, raw: GraphState, incidence: Incidence, chosen: Chosen | None = None
     ) -> GraphState:
-        """Return edges and graph after all rounds; the last updates only the `chosen` edges."""
+        """Return edges and graph after all rounds; the last one updates only the `chosen`
+        edges."""
         plan = self.plan
         linear = initialiser(plan, 1.0)
 

@@ -158,8 +158,7 @@ class HeuristicSums:
 
 
 def summarise_seeds(values: np.ndarray, requests: int) -> HeuristicSummary:
-    """Return the mean, standard deviation, standard error and 95 % Student's t interval over
-    seeds.
+    """Return the mean, standard deviation, standard error and 95 % Student t interval over seeds.
 
     The interval is nan for fewer than 5 seeds, and if all rates are equal and above 0.
     """
@@ -320,8 +319,7 @@ def evaluate_baseline(
     episodes: int,
     steps: int | None,
 ) -> Episodes:
-    """Return a heuristic's results on the requests of R replicates, as host arrays [R,
-    episodes]."""
+    """Return a heuristic's results for the requests of R replicates, [R, episodes] on the host."""
 
     def run(key: UInt32[Array, "2"]) -> Any:
         return _run_replicate(environment, rule, params, key, episodes=episodes, steps=steps)

@@ -133,8 +133,7 @@ def _kca_ff(env: Network, state: OpticalState, offers: Offers) -> Choice:
 
 @pytree
 class _FirstFit(Pytree):
-    """For the `k.._ff` rules: each path's lowest start, and the adjacent free slots on its
-    links."""
+    """Each path's lowest start and the free slots next to it per link, for the `k.._ff` rules."""
 
     first: Int[Array, " K"]  # lowest start or NONE
     counted: Bool[Array, "K H"]  # links where the whole service fits into a free block
@@ -160,8 +159,7 @@ def _hop_words(env: Network, state: OpticalState, offers: Offers) -> UInt32[Arra
 
 
 def _kmc_ff(env: Network, state: OpticalState, offers: Offers) -> Choice:
-    """Minimum cuts: the path whose first fit adds the fewest free blocks, summed over its
-    links."""
+    """Minimum cuts: the path whose first fit adds the fewest free blocks (sum over its links)."""
     fit = _first_fit(env, state, offers)
     added = (fit.left > 0).astype(jnp.int32) + (fit.right > 0).astype(jnp.int32) - 1
     cost = jnp.where(fit.counted, added, 0).sum(1, dtype=jnp.int32)

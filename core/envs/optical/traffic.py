@@ -102,8 +102,7 @@ class Traffic:
     def request(
         self, words: UInt32[Array, " 4"], number: Int[Array, ""], shares: Float[Array, " R"] | None
     ) -> Request:
-        """Return request `number` (from 0), with pair, bitrate and holding time from three
-        words."""
+        """Return request `number` (from 0); three words set its pair, bitrate and holding time."""
         if self.requests is not None:
             row = jnp.minimum(number, len(self.requests) - 1)
             given = (self.requests.pair, self.requests.bitrate, self.requests.holding)
