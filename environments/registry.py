@@ -1,4 +1,4 @@
-"""Lookup of environments by id, without jax; Gymnasium's ids are looked up in Gymnasium."""
+"""Looks up environments by id, without jax; Gymnasium's ids are looked up in Gymnasium."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ _of_libraries = lru_cache(maxsize=256)(entry_of)
 
 
 def held_out_keys(id_: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys that evaluations override: the environment's defaults, then `given`."""
+    """Return the keys that evaluation changes: those set by the environment, then `given`."""
     known = find(id_)
     if known is None:
         return dict(given)
@@ -116,7 +116,7 @@ def rooted(id_: str, keys: Mapping[str, Any], folder: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Reference:
-    """Random and reference scores that scale a metric in one environment with default keys."""
+    """The random and reference scores by which a metric is scaled in an environment."""
 
     random: float  # the metric of uniformly random valid actions
     reference: float  # the metric of a good policy

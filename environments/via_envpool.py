@@ -59,7 +59,7 @@ class _EnvpoolSpaces:
 
 
 class EnvPoolSimulator:
-    """One pool; its automatic reset, which replaces the next step, is requested immediately.
+    """One pool; its automatic reset is requested at once, because it would replace the next step.
 
     Calling `reset` instead would start a new game even if only a lost life ended the episode.
     """
@@ -117,7 +117,7 @@ class EnvPoolSimulator:
 
 @contextmanager
 def _no_word_of_bounds() -> Generator[None, None, None]:
-    """Hide Gymnasium's warnings that float32 rounds a space's bounds."""
+    """Hide Gymnasium's warnings about float32 rounding of a space's bounds."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         yield

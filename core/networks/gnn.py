@@ -1,5 +1,4 @@
-"""The graph network: computes an option's logit from its path's links, and a value from the
-graph."""
+"""The graph network: computes a path's logits from its links, and a value from the whole graph."""
 
 from __future__ import annotations
 
@@ -148,8 +147,7 @@ class Messages(nn.Module):
     def __call__(
         self, raw: GraphState, incidence: Incidence, chosen: Chosen | None = None
     ) -> GraphState:
-        """Return edges and graph after all rounds; the last one updates only the `chosen`
-        edges."""
+        """Return edges and graph after all rounds; the last updates only the `chosen` edges."""
         plan = self.plan
         linear = initialiser(plan, 1.0)
 
