@@ -224,8 +224,7 @@ class Training:
             raise SetOutsideSetup(name)
 
     def setup(self) -> None:
-        """Prepare objects shared by all lanes (networks, data, environments); set
-        `steps_per_update`.
+        """Prepare objects that lanes share (networks, data, environments); set `steps_per_update`.
 
         Afterwards the object is frozen: values that change in training belong in the state.
         """

@@ -99,8 +99,7 @@ class TrainingProgram(LaneProgram):
     def starts(
         self, busy: Sequence[int], fresh: Mapping[int, tuple[int, int, Mapping[str, Any]]]
     ) -> Starts:
-        """Return `Starts` from the busy lanes and each fresh lane's (stream, replicate,
-        values)."""
+        """Return `Starts` from the busy lanes and a (stream, replicate, values) per fresh lane."""
         made = Starts(
             np.zeros(self.lanes, bool),
             np.zeros(self.lanes, bool),

@@ -1,4 +1,4 @@
-"""Files that are written completely or not at all, and the plain values they contain."""
+"""Reads and writes files: writes are complete or do not happen, and contents are plain values."""
 
 if __name__ == "files":
     raise ImportError("import hpo.files instead, after `pip install -e .`")
