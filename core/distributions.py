@@ -68,8 +68,8 @@ class CategoricalActions(Pytree):
     ) -> CategoricalActions:
         """Normalise logits; masked actions get probability 0 and no gradient.
 
-        A mask that allows nothing is ignored: the raw policy acts, and the environment rejects the
-        action.
+        A mask that allows no action is ignored: the raw policy acts, and the environment rejects
+        the action.
         """
         if mask is not None:
             usable = mask | ~jnp.any(mask, axis=-1, keepdims=True)
@@ -239,9 +239,10 @@ class Beta(Pytree):
     def log_prob(self, action: Float[Array, "... D"]) -> Float[Array, "..."]:
         """Return sum((alpha - 1) log x + (beta - 1) log(1 - x) - log B(alpha, beta)) - log_volume.
 
-        Expressed in terms of the mean m = alpha / (alpha + beta), so that large terms do not need
-        to cancel. With t = logit(x) - logit(m), log(x / m) = c and log((1 - x) / (1 - m)) = c - t,
-        where c = -log(1 + (1 - m) (exp(-t) - 1)). If t < 0, x and 1 - x are exchanged.
+        It is expressed in terms of the mean m = alpha / (alpha + beta), which avoids the
+        cancellation of large terms. With t = logit(x) - logit(m), log(x / m) = c and log((1 - x) /
+        (1 - m)) = c - t, where c = -log(1 + (1 - m) (exp(-t) - 1)). If t < 0, x and 1 - x are
+        exchanged.
         """
         both = self.alpha + self.beta
         t = action - self.mode()

@@ -29,7 +29,7 @@ _KL_FACTOR = 1.5
 
 @pytree
 class Held(Pytree):
-    """Minibatch gradients that have not been applied yet, with `accumulate_minibatches`."""
+    """Minibatch gradients that `accumulate_minibatches` has summed but not yet applied."""
 
     gradient: Any  # their sum
     count: Float[Array, "..."]

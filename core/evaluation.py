@@ -1,4 +1,4 @@
-"""Evaluation of policies on seeds that training never uses, with many episodes in parallel.
+"""Evaluates policies on seeds that training never uses, with many episodes in parallel.
 
 Every lane's policy runs in the evaluation environment until each of its episodes has ended (or for
 a fixed number of steps in continuous operation). Normalisers are frozen.

@@ -29,7 +29,7 @@ def register(name: str, factor: Factor) -> None:
     """Add a schedule: `factor(p, end_fraction)` returns the value divided by the initial one.
 
     p is the completed share of the horizon, float32 in 0 .. 1. Every `..._schedule` hyperparameter
-    then accepts the name. It has no effect on programs compiled earlier.
+    then accepts the name. Programs that are already compiled do not change.
 
     Raises:
         ConfigError: the name is taken.
@@ -64,7 +64,7 @@ def scheduled(
       v0 (e + (peak - e) c((p - w) / (1 - w))), which ends at v0 * e.
     - a registered one: v0 factor(p, e)
 
-    `warmup` replaces the warm-up and the exponent of the learning rate.
+    The values in `warmup` replace the learning rate's warm-up settings and exponent.
     """
     shape = {
         "exponent": hypers.lr_decay_exponent,

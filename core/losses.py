@@ -1,7 +1,7 @@
 """The PPO loss of one minibatch of one lane (Schulman et al. 2017), with every switch traced.
 
 Rows are single steps, or whole segments if a plan learns from segments. Terms that only some plans
-need (see `plan.FEATURES`) are compiled only into those.
+need (see `plan.FEATURES`) are compiled only for those plans.
 """
 
 from __future__ import annotations

@@ -21,10 +21,10 @@ class Metrics(Pytree):
 
     Fields without a comment are means over the gradient steps taken in the update.
 
-    `features` holds metrics that only some plans have. Masks add `valid_actions` (mean count per
-    step), `valid_actions_min`, `_max`, and `valid_fraction` (mean share of valid actions). They
-    also add `valid_mass_mean`, `_std`, `_min` and `_max`, the raw policy's probability of valid
-    actions. `invalid_actions` is the share of steps with an invalid action, and
+    `features` contains metrics that only some plans have. Masks add `valid_actions` (mean count
+    per step), `valid_actions_min`, `_max`, and `valid_fraction` (mean share of valid actions).
+    They also add `valid_mass_mean`, `_std`, `_min` and `_max`, the raw policy's probability of
+    valid actions. `invalid_actions` is the share of steps with an invalid action, and
     `all_actions_valid` is 1 if that share is 0. `policy_weight_mean` is the mean weight of a step
     in the policy loss. `choice_fraction` is the share of steps with at least two valid actions;
     `choice_log_prob` and `choice_entropy` are `log_prob` and the entropy over those steps. The

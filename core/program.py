@@ -58,7 +58,7 @@ class compiled_property(cached_property[Any]):  # used like a built-in decorator
     """A cached property that different programs can compute at the same time.
 
     Before Python 3.12, all instances share the lock of a `cached_property`, so two programs could
-    not compile at the same time. Here each is compiled by only one thread at a time.
+    not compile at the same time. Here, each program is compiled by only one thread at a time.
     """
 
     def __get__(self, instance: Any, owner: type[Any] | None = None) -> Any:
@@ -71,7 +71,7 @@ class compiled_property(cached_property[Any]):  # used like a built-in decorator
 
 
 class LaneProgram:
-    """Placement, copying and storage of lanes, for every kind of training."""
+    """Places, copies and stores lanes, for every kind of training."""
 
     lanes: int  # L; a multiple of devices times tile
     tile: int  # lanes per tile

@@ -62,7 +62,7 @@ def read_command(text: str, folder: Path | None, given: Mapping[str, Any]) -> Co
 
 
 def _runs_training(words: Sequence[str]) -> bool:
-    """Return whether the words call a program with settings."""
+    """Return whether the words run a program with settings."""
     flags = any(word.startswith("--") or re.match(r"[a-z][\w.]*=", word) for word in words)
     program = any(word.endswith(".py") or word == "-m" for word in words)
     return flags and (program or words[0].startswith("-"))

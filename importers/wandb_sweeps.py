@@ -197,7 +197,7 @@ def _read_sweep_file(path: Path) -> dict[str, Any]:
 
 
 def read_sweep(path: Path, given: Mapping[str, Any]) -> ConvertedStudy:
-    """Read a sweep over a trainer's arguments as a PPO study."""
+    """Convert a sweep over a trainer's arguments to a PPO study."""
     sweep = _read_sweep_file(path)
     draft = ConvertedStudy(str(path))
     _leave_out_keys(draft, sweep)

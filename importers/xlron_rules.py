@@ -1,10 +1,10 @@
 """Import rules for XLRON's interdependent flags, which have the same meaning as in its code.
 
-At 1.1.0 (train/train_utils.py, train/ppo.py, make_env.py):
+In version 1.1.0 (train/train_utils.py, train/ppo.py, make_env.py):
 
 - `warmup_cosine` rises from LR itself to LR x WARMUP_MULTIPLIER (by default 1: no ramp).
-- `cosine` passes LR x LR_END_FRACTION to optax as the *fraction* `alpha`, so it ends at
-  LR x LR x LR_END_FRACTION, nearly 0. The cosines of the entropy and the valid mass do the same.
+- `cosine` passes LR x LR_END_FRACTION to optax as the *fraction* `alpha`, so it ends at LR x LR x
+  LR_END_FRACTION, nearly 0. The cosine schedules of the entropy and the valid mass do the same.
 - Learning-rate schedules count gradient steps. Schedules of entropy, valid mass and lambda count
   updates (gradient steps with STEP_ON_GRADIENT). The horizon of the learning rate and the entropy
   is in gradient steps, and that of lambda in updates. With the fixes of July 2026, the schedules

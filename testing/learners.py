@@ -188,8 +188,7 @@ def _network_results(contract: type[NetworkContract]) -> dict[str, Any]:
 
 
 def _weighted_total(params: Any, plan: Plan, observation: Any, value: float) -> Array:
-    """Return a weighted sum of the policy outputs, plus `value` times the sum of squared
-    values."""
+    """Return a weighted sum of policy outputs, plus `value` times the sum of squared values."""
     first = jnp.zeros((_STEPS, _WIDTH), bool)
     carry = policy.initial_carry(plan, (_WIDTH,))
     outputs = policy.unroll(plan, params, observation, first, carry)
@@ -403,8 +402,7 @@ class DistributionContract:
             assert np.all(taken >= 0) and np.all(taken < _choice_counts(env))
 
     def test_samples_follow_the_density(self) -> None:
-        """The mean of q(a) / p(a) over draws from p must be 1, whatever unit the densities
-        have."""
+        """The mean of q(a) / p(a) over draws from p must be 1, in any unit of the densities."""
         seen = _samples(type(self))
         assert np.all(np.isfinite(seen["log_prob"]))
         ratio = np.exp(seen["other_log_prob"] - seen["log_prob"])

@@ -108,7 +108,7 @@ class Environment(Protocol):
     default_params: Any
 
     def reset(self, key: PRNGKeyArray, params: Any) -> tuple[Any, Any]:
-        """Return a fresh (state, observation)."""
+        """Return the state and observation at the start of a new episode."""
         ...
 
     def step(self, key: PRNGKeyArray, state: Any, action: Array, params: Any) -> Step:

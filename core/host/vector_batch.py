@@ -1,10 +1,10 @@
 """Batches of simulators that step many environments per call: EnvPool, ALE, entry points.
 
-It behaves like `LocalBatch`: the step that ends an episode returns its last observation as
-`final`, and the next observation to act on belongs to a new episode. Seeding is costly there (ALE
-reloads its game) or possible only once (EnvPool), so new episodes continue the same random stream;
-see `SharedArrays.continued`. If a simulator accepts further seeds, it is reseeded at the first
-game over after `RESEED_AFTER` steps, so that at most that many steps are replayed.
+They behave like `LocalBatch`: the step that ends an episode returns its last observation as
+`final`, and the next observation to act on belongs to a new episode. Seeding a simulator is slow
+(ALE reloads its game) or possible only once (EnvPool), so new episodes continue the same random
+stream; see `SharedArrays.continued`. If a simulator accepts further seeds, it is reseeded at the
+first game over after `RESEED_AFTER` steps, so that at most that many steps are replayed.
 """
 
 from __future__ import annotations

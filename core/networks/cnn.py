@@ -1,7 +1,7 @@
 """The convolutional network: maps images to policy outputs and a value, in separate towers.
 
-A convolution is computed as a matrix product over patches. Every lane has different weights, and
-vmapped convolutions become grouped ones, which are many times slower on a CPU.
+A convolution is computed as a matrix product over patches. With different weights per lane, a
+vmapped convolution would become a grouped one, which is many times slower on a CPU.
 """
 
 from __future__ import annotations

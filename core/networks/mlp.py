@@ -105,8 +105,8 @@ class Tower(nn.Module):
 class Head(nn.Module):
     """A linear layer with few outputs, whose kernel is stored output-first.
 
-    On a CPU the gradient of [H, A] kernels with small A takes five times as long as for [A, H].
-    With `splits`, many outputs are computed as products of parts.
+    On a CPU, the gradient of [H, A] kernels with small A takes five times as long as that of [A,
+    H] kernels. With `splits`, many outputs are computed as products of parts.
     """
 
     outputs: int
@@ -132,8 +132,8 @@ class Head(nn.Module):
 class MLP(nn.Module):
     """Maps flat observations to policy outputs and a value.
 
-    Top-level parameter names that start with `critic` belong to the critic's optimiser, all others
-    (including a shared encoder) to the policy's.
+    Top-level parameters whose names start with `critic` are updated by the critic's optimiser, and
+    all others (including a shared encoder) by the policy's.
     """
 
     plan: Plan

@@ -166,8 +166,8 @@ def register(name: str, factory: NetworkFactory, recurrent: bool = False) -> Non
     """Add a network, so that studies can select it by `network: name`.
 
     `factory(plan, outputs, observation_struct)` returns a flax module that maps observations
-    (leading axes allowed) to `Outputs`. Top-level parameter names that start with `critic` are the
-    critic's. If `recurrent` is true, the module must also be a `RecurrentNetwork`.
+    (leading axes allowed) to `Outputs`. Top-level parameters whose names start with `critic`
+    belong to the critic. If `recurrent` is true, the module must also be a `RecurrentNetwork`.
     `testing.NetworkContract` checks all requirements.
 
     Raises:

@@ -133,7 +133,7 @@ class HeuristicSummary:
 
 @dataclass(frozen=True, eq=False)
 class HeuristicSums:
-    """Sums over the requests that a heuristic served: one row per load, one column per seed."""
+    """A heuristic's sums over the evaluated requests: one row per load, one column per seed."""
 
     loads: np.ndarray  # Erlang, [P]
     requests: int  # requests counted per seed, warm-up excluded

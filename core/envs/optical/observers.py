@@ -131,7 +131,7 @@ def make_observer(environment: Network) -> Observer:
 def _flat_observation(
     env: Network, state: OpticalState, params: OpticalParams
 ) -> Float[Array, " n"]:
-    """float32 [3 + links * S]: source, bitrate, destination, and 1 per slot in use (0 if free)."""
+    """float32 [3 + links * S]: source, bitrate, destination, and the share of each slot in use."""
     request = _raw_request(env, state, params)
     if isinstance(env.resources, SharedLightpaths):
         room, used = env.resources.room(state.held), state.held.used

@@ -1,7 +1,7 @@
 """The optical environments: a single class for five kinds of problem.
 
 A step serves the current request, then draws the next. The action mask and acceptance use the same
-bits of `Offers`: a request is accepted if the mask allows its action, and blocked otherwise.
+bits in `Offers`: a request is accepted if the mask allows its action, and blocked otherwise.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The spectrum of one network: the slots in use, and for how long.
+"""The spectrum of a network: which slots are in use, and for how long.
 
 There are two tables. Occupancy, as packed bits per link, determines whether each request is
 accepted. Only the clock reads the remaining time of every slot. Times are int32 ticks relative to
@@ -51,7 +51,7 @@ def last_set(words: UInt32[Array, "*batch W"]) -> Int[Array, "*batch"]:
 def nearest_set(
     words: UInt32[Array, "*batch W"], slots: int
 ) -> tuple[Int[Array, "*batch S"], Int[Array, "*batch S"]]:
-    """Return each slot's nearest set bits at or below (else -1) and at or above (else S)."""
+    """Return each slot's nearest set bit at or below it (else -1) and at or above it (else S)."""
     below, above = [], []
     nearest = jnp.full_like(words[..., :1], -1, jnp.int32)
     for word in range(words.shape[-1]):

@@ -1,4 +1,4 @@
-"""Networks of nodes and links.
+"""Network topologies: nodes and links.
 
 Links are sorted by (source, destination) node *position*. A directed topology has one link per
 direction, each with a separate spectrum; in an undirected one, both directions share one link and

@@ -1,7 +1,8 @@
 """Arriving requests: drawn at random, or read from a list.
 
 Arrivals are a Poisson process with rate load / mean_holding_time. Holding times are exponential,
-bitrates uniform over a list, and node pairs follow the traffic matrix; times are clock ticks.
+bitrates are uniform over a list, and node pairs follow the traffic matrix. Times are in clock
+ticks.
 """
 
 from __future__ import annotations

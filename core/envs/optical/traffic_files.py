@@ -1,4 +1,4 @@
-"""Requests and traffic matrices from CSV files.
+"""Reads requests and traffic matrices from CSV files.
 
 A slot becomes free if its service ends no later than the current arrival. These comparisons are
 made here in float64; compiled code gets integers that agree with them.
