@@ -1,7 +1,7 @@
 """All errors that `hpo` raises deliberately.
 
-A message names the problem, with the value and the allowed values, in the library's terms.
-`remedies` are settings that would help: `hpo.views.words` phrases them for each interface. The
+A message names the problem, with the value and the allowed values, in the library's terms. Its
+`remedies` are settings that would help; `hpo.views.words` phrases them for each interface. The
 command line exits with `exit_code`.
 
     HpoError
@@ -331,7 +331,7 @@ def blamed(id_: str, values: Mapping[str, Any]) -> Generator[None, None, None]:
 
 
 class _RaisedAt(NamedTuple):
-    """Where an exception was raised."""
+    """The place where an exception was raised."""
 
     shown: str = ""  # file:line
     is_own: bool = False  # whether that is in the user's code

@@ -148,9 +148,9 @@ def loss_and_gradient(
 ) -> tuple[Losses, dict[str, Any]]:
     """Return the losses and gradient of `ppo_loss`, computed in `gradient_accumulation` parts.
 
-    The parts have equal size and are computed one after the other; their sum equals the whole
-    minibatch. Advantages are normalised over the whole minibatch, and means are divided by its
-    weights.
+    The parts have equal size and are computed one after the other; their sum equals the result for
+    the whole minibatch. Advantages are normalised over the whole minibatch, and means are divided
+    by its weights.
     """
     count = plan.gradient_parts
     if count == 1:
@@ -216,7 +216,7 @@ def _forward_terms(params: dict[str, Any], plan: Plan, hypers: Hypers, rows: Sam
 def _learning_targets(
     plan: Plan, hypers: Hypers, coefficients: Coefficients, rows: Samples, terms: _Terms | None
 ) -> _Targets:
-    """Return the rollout's advantages and targets, or V-trace's in lanes that use it.
+    """Return advantages and targets: the rollout's, or V-trace's in lanes that use it.
 
     For truncated episodes, V of the final observation is taken from the rollout. Such steps are
     rare, and recomputing V would double the number of observations that the network reads.

@@ -1,9 +1,9 @@
 """Action masks: the probability of the valid actions, and the weights of rows with few of them.
 
 The valid mass of a state is the raw (unmasked) policy's probability of its valid actions. If this
-mass is nearly 0, the masked policy learns from rounding errors. With several components, all must
-be valid. `sizes` has the number of choices of each action component; None means a single choice.
-Logits and masks are concatenated over the components.
+mass is nearly 0, the masked policy learns from rounding errors. If an action has several
+components, all must be valid. `sizes` contains the number of choices for each action component;
+None means a single choice. Logits and masks are concatenated over the components.
 """
 
 from __future__ import annotations

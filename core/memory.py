@@ -1,4 +1,4 @@
-"""Device memory of a program, estimated from shapes alone, before compilation.
+"""Estimates a program's device memory from shapes alone, before compilation.
 
 The estimate determines how many lanes fit.
 """
@@ -170,9 +170,8 @@ def for_platform(plan: Plan, platform: str) -> Plan:
 def fitting_parts(rows: int, row_bytes: int, least: int = _FEWEST_ROWS) -> int:
     """Return the smallest number of equal parts such that a part's activations fit into cache.
 
-    A part has at least `least` rows, because smaller matrix products are slow. If the rows are not
-    divisible by any number of parts from this minimum to less than twice it, the last part is
-    padded.
+    A part has at least `least` rows, because smaller matrix products are slow. If no number of
+    parts below twice this minimum divides the rows evenly, the last part is padded.
 
     >>> fitting_parts(1600, 10_000), fitting_parts(1600, 200_000), fitting_parts(1600, 10**7)
     (1, 20, 100)

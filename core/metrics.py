@@ -114,9 +114,9 @@ def split_rows(
     """Return the parts of a chunk [K, L], one row per part, and the diverged lanes.
 
     A row has one value per lane and metric. Episode returns and lengths are means over the
-    episodes (NaN without any). The smallest minimum and the largest maximum are kept. Scheduled
-    values, norms, the explained variance and the average reward are from the last update.
-    Everything else is a mean. `ends` are the numbers of updates at the end of each part,
+    episodes (NaN if there are none). The smallest minimum and the largest maximum are kept.
+    Scheduled values, norms, the explained variance and the average reward are from the last
+    update. Everything else is a mean. `ends` are the numbers of updates at the end of each part,
     increasing up to K.
     """
     host: Metrics = jax.device_get(metrics)

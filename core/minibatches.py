@@ -1,7 +1,7 @@
 """The rows of a rollout (steps, or whole segments) in the order in which an epoch trains on them.
 
-They are permuted, or drawn by priority: rows with larger advantages more often and with smaller
-weights, once per rollout and with replacement (Schaul et al. 2016, equations 1 and 2).
+They are permuted, or drawn by priority, once per rollout and with replacement: rows with larger
+advantages are drawn more often and get smaller weights (Schaul et al. 2016, equations 1 and 2).
 """
 
 from __future__ import annotations

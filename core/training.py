@@ -1,8 +1,8 @@
 """Custom training classes: their base class, and the arrays that each lane keeps.
 
 A `Training` declares its hyperparameters and defines four pure functions. `fixed` hyperparameters
-are Python values on `self`; each combination gets its program. `traced` ones are float32 scalars
-on `h` that may differ between lanes.
+are Python values on `self`; each combination of them needs a separate compiled program. `traced`
+ones are float32 scalars on `h` that may differ between lanes.
 
 The engine stores only the leaves of the state that `init` returns. Their structure comes from
 `init`, which is traced again in each program. So a state may contain functions that close over
@@ -109,7 +109,7 @@ def fixed(
     """Declare a hyperparameter that is compiled in: a Python value on `self`.
 
     Its type is the type of the default: bool, int, float, str (one of `choices`), or a tuple of
-    layer widths. The other arguments are those of `traced`.
+    layer widths. The other arguments are the same as for `traced`.
     """
     return Declared(default, False, meaning, low=low, high=high, choices=choices, search=search)
 
@@ -371,7 +371,7 @@ def _check_environment(cls: type[Training], given: StudyEnvironment) -> None:
 
 
 def shared_of(training: Training) -> Any:
-    """Return the arrays of `shared`, computed once."""
+    """Return the arrays from `shared`, which is called once."""
     kept = vars(training)
     if "_shared" not in kept:
         cls = type(training)

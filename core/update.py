@@ -265,7 +265,7 @@ def _where_tree(condition: Bool[Array, ""], new: Any, old: Any) -> Any:
 def _shape_rewards(
     plan: Plan, hypers: Hypers, state: LaneState, seen: Trajectory, learns: Bool[Array, ""]
 ) -> tuple[Float[Array, "T E"], LaneState]:
-    """Return the learner's rewards: scaled, divided by the std of the return, clipped.
+    """Return the learner's rewards: scaled, divided by the std of the return, and clipped.
 
     The std is that of R_t = gamma R_{t-1} (1 - done_{t-1}) + r_t over all steps so far, including
     this rollout (Engstrom et al. 2020, section 3), or of r_t with `raw_reward_deviation`.

@@ -29,7 +29,7 @@ class Observation:
 
 
 def observation_of(id_: str) -> Observation | None:
-    """Make a hosted environment and describe an observation that needs a wrapper or a `cnn`.
+    """Make a hosted environment; describe its observation if it needs a wrapper or a `cnn`.
 
     Libraries that step many environments per call do not accept wrappers; they offer the same
     settings as keys.

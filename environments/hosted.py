@@ -35,7 +35,7 @@ class Answers:
 
 
 class Simulator(Protocol):
-    """A set of environments of one kind that are stepped together, called rows."""
+    """Environments of one kind that are stepped together; each of them is called a row."""
 
     def start(self, seeds: np.ndarray) -> np.ndarray:
         """Seed all rows and reset them; return first observations [rows, ...]."""
@@ -101,7 +101,7 @@ def is_simulated(id_: str) -> bool:
 
 
 def backend_of(id_: str) -> SimulatorLibrary:
-    """Return the backend of an id, which must satisfy `is_simulated`."""
+    """Return the backend for an id, which must satisfy `is_simulated`."""
     return _make_backend(next(start for start in _BACKENDS if id_.startswith(start)))
 
 

@@ -34,7 +34,7 @@ def fitting_distributions(kind: str) -> tuple[str, ...]:
 
 
 def entry(id_: str) -> EnvEntry:
-    """Return the entry of an id, or raise `UnknownNameError` with the nearest ids."""
+    """Return the entry for an id, or raise `UnknownNameError` with the nearest ids."""
     if is_hosted(id_):
         return _of_libraries(id_)
     if id_ in ENVIRONMENTS:
@@ -55,7 +55,7 @@ def entry(id_: str) -> EnvEntry:
 
 
 def gymnax_class(id_: str) -> tuple[str, str] | None:
-    """Return the module and class of an id `gymnax:module:Class`; None for other ids.
+    """Return the module and class in an id `gymnax:module:Class`; None for other ids.
 
     >>> gymnax_class("gymnax:craftax.craftax_env:Craftax"), gymnax_class("CartPole-v1")
     (('craftax.craftax_env', 'Craftax'), None)
@@ -77,7 +77,7 @@ def full_id(id_: str) -> str:
 
 
 def find(id_: str) -> EnvEntry | None:
-    """Return the entry of an id; None if it is custom or its library is not installed."""
+    """Return the entry for an id; None if it is custom or its library is not installed."""
     if not is_hosted(id_):
         return ENVIRONMENTS.get(id_)
     try:

@@ -29,7 +29,7 @@ class EnvPoolBackend:
     reseeds: bool = False  # a pool takes its seeds only when it is created
 
     def entry(self, id_: str) -> EnvEntry:
-        """Return the entry of an id such as `envpool:CartPole-v1`; all arguments are keys."""
+        """Return the entry for an id such as `envpool:CartPole-v1`; all arguments are keys."""
         keys: dict[str, EnvKey] = {}
         for name, default in _spec(id_, {}).config._asdict().items():
             if name not in _OF_POOLS:

@@ -62,7 +62,7 @@ def registered() -> tuple[str, ...]:
 
 
 def entry_of(id_: str) -> EnvEntry:
-    """Return the entry of an id such as `gym:CartPole-v1` or `gym:module:Env-v0`.
+    """Return the entry for an id such as `gym:CartPole-v1` or `gym:module:Env-v0`.
 
     Real-valued constructor arguments become parameters, and all others become keys. The module in
     an id is never imported here: an id from a file must not run arbitrary code.
@@ -235,7 +235,7 @@ def _import_gymnasium(id_: str) -> Any:
 
 
 def spec_of(id_: str, said: str = "") -> Any:
-    """Return Gymnasium's specification of an id; error messages quote it as `said`."""
+    """Return Gymnasium's specification for an id; error messages quote the id as `said`."""
     said = said or id_
     gymnasium = _import_gymnasium(said)
     if is_atari(id_):

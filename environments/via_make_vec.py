@@ -56,7 +56,7 @@ class VectorEntryBackend:
     reseeds: bool = False
 
     def entry(self, id_: str) -> EnvEntry:
-        """Return the entry of an id; all arguments of its vector constructor are keys."""
+        """Return the entry for an id; all arguments of its vector constructor are keys."""
         spec, creator = _spec_and_constructor(id_)
         keys: dict[str, EnvKey] = {}
         given = dict(spec.kwargs)

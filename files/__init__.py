@@ -1,4 +1,4 @@
-"""Reads and writes files: writes are complete or do not happen, and contents are plain values."""
+"""Writes files completely or not at all, and reads and checks plain values."""
 
 if __name__ == "files":
     raise ImportError("import hpo.files instead, after `pip install -e .`")

@@ -85,7 +85,7 @@ class ImportSource:
         return (*self.constants, *self.searched)
 
     def find(self, name: str) -> Any:
-        """Return a constant if it is a number, a bool or a string, else None."""
+        """Return a name's constant if it is a number, a bool or a string, else None."""
         return read_word(self.constants.get(name))
 
     def values(self, name: str, default: Any) -> list[Any]:

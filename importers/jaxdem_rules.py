@@ -183,7 +183,7 @@ def _translate_passes(
 
 
 def after(draft: ConvertedStudy) -> None:
-    """End the cosine where JaxDEM does: when the number of minibatches equals that of updates."""
+    """End the cosine where JaxDEM does: after as many minibatches as there are updates."""
     parts = draft.fixed.get("num_minibatches", KNOBS["num_minibatches"].default)
     if isinstance(parts, int):
         parts *= draft.fixed.get("update_epochs", 1)

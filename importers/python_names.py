@@ -308,7 +308,7 @@ def loops_in(
 
 
 def _loop_count(loop: ast.AST, known: Mapping[str, list[Any]]) -> int:
-    """Return the iterations of a loop over `range(...)` or a list; 0 if unknown."""
+    """Return the number of iterations of a loop over `range(...)` or a list; 0 if unknown."""
     match loop:
         case ast.For(iter=ast.List(elts=items) | ast.Tuple(elts=items)):
             return len(items)

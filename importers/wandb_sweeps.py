@@ -99,7 +99,7 @@ def has_program(path: Path, given: Mapping[str, Any]) -> bool:
 
 
 def read_program(path: Path, given: Mapping[str, Any]) -> ConvertedStudy:
-    """Return a study that starts the sweep's program with the command of a W&B agent."""
+    """Return a study that starts the sweep's program with the same command as a W&B agent."""
     sweep, draft, source = (
         _read_sweep_file(path),
         ConvertedStudy(str(path), whole=True),

@@ -1,4 +1,4 @@
-"""The table of all hyperparameters: plain data from which other modules derive everything.
+"""The table of all hyperparameters: plain data from which everything else is derived.
 
 `KNOBS` declares every hyperparameter once (name, type, default, legal range, traced or static,
 meaning). `check_value` makes a value canonical, and `complete` completes a configuration.

@@ -2,7 +2,7 @@
 
 `guard.py run PARENT COMMAND...` becomes the command, which Linux kills together with its parent.
 `guard.py watch` reads lines `+ GROUP MARK` and `- GROUP`. When its input ends, it kills the
-remaining groups, and all processes that have one of their marks in the environment.
+remaining groups, and all processes with one of their marks in the environment.
 """
 
 from __future__ import annotations

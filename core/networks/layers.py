@@ -2,8 +2,8 @@
 
 A float32 is the sum of three bfloat16 numbers (8 significant bits each), and a flag is exact in
 bfloat16. So the product of flags and a kernel takes three tensor-core products. It is exact,
-except for the float32 sums. A product of two float arrays takes six. In tf32, one product
-suffices.
+except for rounding in the float32 sums. A product of two float arrays takes six. In tf32, one
+product suffices.
 """
 
 from __future__ import annotations

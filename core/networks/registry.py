@@ -28,8 +28,8 @@ NetworkFactory = Callable[[Plan, int, Any], nn.Module]  # see `register`
 class RecurrentNetwork(Protocol):
     """The methods that a recurrent module has in addition to `__call__`.
 
-    Minibatches are then whole sequences. `step` and `unroll` are called with bound parameters;
-    unrolling must give the same results as stepping.
+    Minibatches for such a module consist of whole sequences. `step` and `unroll` are called with
+    bound parameters; unrolling must give the same results as stepping.
     """
 
     def initial_carry(self, lead: tuple[int, ...]) -> Any:
