@@ -31,7 +31,7 @@ Keep = Literal["all", "critic", "policy"]
 
 @pytree
 class Initial(Pytree):
-    """Initial lane contents from a saved policy; None where lanes start fresh."""
+    """The values from a saved policy with which lanes start; None where they start fresh."""
 
     params: dict[str, Any]  # top-level parameters that are kept, by name
     statistics: RunningStatistics | None  # of the observation normaliser

@@ -378,7 +378,7 @@ def _bootstrap(
 
 
 def _where_any(plan: Plan, flags: Array, made: Callable[[], Any], otherwise: Any) -> Any:
-    """Return `made()`; if no flag is set, `otherwise` must equal it, and is returned instead."""
+    """Return `made()`; if no flag is set, `otherwise` must equal it and may be returned."""
     if not plan.backend.branches:
         return made()
     return jax.lax.cond(jnp.any(flags), made, lambda: otherwise)

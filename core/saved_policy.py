@@ -178,7 +178,7 @@ class SavedPolicy:
     def evaluate(
         self, episodes: int, seed: int = 0, greedy: bool = True, steps: int | None = None
     ) -> Episodes:
-        """Return [1, episodes] results on seeds that no study uses.
+        """Return results [1, episodes] on seeds that no study uses.
 
         `greedy` takes the mode of the distribution instead of a sample. If `steps` is given,
         results cover that many env steps after the warm-up instead of episodes (continuous
@@ -205,7 +205,7 @@ class SavedPolicy:
     def film(
         self, episodes: int, seed: int = 0, greedy: bool = True
     ) -> tuple[float, Iterator[np.ndarray]]:
-        """Return the frame rate, and the frames of the first evaluated episodes.
+        """Return the frame rate and the frames of the first evaluated episodes.
 
         Frames are uint8 [height, width, 3], one at the start of an episode and one after each
         step. They are rendered one at a time.

@@ -24,7 +24,7 @@ _EARLIER = 2.0  # by which a file system's clock may be behind
 
 
 def report(step: Any = None, *given: Any, **metrics: Any) -> Any:
-    """Print metrics as one JSON line, for a study with `command` to read.
+    """Print metrics as a JSON line, which a study with `command` reads.
 
     Without metrics, it runs `hpo report`; see `hpo.views.python.open_study.report`.
 

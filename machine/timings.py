@@ -1,7 +1,7 @@
 """Stores the timings of programs on this machine, next to the compile cache.
 
-There is one JSON file per kind of machine. The file only saves time: if it is unreadable it is
-replaced, and a failed write is a warning.
+There is one JSON file per kind of machine. The file only saves time: if it is unreadable, it is
+replaced, and a failed write only causes a warning.
 """
 
 from __future__ import annotations

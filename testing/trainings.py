@@ -30,7 +30,7 @@ class TrainingContract:
     Attributes:
         training: the class to test.
         values: changed hyperparameters; small values make the tests quick.
-        length: the length of a run, in the training's unit.
+        length: the length of a run, in the unit of the training class.
         env: the id of an environment that a class with `hpo.environment()` can train in.
         unused: traced hyperparameters that may have no effect in the first updates.
     """
