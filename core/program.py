@@ -265,8 +265,7 @@ class Program(LaneProgram):
         return self._evaluate_wide(self._gather(lanes, padded), count)
 
     def _evaluate_wide(self, policies: Policies, count: int) -> Episodes:
-        """Return the episodes of the first `count` policies; arrays are [evaluation_width,
-        ...]."""
+        """Return the episodes of the first `count` of all policies [evaluation_width, ...]."""
         result = jax.device_get(self._evaluate(policies))
         return jax.tree.map(lambda x: x[:count], result)
 
