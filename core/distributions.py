@@ -446,7 +446,7 @@ class _Gaussian(Family):
 
 
 class Squashed(Family):
-    """Real actions are mapped into their range by a sigmoid share: low + (high - low) share."""
+    """Real actions as low + (high - low) share(action), where `share` is a sigmoid by default."""
 
     bounded = True
 

@@ -105,7 +105,7 @@ class LaneProgram:
         return compiled
 
     def trace(self) -> None:
-        """Trace both compiled functions, so that any thread can compile them."""
+        """Trace both functions, so that any thread can compile them."""
         if not self.compiled:
             _ = self._lowered
         if not self.evaluation_compiled:

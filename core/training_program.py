@@ -190,7 +190,8 @@ class TrainingProgram(LaneProgram):
 
     @cached_property
     def _evaluation_lowered(self) -> Any:
-        """Lower the evaluation: name -> [L, episodes], with zeros in lanes that are not wanted."""
+        """Lower the evaluation; it returns name -> [L, episodes], with zeros for unwanted
+        lanes."""
 
         def local(lanes: Lanes, wanted: Any, shared: Any) -> dict[str, Any]:
             lane = self.lane.reading(shared)

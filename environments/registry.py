@@ -116,7 +116,7 @@ def rooted(id_: str, keys: Mapping[str, Any], folder: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Reference:
-    """The random and reference scores by which a metric is scaled in an environment."""
+    """The random and reference scores that scale a metric in an environment with default keys."""
 
     random: float  # the metric of uniformly random valid actions
     reference: float  # the metric of a good policy

@@ -1,4 +1,4 @@
-"""Names that a study would lose: a searched one is an error; if there are many, we ask."""
+"""Names that a study would lose: a searched one is an error; so are many, with a question."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ def defaults_of_helper(draft: ConvertedStudy, source: ImportSource) -> None:
 
 
 def unscaled_actions(draft: ConvertedStudy) -> None:
-    """Leave actions unscaled, in the range in which the single-file PPO passes them on."""
+    """Leave actions unscaled, in the range that the single-file PPO passes to the environment."""
     kind = draft.fixed.get("distribution")
     discrete = draft.entry is not None and draft.entry.actions == "discrete"
     named = {"action_low", "action_high"} & {*draft.fixed, *draft.space}
