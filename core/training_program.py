@@ -190,8 +190,7 @@ class TrainingProgram(LaneProgram):
 
     @cached_property
     def _evaluation_lowered(self) -> Any:
-        """Lower the evaluation; it returns name -> [L, episodes], with zeros for unwanted
-        lanes."""
+        """Lower the evaluation; it returns name -> [L, episodes], and zeros in unwanted lanes."""
 
         def local(lanes: Lanes, wanted: Any, shared: Any) -> dict[str, Any]:
             lane = self.lane.reading(shared)

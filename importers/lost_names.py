@@ -1,4 +1,4 @@
-"""Names that a study would lose: a searched one is an error; so are many, with a question."""
+"""Rejects names that a study would lose, if one is searched, or if they are the majority."""
 
 from __future__ import annotations
 
