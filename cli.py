@@ -1,7 +1,7 @@
-"""The command `hpo`: turns a command line into a call of `hpo.views.commands`.
+"""The `hpo` command: parses a command line and calls the matching `hpo.views.commands` function.
 
 Results go to stdout, everything else to stderr. Only the parser is imported before the command is
-known, and only the options of that command are added to it, so that `hpo --help` answers at once.
+known, and it gets the options of that command only, so that `hpo --help` answers at once.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ _Parser = argparse.ArgumentParser
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
 
-    The code is 0, 1, 2 for a mistake, 130 for Ctrl-C, or 141 for a closed pipe.
+    The code is 0 for success, 1 for a failure, 2 for a user mistake, 130 for Ctrl-C, or 141 for a
+    closed pipe.
     """
     if argv is None:
         argv = sys.argv[1:]
@@ -122,7 +123,7 @@ def _known_arguments(parser: _Main, argv: Sequence[str], word: str | None) -> ar
 def make_parser(asked: Sequence[str] | None = None) -> tuple[_Main, list[str]]:
     """Return the parser of the command line, and the names of all commands.
 
-    It parses only the `asked` commands; by default, all of them.
+    Options are added only for the `asked` commands; by default, for all of them.
     """
     usual: Any = {"allow_abbrev": False, "formatter_class": _Help}
     text = "Train hundreds of PPO configurations as lanes of one compiled program."
@@ -149,14 +150,14 @@ def make_parser(asked: Sequence[str] | None = None) -> tuple[_Main, list[str]]:
 
 
 class _Unasked:
-    """Ignores the options of the commands that were not requested."""
+    """Replaces the parser of a command that was not requested; ignores its options."""
 
     def add_argument(self, *names: str, **more: Any) -> None:
         """Ignore an option."""
 
 
 class _Kinds:
-    """The sources of `hpo import`, read from the tables, which are loaded only on request."""
+    """The source kinds that `hpo import` accepts; their tables are loaded on first use."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(import_module(".foreign_names.tables", __package__).KINDS)
@@ -195,7 +196,7 @@ class _Main(argparse.ArgumentParser):
         return [name for name in names if self.shows_all or name in _FIRST]
 
     def format_help(self) -> str:
-        """Format the help: all commands by purpose, or the most important ones."""
+        """Format the help: all commands grouped by purpose, or only the most important ones."""
         from textwrap import wrap  # here: other commands start faster
 
         lines = [self.description or "", "", "usage: hpo COMMAND ...", ""]
@@ -519,7 +520,7 @@ def _open_streams() -> None:
 
 
 def _disk_words(error: OSError, reason: str) -> str:
-    """Format a disk error as one line; an unnamed file is stdout or a temporary one."""
+    """Format a disk error as one line; if it names no file, that is stdout or a temporary file."""
     from .files.atomic_files import TEMPORARY_CURE, full_temporary_folder, has_refused, named_file
 
     # no temporary folder is writable

@@ -1,7 +1,7 @@
-"""Every error that `hpo` raises on purpose.
+"""All errors that `hpo` raises deliberately.
 
-A message names the problem, with the value and the allowed values, in the library's terms.
-`remedies` are settings that would help: `hpo.views.words` phrases them for each interface. The
+A message names the problem, with the value and the allowed values, in the library's terms. Its
+`remedies` are settings that would help; `hpo.views.words` phrases them for each interface. The
 command line exits with `exit_code`.
 
     HpoError
@@ -39,10 +39,10 @@ _OURS = f"{__name__.partition('.')[0]}."
 
 
 class HpoError(Exception):
-    """Base class of all errors raised on purpose; the command line returns `exit_code`.
+    """Base class of all errors raised deliberately; the command line exits with `exit_code`.
 
-    `remedies` maps a setting or request to its value, such as `new=True`; each one helps by
-    itself, and one with the value None does not apply.
+    `remedies` maps settings or requests to values, such as `new=True`. Each of them suffices by
+    itself; one with the value None does not apply.
     """
 
     exit_code = 2
@@ -53,7 +53,7 @@ class HpoError(Exception):
 
 
 class ConfigError(HpoError):
-    """A value of a hyperparameter, a plan or an environment is not allowed."""
+    """A hyperparameter, plan or environment has a value that is not allowed."""
 
 
 class StoreError(HpoError):
@@ -88,7 +88,7 @@ class Mistake(NamedTuple):  # a dataclass would make `hpo --help` import `inspec
     text: str
 
     def at(self, path: str) -> str:
-        """Return the mistake with its place in a file."""
+        """Format the mistake with its place in a file."""
         if self.line is None:
             return f"{path}: {self.text}"
         return f"{path}:{self.line}: {self.text}"
@@ -103,7 +103,7 @@ class StudyError(HpoError):
 
 
 class UnknownNameError(ConfigError):
-    """An id that is in no registry; the message suggests the nearest."""
+    """An id is in no registry; the message suggests the nearest one."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str], meant: str | None = None):
         self.kind, self.name, self.known = kind, name, tuple(sorted(known))
@@ -142,8 +142,8 @@ class MissingExtraError(HpoError):
 def install_command(extra: str) -> str:
     """Return the pip command that adds an extra to this installation.
 
-    A checkout, or a package that was installed from one, is named by its folder (`.` if that is
-    the working folder); any other package by its name in the index.
+    A checkout, or a package installed from one, is given by its folder (`.` for the working
+    folder), and any other package by its name in the index.
     """
     from pathlib import Path  # here and below: only a message needs them
 
@@ -154,7 +154,7 @@ def install_command(extra: str) -> str:
 
 
 def _requirement(folder: Path | None, extra: str) -> str:
-    """Return what pip installs, quoted for a shell; without a folder, the package in the index."""
+    """Return pip's argument, quoted for a shell: the folder, or else the package in the index."""
     import shlex
     from pathlib import Path
 
@@ -183,7 +183,7 @@ def _source_folder() -> Path | None:
 
 
 def not_as_written(what: str) -> StoreError:
-    """Return the error for a missing or damaged file of a study."""
+    """Return the error for a missing or damaged file in a study."""
     return StoreError(f"{what}; restore it from a copy, or start the study over", new=True)
 
 
@@ -197,7 +197,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def clause(form: str, text: object) -> str:
-    """Return a template filled with a string; "" if the string is empty.
+    """Fill a template with a string; "" if the string is empty.
 
     >>> clause(" ({})", "trial 9"), clause(" ({})", "")
     (' (trial 9)', '')
@@ -219,7 +219,7 @@ def quoted_number(value: object) -> str:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """Return ` did you mean 'x'?` for the only name with this prefix, or the nearest; or "".
+    """Return ` did you mean 'x'?` for the only name with this prefix, or the nearest one; else "".
 
     >>> suggestion("tpee", ["tpe", "random"]), suggestion("max", ["maximize", "minimize"])
     (" did you mean 'tpe'?", " did you mean 'maximize'?")
@@ -236,7 +236,7 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def listed(name: str, known: Sequence[str]) -> str:
-    """Return `Known: ...`, or the nearest five of a long list.
+    """Return `Known: ...`, or the five nearest names if the list is long.
 
     >>> listed("b", ["a", "b2"])
     'Known: a, b2'
@@ -256,7 +256,7 @@ class Leave(KeyboardInterrupt):
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Return whether an exception comes from a signal, not from the code that it passed through.
+    """Return whether an exception was caused by a signal, not by the code that it passed through.
 
     While a study runs, a signal raises `Leave`. Elsewhere, Python's handler raises a plain
     `KeyboardInterrupt`. It is treated as a signal, although code could also raise one.
@@ -281,14 +281,14 @@ def format_error(error: BaseException) -> str:
 
 
 def format_error_if_own(error: BaseException) -> str:
-    """Format an exception with `format_error` if it came through user code, else with `named`."""
+    """Format an exception by `format_error` if it passed through user code, else by `named`."""
     if not _find_place(error.__traceback__).is_own:
         return named(error)
     return format_error(error)
 
 
 def place_of(error: BaseException) -> str:
-    """Return `file:line`, the innermost in the user's code, or ""."""
+    """Return the innermost `file:line` in the user's code, or ""."""
     place = _find_place(error.__traceback__)
     if not place.is_own:
         return ""
@@ -320,7 +320,7 @@ def named(error: BaseException) -> str:
 
 @contextmanager
 def blamed(id_: str, values: Mapping[str, Any]) -> Generator[None, None, None]:
-    """Turn any error in a constructor into one line that lists the values it received."""
+    """Turn any error in a constructor into a single line with the values it received."""
     try:
         yield
     except BaseException as error:
@@ -331,7 +331,7 @@ def blamed(id_: str, values: Mapping[str, Any]) -> Generator[None, None, None]:
 
 
 class _RaisedAt(NamedTuple):
-    """Where an exception was raised."""
+    """The place where an exception was raised."""
 
     shown: str = ""  # file:line
     is_own: bool = False  # whether that is in the user's code
@@ -391,7 +391,7 @@ def own_place(frames: Iterable[tuple[str, int]]) -> str:
 
 
 def shown_path(path: str) -> str:
-    """Return a path relative to the working folder, if the file is in it."""
+    """Return a path relative to the working folder if the file is in it, else unchanged."""
     return path.removeprefix(os.path.join(os.getcwd(), ""))
 
 

@@ -62,7 +62,7 @@ def v_trace(
     A_t = delta_t + gamma lambda c_t (1 - terminated_t)(1 - truncated_t) A_{t+1}
 
     At lambda 1, A_t + V(s_t) is v_t in equation 1 of Espeholt et al. 2018 (IMPALA). If every ratio
-    is 1 and no clip is below 1, A_t equals that of `gae`.
+    is 1 and no clip is below 1, A_t equals the result of `gae`.
     """
     rho, trace = (jnp.minimum(ratio, _per_step(clip, ratio)) for clip in (rho_clip, c_clip))
     deltas = rho * temporal_differences(steps, gamma)

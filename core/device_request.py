@@ -1,4 +1,4 @@
-"""Settings that jax reads when it creates its devices: their number, and the allowed kernels.
+"""Settings that jax reads when it creates its devices: their number and the allowed kernels.
 
 This module is separate from `machine.devices`, which creates the devices, because a study's Python
 files may start jax on import.
@@ -20,8 +20,8 @@ def ask_for_devices(
     """Set how many host devices jax creates and which kernels it uses.
 
     Call this before user code runs: an array created on import starts jax, and a later call has no
-    effect. The arguments are the same as for `machine.devices.prepare_devices`, but jax is not
-    bound to the platform.
+    effect. The arguments are the same as for `machine.devices.prepare_devices`, but jax may still
+    use other platforms.
     """
     if has_started():
         return

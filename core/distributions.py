@@ -31,9 +31,10 @@ _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 
 @runtime_checkable
 class ActionDistribution(Protocol):
-    """The distribution of one action, as `log_prob` accepts it; leading axes are batch axes.
+    """The distribution of an action; leading axes are batch axes.
 
-    The environment's action may be a function of this action (see `policy.environment_action`).
+    The action has the form that `log_prob` accepts. The environment's action may be a function of
+    it (see `policy.environment_action`).
     """
 
     def sample(self, noise: Array) -> Array:
@@ -67,8 +68,8 @@ class CategoricalActions(Pytree):
     ) -> CategoricalActions:
         """Normalise logits; masked actions get probability 0 and no gradient.
 
-        A mask that allows nothing is ignored: the raw policy acts, and the environment rejects the
-        action.
+        A mask that allows no action is ignored: the raw policy acts, and the environment rejects
+        the action.
         """
         if mask is not None:
             usable = mask | ~jnp.any(mask, axis=-1, keepdims=True)
@@ -238,9 +239,10 @@ class Beta(Pytree):
     def log_prob(self, action: Float[Array, "... D"]) -> Float[Array, "..."]:
         """Return sum((alpha - 1) log x + (beta - 1) log(1 - x) - log B(alpha, beta)) - log_volume.
 
-        Expressed in terms of the mean m = alpha / (alpha + beta), so that large terms do not need
-        to cancel. With t = logit(x) - logit(m), log(x / m) = c and log((1 - x) / (1 - m)) = c - t,
-        where c = -log(1 + (1 - m) (exp(-t) - 1)). If t < 0, x and 1 - x are exchanged.
+        It is expressed in terms of the mean m = alpha / (alpha + beta), which avoids the
+        cancellation of large terms. With t = logit(x) - logit(m), log(x / m) = c and log((1 - x) /
+        (1 - m)) = c - t, where c = -log(1 + (1 - m) (exp(-t) - 1)). If t < 0, x and 1 - x are
+        exchanged.
         """
         both = self.alpha + self.beta
         t = action - self.mode()
@@ -274,9 +276,9 @@ def _log_gamma_draw(
 ) -> Float[Array, "*rows"]:
     """Return log g, g ~ Gamma(shape), for shapes of at least 1 (Marsaglia and Tsang 2000).
 
-    Takes the first accepted of J proposals instead of looping until one is accepted. Each proposal
-    is accepted with probability at least 0.951, so the probability that all are rejected is below
-    float32's resolution.
+    Takes the first accepted one of J proposals, instead of looping until one is accepted. Each
+    proposal is accepted with probability at least 0.951, so the probability that all are rejected
+    is below float32's resolution.
     """
     d = (shape - 1.0 / 3.0)[..., None]
     root = 1.0 + normal * jax.lax.rsqrt(9.0 * d)
@@ -357,7 +359,7 @@ class Family:
     has_log_std: ClassVar[bool] = False
 
     def outputs(self, actions: Actions) -> int:
-        """Return the width of the policy head; by default one number per choice or component."""
+        """Return the width of the policy head; by default, one output per choice or component."""
         space = actions.space
         if self.actions == "discrete":
             return getattr(space, "n", 0)
@@ -386,9 +388,9 @@ class Family:
     def noise(
         self, key: PRNGKeyArray, batch: tuple[int, ...], shape: tuple[int, ...]
     ) -> Float[Array, "..."]:
-        """Draw the noise for `sample`, [batch, ...]; the default is one number per component.
+        """Draw the noise for `sample`, [batch, ...]; by default, one number per component.
 
-        Uniform in [0, 1) for choices, standard normal for real actions.
+        It is uniform in [0, 1) for choices and standard normal for real actions.
         """
         draw = jax.random.uniform
         if self.actions == "continuous":
@@ -444,7 +446,7 @@ class _Gaussian(Family):
 
 
 class Squashed(Family):
-    """Real actions mapped into their range by a sigmoid: low + (high - low) share(action)."""
+    """Real actions as low + (high - low) share(action), where `share` is a sigmoid by default."""
 
     bounded = True
 
@@ -485,7 +487,7 @@ class _Beta(Squashed):
         return Beta.make(outputs, _log_volume(actions.high - actions.low))
 
     def noise(self, key: PRNGKeyArray, batch: Any, shape: Any) -> Array:
-        """Draw the noise of two Gamma draws, [batch, D, 2, J, 2].
+        """Draw the noise for two Gamma draws, [batch, D, 2, J, 2].
 
         Each of the J proposals needs a normal and a uniform number.
         """

@@ -1,7 +1,7 @@
-"""The gradient steps of one update: epochs over shuffled minibatches, for a whole tile of lanes.
+"""Gradient steps of one update: epochs over shuffled minibatches, for a whole tile of lanes.
 
-Loops have per-lane traced bounds: a lane that has finished its epochs, or was stopped by
-target_kl, is masked until the slowest lane of the tile is done.
+Loop bounds are traced and differ per lane. A lane that has finished its epochs, or was stopped by
+target_kl, is masked until the slowest lane in the tile is done.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _KL_FACTOR = 1.5
 
 @pytree
 class Held(Pytree):
-    """Minibatch gradients that have not been applied yet, with `accumulate_minibatches`."""
+    """Minibatch gradients that `accumulate_minibatches` has summed but not yet applied."""
 
     gradient: Any  # their sum
     count: Float[Array, "..."]
@@ -164,7 +164,7 @@ def _start_learning(plan: Plan, state: LaneState) -> Learning:
 
 
 def minibatch_shape(plan: Plan, rows: int) -> tuple[int, int]:
-    """Return the number of minibatches and of rows in each; the last one may have fewer.
+    """Return the number of minibatches, and the rows in each; the last one may have fewer.
 
     `rows` counts single steps, or whole segments (of all agents). If rows are drawn by priority
     and both numbers are given, both are used unchanged.
@@ -298,7 +298,7 @@ def _optimiser_step(plan: Plan, lane: _Lane, gradients: Any, takes: Bool[Array, 
 def _moved_spread(
     mean: Any, taken: Float[Array, ""], gradients: Any, distance: Float[Array, ""] | None = None
 ) -> tuple[Any, Float[Array, ""]]:
-    """Return the mean after one more gradient, and the increase in the spread of the gradients.
+    """Return the mean after one more gradient, and the increase in the sum of squared distances.
 
     The n-th gradient g moves the mean m by (g - m) / n and adds |g - m|^2 (n - 1) / n (Welford
     1962). Subtracting |mean(g)|^2 from mean(|g|^2) would lose precision by cancellation.

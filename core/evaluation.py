@@ -1,4 +1,4 @@
-"""Evaluation of policies on seeds that training never uses, with many episodes in parallel.
+"""Evaluates policies on seeds that training never uses, with many episodes in parallel.
 
 Every lane's policy runs in the evaluation environment until each of its episodes has ended (or for
 a fixed number of steps in continuous operation). Normalisers are frozen.
@@ -49,7 +49,7 @@ class Episodes(Pytree):
 
 @pytree
 class Seen(Pytree):
-    """One env step of all episodes, [L, episodes, ...]."""
+    """The data of one env step in all episodes, [L, episodes, ...]."""
 
     # whether the step belongs to an episode or, in continuous operation, to the window
     counted: Bool[Leaf, "... L episodes"]
@@ -81,7 +81,7 @@ class Carry(Pytree):
         return cls(jnp.int32(0), env_state, observation, memory, running, zero, lengths, {})
 
     def with_info(self, step: Callable[[Carry], Carry]) -> Carry:
-        """Return a copy whose per-step sums are 0."""
+        """Return a copy whose sums over steps are 0."""
         struct = jax.eval_shape(step, self).info
         return self.replace(info=jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), struct))
 
@@ -129,7 +129,7 @@ class Carry(Pytree):
     def played(
         self, env: Environment, step: Callable[[Carry], Carry], last: int
     ) -> tuple[Array, Array, dict[str, Array]]:
-        """Return the fields of `Episodes` after the last step, or once every episode has ended."""
+        """Return the fields of `Episodes`, after the last step or once every episode has ended."""
         end: Carry = jax.lax.while_loop(lambda c: (c.step < last) & jnp.any(c.running), step, self)
         summarise = env.summarise
         for _ in end.lengths.shape:
@@ -183,10 +183,10 @@ def evaluate(
 ) -> Episodes:
     """Return the results of `episodes` episodes per lane.
 
-    Episode e of every lane with the same key has the same seed, whatever the policy (common random
-    numbers). With `steps`, that many env steps are counted after the environment's warm-up, and
-    episode ends are ignored (continuous operation). Otherwise each episode runs until it ends, or
-    is truncated after `cut_after` steps.
+    In lanes with the same key, episode e has the same seed, whatever the policy (common random
+    numbers). If `steps` is given, results cover that many env steps after the environment's
+    warm-up, regardless of episode ends (continuous operation). Otherwise each episode runs until
+    it ends, or is truncated after `cut_after` steps.
     """
     return play(players_of(plan, lanes, greedy), episodes, steps, cut_after)
 
@@ -245,7 +245,7 @@ def act(
     memory: Any,
     greedy: bool,
 ) -> tuple[Array, Array, Any]:
-    """Return one lane's actions (one per agent), raw step keys [episodes, 2] and memory."""
+    """Return one lane's actions (one per agent), raw step keys [episodes, 2], and memory."""
     segments = jax.tree.leaves(observation)[0].shape[0]
     mask, key = contract.mask_all(env, env_state, lane.hypers.eval_params), None
     if not greedy:
@@ -300,7 +300,7 @@ Making = Callable[[Any], Players]  # from a tree of arrays, inside a compiled fu
 
 
 def film(make: Making, policies: Any, episodes: int) -> tuple[float, Iterator[np.ndarray]]:
-    """Return the frame rate, and the frames of consecutive episodes, uint8 [H, W, 3].
+    """Return the frame rate and the frames of consecutive episodes, uint8 [H, W, 3].
 
     `make(policies)` creates one player.
 
@@ -376,7 +376,7 @@ _MOST_COMPONENTS = 256  # larger observations are left out of traces
 def trace(
     make: Making, policies: Any, episodes: int, steps: int | None = None
 ) -> dict[str, np.ndarray]:
-    """Return columns with one row per env step, episode by episode; see `film`.
+    """Return columns with one row per env step, one episode after the other; see `film`.
 
     Columns are `episode`, `step`, `reward`, `return` so far, `terminated`, `truncated` and
     `action` (or `action_0`, ...). They also include `observation_0`, ... (before the step; up to
@@ -393,7 +393,7 @@ def trace(
 
 
 def columns_of(seen: Seen) -> dict[str, np.ndarray]:
-    """Return the counted steps as columns; arrays of `seen` are [episodes, steps, ...]."""
+    """Return the counted steps as columns; the arrays in `seen` are [episodes, steps, ...]."""
     rows = np.asarray(seen.counted)
     episode, at = np.nonzero(rows)
     reward = np.where(rows, seen.reward, 0.0).astype(np.float64)

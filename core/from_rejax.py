@@ -1,4 +1,4 @@
-"""rejax's algorithms as custom training classes (`algorithm: rejax:SAC`) in a study's environment.
+"""rejax algorithms as custom training classes (`algorithm: rejax:SAC`) for a study's environment.
 
 A lane's results equal those of rejax's `train`. rejax itself is imported only when a program is
 made, so its hyperparameters can be listed without it.
@@ -58,13 +58,13 @@ def _imported(label: str) -> Any:
 
 
 def _whole(default: int, meaning: str, low: int) -> Any:
-    """Declare an integer that may differ between the lanes of one program."""
+    """Declare an integer hyperparameter that may differ between the lanes of one program."""
     return Declared(default, True, meaning, low=low)
 
 
 @pytree
 class Playing(Pytree):
-    """A training environment and its current episodes, with sums over the finished ones."""
+    """A training environment's state and running episodes, and sums over finished episodes."""
 
     inner: Any
     so_far: Float[Array, "..."]  # return of the current episode
@@ -141,7 +141,7 @@ def _bound(values: tuple[float, ...]) -> Any:
 
 
 class Rejax(Training):
-    """A rejax algorithm; each subclass declares its hyperparameters under their rejax names."""
+    """A rejax algorithm; each subclass declares its hyperparameters by their rejax names."""
 
     takes: ClassVar[tuple[type, ...]] = (Discrete, Box)  # action spaces
     networks: ClassVar[tuple[str, ...]] = ("actor", "critic")  # fields that contain a network
@@ -189,7 +189,7 @@ class Rejax(Training):
         self.steps_per_update = self.iterations * each
 
     def _sized(self, made: Any, name: str) -> Any:
-        """Return a network with the requested widths, which `create` does not always accept."""
+        """Return a network with the requested widths; rejax's `create` may not accept them."""
         from flax import linen
 
         given = {"hidden_layer_sizes": self.hidden_layer_sizes}
@@ -202,7 +202,7 @@ class Rejax(Training):
         return self.num_envs
 
     def mistakes(self) -> Iterator[str]:
-        """Yield a sentence for each conflict between fixed values."""
+        """Yield a sentence for each conflict between fixed hyperparameters."""
         yield from ()
 
     def _algorithm(self, h: Any) -> Any:
@@ -253,7 +253,7 @@ def _norm(state: Any) -> Array:
 
 
 def _misfits(training: Rejax, label: str) -> Iterator[str]:
-    """Yield a sentence for each reason why an algorithm cannot run in its environment."""
+    """Yield a sentence for each reason why an algorithm cannot run in the study's environment."""
     env, other = training.env, "use algorithm: ppo"
     if not isinstance(env.action_space, training.takes):
         yield f"{label} {_other_actions(training)}"

@@ -1,4 +1,4 @@
-"""The traced part of a configuration: arrays, one per hyperparameter, that may differ per lane.
+"""The traced part of a configuration: an array per hyperparameter, which may differ per lane.
 
 Static values are in `plan.Plan`; no field is in both.
 """
@@ -29,7 +29,7 @@ def register(name: str, factor: Factor) -> None:
     """Add a schedule: `factor(p, end_fraction)` returns the value divided by the initial one.
 
     p is the completed share of the horizon, float32 in 0 .. 1. Every `..._schedule` hyperparameter
-    then accepts the name. It has no effect on programs compiled earlier.
+    then accepts the name. Programs that are already compiled do not change.
 
     Raises:
         ConfigError: the name is taken.
@@ -52,7 +52,7 @@ def scheduled(
     multiplier: Scalar,
     **warmup: Scalar,
 ) -> Scalar:
-    """Return the scheduled value at `progress` (updates done over updates of the full run).
+    """Return the scheduled value at `progress` (completed updates / updates in a full run).
 
     With p = min(1, progress / multiplier), v0 the initial value, e the end fraction, and c(x) =
     (0.5 (1 + cos(pi x)))^exponent:
@@ -64,7 +64,7 @@ def scheduled(
       v0 (e + (peak - e) c((p - w) / (1 - w))), which ends at v0 * e.
     - a registered one: v0 factor(p, e)
 
-    `warmup` replaces the warm-up and the exponent of the learning rate.
+    The values in `warmup` replace the learning rate's warm-up settings and exponent.
     """
     shape = {
         "exponent": hypers.lr_decay_exponent,

@@ -151,7 +151,7 @@ def _float_arrays(data: Mapping[str, float], names: tuple[str, ...]) -> list[Arr
 
 
 def reward_notes(plan: Plan, rewards: RewardState | None, same_units: bool = True) -> list[str]:
-    """Return notes on missing reward statistics; earlier versions did not save them (None)."""
+    """Return notes on reward statistics that are missing (None), as in files of early versions."""
     found = rewards or RewardState()
     here = {"normalise_rewards": found.returns, "reward_centering": found.average}
     lacks = [name for name, value in here.items() if name in plan.features and value is None]

@@ -1,7 +1,7 @@
 """The PPO loss of one minibatch of one lane (Schulman et al. 2017), with every switch traced.
 
 Rows are single steps, or whole segments if a plan learns from segments. Terms that only some plans
-need (see `plan.FEATURES`) are compiled only into those.
+need (see `plan.FEATURES`) are compiled only for those plans.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Mean = Callable[[Array], Array]
 
 
 class _Purposes(NamedTuple):
-    """One value per entry of `masking.RowWeights`: step weights (None: equal), totals or means."""
+    """A value per field of `masking.RowWeights`: step weights (None if equal), totals or means."""
 
     policy: Any
     value: Any
@@ -109,13 +109,14 @@ def ppo_loss(
     *,
     weight: Float[Array, " B"] | None,
 ) -> tuple[Float[Array, ""], Losses]:
-    """Return the loss and its parts.
+    """Return the loss and its components.
 
     L = -mean(min(r A, clip(r, 1 - eps, 1 + eps) A)) + vf_coef L_V - ent_coef mean(H), with r =
     exp(clip(log pi - log pi_old, +-logr_clip)). A is normalised over the minibatch with the
-    weights of the policy loss, so that steps without a choice do not count; the A of a single row
-    is not normalised. L_V = 0.5 mean((V - R)^2), or the larger of that and the same for V clipped
-    to V_old +- value_clip_eps. approx_kl = mean((r - 1) - log r) (Schulman 2020, estimator k3).
+    weights of the policy loss, so that steps without a choice do not count. If there is only one
+    row, A is not normalised. L_V = 0.5 mean((V - R)^2), or the larger of that and the same for V
+    clipped to V_old +- value_clip_eps. approx_kl = mean((r - 1) - log r) (Schulman 2020, estimator
+    k3).
 
     With masks, means are weighted as in `masking.row_weights`. With V-trace, A and R = A + V are
     recomputed from the current parameters. With priorities, A includes the importance weight only
@@ -147,9 +148,9 @@ def loss_and_gradient(
 ) -> tuple[Losses, dict[str, Any]]:
     """Return the losses and gradient of `ppo_loss`, computed in `gradient_accumulation` parts.
 
-    The parts have equal size and are computed one after the other; their sum equals the whole
-    minibatch. Advantages are normalised over the whole minibatch, and means are divided by its
-    weights.
+    The parts have equal size and are computed one after the other; their sum equals the result for
+    the whole minibatch. Advantages are normalised over the whole minibatch, and means are divided
+    by its weights.
     """
     count = plan.gradient_parts
     if count == 1:
@@ -215,9 +216,9 @@ def _forward_terms(params: dict[str, Any], plan: Plan, hypers: Hypers, rows: Sam
 def _learning_targets(
     plan: Plan, hypers: Hypers, coefficients: Coefficients, rows: Samples, terms: _Terms | None
 ) -> _Targets:
-    """Return the rollout's advantages and targets, or V-trace's in lanes that use it.
+    """Return advantages and targets: the rollout's, or V-trace's in lanes that use it.
 
-    V of the final observation of a truncated episode is taken from the rollout: such steps are
+    For truncated episodes, V of the final observation is taken from the rollout. Such steps are
     rare, and recomputing V would double the number of observations that the network reads.
     """
     seen = rows.segments
@@ -281,7 +282,7 @@ def _weighted_mean(weight: Array | None, total: Array | None = None) -> Mean:
 
 
 class _Batch(NamedTuple):
-    """A minibatch as single steps, with the inputs of the loss."""
+    """A minibatch of single steps: the inputs of the loss."""
 
     rows: Samples
     terms: _Terms
@@ -298,7 +299,7 @@ def _loss(
     *,
     in_parts: bool = False,
 ) -> tuple[Float[Array, ""], Losses]:
-    """Return the loss over single steps.
+    """Return the loss of a minibatch of single steps.
 
     With `in_parts`, `ratio_std` is this part's contribution to the mean of (r - 1)^2.
     """
@@ -374,7 +375,7 @@ def _outputs(plan: Plan, params: dict[str, Any], rows: Samples) -> Outputs:
 def _normalise(
     advantage: Float[Array, " B"], hypers: Hypers, weight: Float[Array, " B"] | None
 ) -> Float[Array, " B"]:
-    """Return advantages with mean 0 and std 1 over counted rows; a single row is kept."""
+    """Normalise advantages to mean 0 and std 1 over counted rows; a single row is unchanged."""
     if weight is None and advantage.size == 1:
         return advantage
     mean = _weighted_mean(weight)

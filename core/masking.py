@@ -1,9 +1,9 @@
-"""Valid actions: their probability under the raw policy, and the weights of rows with few of them.
+"""Action masks: the probability of the valid actions, and the weights of rows with few of them.
 
-The valid mass of a state is the raw (unmasked) policy's probability of its valid actions. A masked
-policy learns from rounding errors if its raw policy gives the valid actions no mass. With several
-components, all must be valid. `sizes` has the number of choices of each action component; None
-means a single choice. Logits and masks list component after component.
+The valid mass of a state is the raw (unmasked) policy's probability of its valid actions. If this
+mass is nearly 0, the masked policy learns from rounding errors. If an action has several
+components, all must be valid. `sizes` contains the number of choices for each action component;
+None means a single choice. Logits and masks are concatenated over the components.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class RowWeights(Pytree):
 def log_valid_mass(
     logits: Float[Array, "*batch A"], mask: Bool[Array, "*batch A"], sizes: Sizes = None
 ) -> Float[Array, "*batch"]:
-    """Return the raw policy's log valid mass, summed over components (0 where none is valid)."""
+    """Return the raw policy's log valid mass, summed over components (0 if no action is valid)."""
     masses = []
     for part, valid in zip(
         _split_components(logits, sizes), _split_components(mask, sizes), strict=True
@@ -100,8 +100,8 @@ def row_weights(
 
     With `masking_gating`, rows with fewer valid actions than `masking_gate_min_actions` contribute
     no gradient to the policy and the entropy, and rows without any contribute none to the value.
-    With `masking_damping`, the others have weight min(1, valid mass / valid_mass_target). If
-    `action_masking` is off, every row counts in full.
+    With `masking_damping`, the remaining rows have weight min(1, valid mass / valid_mass_target).
+    If `action_masking` is off, every row counts in full.
     """
     count = valid_actions(mask, sizes)
     some = count > 0

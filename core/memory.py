@@ -1,4 +1,4 @@
-"""Device memory of a program, estimated from shapes alone, before compilation.
+"""Estimates a program's device memory from shapes alone, before compilation.
 
 The estimate determines how many lanes fit.
 """
@@ -48,12 +48,12 @@ def parameter_count(plan: Plan, example: Hypers) -> int:
 
 
 def estimate_memory(plan: Plan, example: Hypers, lanes: int, tile: int, devices: int) -> int:
-    """Estimate the bytes a program needs: all lanes, and the temporaries of the running tiles.
+    """Estimate the bytes that a program needs: for all lanes, and temporarily for running tiles.
 
     A lane's state is counted once, or twice while it is refilled. A running lane adds its
     trajectory (in both layouts, and shuffled), its gradients and steps, and the activations of one
     minibatch part (packed observations expanded). A GPU updates the lanes of a single tile in
-    place; `benchmarks/gpu_compiled.py` checks the estimate against its compiler.
+    place; `benchmarks/gpu_compiled.py` compares the estimate with the compiler's numbers.
     """
     shapes = lane_shapes(plan, example)
     lane = _bytes(shapes) + _bytes(example)
@@ -102,11 +102,11 @@ def _row_numbers_on_gpus(plan: Plan, params: Any) -> int:
 
 
 def gpu_tile(plan: Plan, example: Hypers, lanes: int, memory_bytes: int) -> int:
-    """Return the tile: the number of lanes that one GPU runs side by side.
+    """Return the tile width: the number of lanes that one GPU runs in parallel.
 
     Tiles run one after the other, and a kernel takes as long for few lanes as for many. So all
-    lanes run at once if memory allows; otherwise the tile is the widest of a few fixed widths that
-    fits. If no wide tile fits all lanes, there are only as many lanes as the widest tile that
+    lanes run at once if memory allows; otherwise the tile has the largest of a few fixed widths
+    that fits. If no wide tile fits all lanes, there are only as many lanes as the widest tile that
     fits.
     """
     whole = min(_RUNGS[0], math.ceil(lanes / _LEAST_STEP) * _LEAST_STEP)
@@ -150,7 +150,7 @@ _FEWEST_ROWS = 16
 
 
 def for_platform(plan: Plan, platform: str) -> Plan:
-    """Return the plan with every device-dependent choice made for a platform.
+    """Return the plan with every device-dependent setting chosen for a platform.
 
     The plan gets that platform's backend, and its optical environments get the observation format
     that suits it. The number of gradient parts per minibatch is kept if set; otherwise it is 1 on
@@ -171,7 +171,7 @@ def fitting_parts(rows: int, row_bytes: int, least: int = _FEWEST_ROWS) -> int:
     """Return the smallest number of equal parts such that a part's activations fit into cache.
 
     A part has at least `least` rows, because smaller matrix products are slow. If no number of
-    parts below twice the fewest divides the rows, the last part is padded.
+    parts below twice this minimum divides the rows evenly, the last part is padded.
 
     >>> fitting_parts(1600, 10_000), fitting_parts(1600, 200_000), fitting_parts(1600, 10**7)
     (1, 20, 100)

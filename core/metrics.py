@@ -21,10 +21,10 @@ class Metrics(Pytree):
 
     Fields without a comment are means over the gradient steps taken in the update.
 
-    `features` holds metrics that only some plans have. Masks add `valid_actions` (mean count per
-    step), `valid_actions_min`, `_max`, and `valid_fraction` (mean share of valid actions). They
-    also add `valid_mass_mean`, `_std`, `_min` and `_max`, the raw policy's probability of valid
-    actions. `invalid_actions` is the share of steps with an invalid action, and
+    `features` contains metrics that only some plans have. Masks add `valid_actions` (mean count
+    per step), `valid_actions_min`, `_max`, and `valid_fraction` (mean share of valid actions).
+    They also add `valid_mass_mean`, `_std`, `_min` and `_max`, the raw policy's probability of
+    valid actions. `invalid_actions` is the share of steps with an invalid action, and
     `all_actions_valid` is 1 if that share is 0. `policy_weight_mean` is the mean weight of a step
     in the policy loss. `choice_fraction` is the share of steps with at least two valid actions;
     `choice_log_prob` and `choice_entropy` are `log_prob` and the entropy over those steps. The
@@ -114,7 +114,7 @@ def split_rows(
     """Return the parts of a chunk [K, L], one row per part, and the diverged lanes.
 
     A row has one value per lane and metric. Episode returns and lengths are means over the
-    episodes (NaN without any). Of minima the smallest is kept, and of maxima the largest.
+    episodes (NaN if there are none). The smallest minimum and the largest maximum are kept.
     Scheduled values, norms, the explained variance and the average reward are from the last
     update. Everything else is a mean. `ends` are the numbers of updates at the end of each part,
     increasing up to K.
@@ -161,7 +161,7 @@ def _curve_row(wide: Mapping[str, np.ndarray], part: slice) -> dict[str, np.ndar
 def joined(
     earlier: Mapping[str, float], later: Mapping[str, float], weight: float
 ) -> dict[str, float]:
-    """Merge neighbouring rows of one lane, by the rules of `split_rows`.
+    """Merge two neighbouring rows of one lane by the same rules as `split_rows`.
 
     `weight` is the number of updates in `earlier` divided by that in `later`.
 

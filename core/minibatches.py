@@ -1,7 +1,7 @@
 """The rows of a rollout (steps, or whole segments) in the order in which an epoch trains on them.
 
-They are permuted, or drawn by priority: rows with larger advantages more often and with smaller
-weights, once per rollout and with replacement (Schaul et al. 2016, equations 1 and 2).
+They are permuted, or drawn by priority, once per rollout and with replacement: rows with larger
+advantages are drawn more often and get smaller weights (Schaul et al. 2016, equations 1 and 2).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from .pytree import Pytree, pytree
 
 
 def permutation(key: Array, size: int) -> Int[Array, " N"]:
-    """Return a random permutation of 0 .. size-1 by sorting random words once.
+    """Return a random permutation of 0 .. size-1, computed by sorting random words once.
 
     The low bits of each word are the index, and the high bits are random. Sorting single words is
     several times faster than `jax.random.permutation`, which sorts key-value pairs twice.
 
     Words with equal high bits keep their order. On average, a row shares its high bits with one
-    other row if there are 2^16 rows, and with 256 if there are 2^20. Only rows at the boundary
-    between two minibatches are affected.
+    other row if there are 2^16 rows, and with 256 other rows if there are 2^20. Only rows at the
+    boundary between two minibatches are affected.
     """
     bits = max(1, (size - 1).bit_length())
     low = np.uint32((1 << bits) - 1)
@@ -37,7 +37,7 @@ _LEAST = 1e-6  # added to |A|, so that every row can be drawn
 
 
 def probabilities(advantage: Float[Array, "N *T"], alpha: Float[Array, ""]) -> Float[Array, " N"]:
-    """Return P(i) = p_i / sum p, p_i = (|A|_i + 1e-6)^alpha; segments sum |A| over their steps.
+    """Return P(i) = p_i / sum p, p_i = (|A|_i + 1e-6)^alpha; a segment sums |A| over its steps.
 
     If alpha is above 1, powers are taken of |A|_i / max |A|, which cannot overflow.
     """
@@ -84,7 +84,7 @@ def choose_rows(
 
 @pytree
 class Segments(Pytree):
-    """Whole segments for V-trace, [B, T] or [N, T]; fields as in `Trajectory`."""
+    """Whole segments for V-trace, [B, T] or [N, T]; the fields are those of `Trajectory`."""
 
     reward: Float[Array, "B T"]  # as used for learning
     terminated: Bool[Array, "B T"]

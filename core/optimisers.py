@@ -1,7 +1,7 @@
 """Traced Adam, AdamW, SGD, Muon and registered optimisers, for the policy and the critic.
 
-Policy and critic share clip, moments and step size unless a lane turns on `separate_vf_optimiser`.
-The critic's parameters then use the `vf_*` hyperparameters.
+Policy and critic share the gradient clip, moments and step size, unless a lane turns on
+`separate_vf_optimiser`. The critic's parameters then use the `vf_*` hyperparameters.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def group_squares(gradients: Params) -> tuple[Float[Array, ""], Float[Array, ""]
 def squares_and_distance(
     gradients: Params, mean: Params
 ) -> tuple[tuple[Float[Array, ""], Float[Array, ""]], Float[Array, ""]]:
-    """Return `group_squares` and |g - m|, which a GPU computes in one kernel per leaf."""
+    """Return `group_squares` and |g - m|; on a GPU, one kernel per leaf computes both."""
     (policy, near), (critic, far) = map(
         _group_sums, _policy_and_critic(gradients), _policy_and_critic(mean)
     )
@@ -165,7 +165,7 @@ def apply_gradients(
 ) -> tuple[Params, tuple[State, State], Float[Array, ""]]:
     """Take one step; return new parameters, new moments and the global gradient norm.
 
-    `squares` are the gradients' `group_squares`; with None they are computed here.
+    `squares` are the gradients' `group_squares`; if None, they are computed here.
 
     Gradients are clipped by their global norm (over all parameters, or over each group with
     `separate_vf_optimiser`) and give a direction d. p becomes p - lr (d + decay p):
@@ -177,7 +177,7 @@ def apply_gradients(
     - muon (Jordan 2024): matrices by `_muon`, all other parameters as in adamw with Nesterov's
       look-ahead (Dozat 2016), as in optax.contrib.muon
 
-    A registered optimiser returns the change of p (see `own_optimisers.register`).
+    A registered optimiser returns the update to add to p (see `own_optimisers.register`).
     """
     own = own_optimiser(plan.optimiser)
     separate = hypers.separate_vf_optimiser > 0.0
@@ -313,10 +313,10 @@ def progress_of(
     """Return the completed share of one lane's full run.
 
     This is the number of completed updates divided by the number of updates in the full run. With
-    `schedule_on_gradient_steps`, gradient steps count instead; progress may then end below 1,
-    because target_kl skips steps. `state` is the state before this update. Each of an epoch's
-    `minibatches` is one step; with `accumulate_minibatches`, each group of that many is one.
-    `taken` counts this update's gradient steps so far.
+    `schedule_on_gradient_steps`, gradient steps are counted instead of updates; progress may then
+    end below 1, because target_kl skips steps. `state` is the state before this update. Each of an
+    epoch's `minibatches` is one step; with `accumulate_minibatches`, each group of that many is
+    one. `taken` counts this update's gradient steps so far.
     """
     done = jnp.maximum(state.updates, 0).astype(jnp.float32)
     updates = jnp.maximum(state.total_updates, 1).astype(jnp.float32)

@@ -1,6 +1,6 @@
-"""Optimisers registered by user code: optax transformations made from traced numbers.
+"""Optimisers registered by user code: optax transformations with traced settings.
 
-They replace adam: the hyperparameter `optimiser` selects them, and they receive clipped gradients.
+The hyperparameter `optimiser` selects them instead of adam, and they receive clipped gradients.
 The critic's parameters have a separate state, and separate settings with `separate_vf_optimiser`.
 """
 
@@ -21,7 +21,7 @@ from .pytree import Pytree, pytree
 
 @pytree
 class Settings(Pytree):
-    """Traced settings of one optimiser step, for the policy or the critic."""
+    """Traced settings for one optimiser step of the policy or the critic."""
 
     learning_rate: Float[Array, ""]  # scheduled
     max_grad_norm: Float[Array, ""]  # infinite if off; gradients are already clipped

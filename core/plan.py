@@ -108,8 +108,8 @@ class EnvPlan:
 class Plan:
     """The static part of a configuration; equal plans share a compiled program.
 
-    Its fields are the static hyperparameters of `knobs.KNOBS`; fields that only other networks use
-    have their defaults. `history` and `transformer_obs_type` are part of the environments.
+    Its fields are the static hyperparameters in `knobs.KNOBS`; those that this network does not
+    use have their defaults. `history` and `transformer_obs_type` are part of the environments.
     """
 
     env: EnvPlan
@@ -193,13 +193,13 @@ class Plan:
 
     @property
     def by_segments(self) -> bool:
-        """Whether minibatches are whole segments (T steps of an environment), not single steps."""
+        """Whether minibatches consist of segments (T steps of an environment), not of steps."""
         drawn = "priority" in self.features and self.priority_over == "segments"
         return self.network in RECURRENT or "v_trace" in self.features or drawn
 
     @property
     def has_free_minibatches(self) -> bool:
-        """Whether both the number and size of minibatches were given (prioritised sampling)."""
+        """Whether number and size of minibatches were both given, for prioritised sampling."""
         return self.num_minibatches != math.ceil(self.steps_per_update / self.minibatch_size)
 
 
@@ -248,9 +248,9 @@ def _check_features(on: tuple[str, ...], features: tuple[str, ...]) -> None:
 
 
 def _static_values(full: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the static hyperparameters; those without effect get their defaults.
+    """Return the static hyperparameters, with defaults for those that have no effect.
 
-    Configurations that differ only in such values therefore share a program.
+    Configurations that differ only in ineffective values therefore share a program.
     """
     names = {field.name for field in dataclasses.fields(Plan)} & set(KNOBS)
     defaults = {name: KNOBS[name].default for name in names}
@@ -345,8 +345,8 @@ def features_of(possible: Mapping[str, set[Any]]) -> tuple[str, ...]:
 def plan_hash(plan: Plan) -> str:
     """Return eight hex digits that identify a plan, the same in every process.
 
-    Newer fields are not in the plan's `repr`. They enter the hash only if they differ from their
-    defaults, so that the hashes of older plans do not change.
+    Fields added later are not in the plan's `repr`. They enter the hash only if they differ from
+    their defaults, so that the hashes of older plans do not change.
     """
     text = repr(plan)
     for field in dataclasses.fields(plan):

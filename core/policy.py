@@ -69,7 +69,7 @@ def component_sizes(env: Environment) -> tuple[int, ...] | None:
 
 
 def head_outputs(plan: Plan, env: Environment) -> int:
-    """Return the width of the policy head: logits, means, or two numbers per component."""
+    """Return the width of the policy head: the number of logits or means, or two per component."""
     family, actions = _family_and_actions(plan, env)
     return family.outputs(actions)
 
@@ -133,7 +133,8 @@ def environment_action(plan: Plan, env: Environment, action: Array) -> Array:
     """Return the environment's action for a policy's action; leading axes are allowed.
 
     Integers are returned unchanged. Real actions are mapped by the distribution, and clipped to
-    `action_low` and `action_high` if one is set. Otherwise the environment clips them to its box.
+    `action_low` and `action_high` if either is set. Otherwise the environment clips them to its
+    box.
     """
     space = env.action_space
     if not isinstance(space, Box):
@@ -178,7 +179,7 @@ def is_recurrent(plan: Plan) -> bool:
 
 
 def initial_carry(plan: Plan, lead: tuple[int, ...]) -> Any:
-    """Return the initial carry, [lead, ...]; () for networks without memory."""
+    """Return the initial carry, [lead, ...]; () for networks that are not recurrent."""
     if not is_recurrent(plan):
         return ()
     network: Any = _network(plan, environments.make(plan.env))  # a `RecurrentNetwork`
@@ -188,15 +189,18 @@ def initial_carry(plan: Plan, lead: tuple[int, ...]) -> Any:
 def apply(plan: Plan, params: dict[str, Any], observation: Any) -> Outputs:
     """Run the network of one lane on (normalised) observations with any leading axes.
 
-    A network with a memory treats each observation as the first of its episode. With `dtype:
-    bfloat16` the network receives parameters and real observations in bfloat16 and returns
-    float32; gradients are those of the float32 parameters.
+    A recurrent network treats each observation as the first of its episode. With `dtype: bfloat16`
+    the network receives parameters and real observations in bfloat16 and returns float32;
+    gradients are those of the float32 parameters.
     """
     return _apply_network(plan, params, None, observation)
 
 
 def step(plan: Plan, params: dict[str, Any], observation: Any, carry: Any) -> tuple[Outputs, Any]:
-    """Run the network for one step; return outputs and memory. `carry` None starts an episode."""
+    """Run the network for one step; return outputs and memory.
+
+    If `carry` is None, an episode starts.
+    """
     if not is_recurrent(plan):
         return apply(plan, params, observation), carry
     if carry is None:
@@ -250,7 +254,7 @@ def _cast(tree: Any, dtype: str) -> Any:
 
 
 def _expand_observation(observation: Any) -> Any:
-    """Return an observation in the network's form; packed ones are expanded.
+    """Return an observation in the form that the network reads; packed ones are expanded.
 
     Matrix products then see the same floats as if the rollout had stored them expanded, so outputs
     are bitwise equal.
@@ -267,14 +271,14 @@ def _network_input(plan: Plan, observation: Any) -> Any:
 
 
 def keyed(plan: Plan, observation: Any, words: UInt32[Array, "... 2"]) -> Any:
-    """Return an observation with random words for dropout masks, which learning reuses."""
+    """Return an observation with random bits for dropout masks, which learning reuses."""
     if not plan.transformer_enable_dropout:
         return observation
     return Keyed(observation, words ^ _DROPOUT_WORD)
 
 
 def shown_like(seen: Any, observation: Any) -> Any:
-    """Return one observation as a rollout [1, ...], with the last dropout words of `seen`."""
+    """Return one observation as a rollout [1, ...], with the last dropout bits in `seen`."""
     one = jax.tree.map(lambda x: x[None], observation)
     if not isinstance(seen, Keyed):
         return one
@@ -323,8 +327,8 @@ def statistics_shape(plan: Plan) -> tuple[int, ...]:
 def normalised(plan: Plan, hypers: Hypers, statistics: RunningStatistics, observation: Any) -> Any:
     """Return the observation as one lane's network sees it (leading axes allowed).
 
-    If lanes may differ in `normalise_observations`, all networks receive bytes as floats. Without
-    normalisation, bytes for a cnn are divided by 255, as in the cnn itself.
+    If lanes may differ in `normalise_observations`, bytes are converted to floats in all of them.
+    Without normalisation, bytes for a cnn are divided by 255, as in the cnn itself.
     """
     if "normalise_observations" not in plan.features:
         return observation
@@ -377,9 +381,9 @@ def act(
 ) -> tuple[Array, Any]:
     """Return one lane's environment action for raw observations [...], and the updated memory.
 
-    Observations are stacked if `history` is above 1. `mask` None allows every action; `memory`
-    None means the initial carry. Actions are sampled with `key`; without a key, the mode is
-    returned.
+    Observations are stacked if `history` is above 1. If `mask` is None, every action is valid; if
+    `memory` is None, the initial carry is used. Actions are sampled with `key`; without a key, the
+    mode is returned.
     """
     outputs, memory = _step_outputs(plan, hypers, params, statistics, observation, memory=memory)
     distribution = distribution_of(plan, hypers, params, outputs, mask)
@@ -399,7 +403,10 @@ def act_to_learn(
     mask: Bool[Array, "S A"] | None,
     noise: Array,
 ) -> Acted:
-    """Return one lane's rollout step; `shown` has dropout words if dropout is on."""
+    """Return one lane's rollout step.
+
+    `shown` is the observation, plus the random bits for dropout if dropout is on.
+    """
     params = state.params
     outputs, memory = _step_outputs(
         plan, hypers, params, state.observation_statistics, shown, memory=state.carry
@@ -428,7 +435,7 @@ def value_of(plan: Plan, hypers: Hypers, state: LaneState, observation: Any) -> 
 def look_ahead(
     plan: Plan, hypers: Hypers, state: LaneState, observation: Any, memory: Any
 ) -> tuple[Float[Array, "*S"], Any]:
-    """Return V of one lane's observations [*S, ...] for a given memory, and the updated memory."""
+    """Return V for one lane's observations [*S, ...] and memory, and the updated memory."""
     statistics = state.observation_statistics
     outputs, memory = _step_outputs(
         plan, hypers, state.params, statistics, observation, memory=memory

@@ -1,4 +1,4 @@
-"""L lanes as one program: refill some, then run K updates of all lanes in tiles on all devices.
+"""L lanes as one program: refills some, then runs K updates of all lanes in tiles on all devices.
 
 `advance` is the whole inner loop of a study: one dispatch per chunk with donated arguments. Only
 arrays of fixed shape are transferred to the host.
@@ -31,7 +31,7 @@ Keep = Literal["all", "critic", "policy"]
 
 @pytree
 class Initial(Pytree):
-    """Initial lane contents from a saved policy; None where lanes start fresh."""
+    """The values from a saved policy with which lanes start; None where they start fresh."""
 
     params: dict[str, Any]  # top-level parameters that are kept, by name
     statistics: RunningStatistics | None  # of the observation normaliser
@@ -61,12 +61,12 @@ def kept(
     normalised: bool = True,
     rewards: RewardState | None = None,
 ) -> Initial:
-    """Select the part of a saved policy to keep, and check that it fits.
+    """Select the part of a saved policy that is kept, and check that it fits.
 
-    Shared layers belong to the policy. `normalised` is whether the saved policy normalised its
-    observations. A study that searches `normalise_observations` gathers observation statistics in
-    all lanes. `rewards` are kept with the critic, because the critic's values are in the units of
-    these rewards.
+    Shared layers count as part of the policy. `normalised` is whether the saved policy normalised
+    its observations. A study that searches `normalise_observations` gathers observation statistics
+    in all lanes. `rewards` are kept with the critic, because the critic's values are in the units
+    of these rewards.
 
     Raises:
         ConfigError: names or shapes differ from this plan's.
@@ -92,7 +92,7 @@ def kept(
 
 
 def _is_kept(keep: Keep, name: str) -> bool:
-    """Return whether a top-level parameter belongs to the kept part."""
+    """Return whether a top-level parameter belongs to the part that is kept."""
     return keep == "all" or policy.is_critic(name) == (keep == "critic")
 
 
@@ -210,10 +210,10 @@ def _fresh_state(
 def refill_lanes(
     plan: Plan, seed: Leaf, lanes: Lanes, refills: Refills, initial: Initial | None = None
 ) -> Lanes:
-    """Start new replicates where the mask is set.
+    """Start new replicates in the lanes where the mask is set.
 
-    Only random draws are made in a loop over fresh lanes. The rest of the state is selected for
-    all lanes at once, because every array that a loop writes takes several more kernels.
+    Only the random draws are made in a loop over fresh lanes. The rest of the state is selected
+    for all lanes at once, because every array that a loop writes takes several more kernels.
     """
     state = lanes.state
     before = state.key, Drawn(state.params, state.env_state, state.observation)
@@ -368,9 +368,9 @@ def change_function(mesh: Mesh) -> Any:
 
     `lanes` has `hypers` and a `state` with `updates`; `changes` has the fields of `Changes`.
 
-    A lane may copy the state of a lane on another device, so devices communicate. They copy one
-    batch of lanes at a time. A device needs memory for this batch and for twice its lanes, because
-    sources are read before any copy.
+    A lane may copy the state of a lane on another device, so devices communicate. Lanes are copied
+    in batches, one after the other. A device needs memory for one batch and for twice its lanes,
+    because all sources are read before any lane is overwritten.
     """
 
     def local(lanes: Any, source: Array, mask: Array, hypers: Any) -> Any:
@@ -415,7 +415,7 @@ def _copy_states(state: Any, source: Int[Array, " L"]) -> Any:
 def _all_gather_rows(rows: Array, mine: Bool[Array, " rows"]) -> Array:
     """Return all rows on every device, taking each row from the device where `mine` is true.
 
-    Rows are sent as words of bits, each summed with zeros. A sum of floats would lose the sign of
+    Rows are sent as integer words, each summed with zeros. A sum of floats would lose the sign of
     zero and NaN payloads, but a copy must be exact.
     """
     if rows.dtype == jnp.bool_:

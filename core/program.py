@@ -1,4 +1,4 @@
-"""A program for one Plan, number of lanes and chunk length, compiled once.
+"""A program for one plan, number of lanes and chunk length, compiled once.
 
 Other packages access the core only through `Program`: it creates, advances and evaluates lanes,
 and estimates its cost before compiling.
@@ -55,10 +55,10 @@ class EvaluationPlan:
 
 
 class compiled_property(cached_property[Any]):  # used like a built-in decorator
-    """A cached property that two programs can compute at the same time.
+    """A cached property that different programs can compute at the same time.
 
     Before Python 3.12, all instances share the lock of a `cached_property`, so two programs could
-    not compile at the same time. Here each is compiled by only one thread at a time.
+    not compile at the same time. Here, each program is compiled by only one thread at a time.
     """
 
     def __get__(self, instance: Any, owner: type[Any] | None = None) -> Any:
@@ -71,7 +71,7 @@ class compiled_property(cached_property[Any]):  # used like a built-in decorator
 
 
 class LaneProgram:
-    """Placement, copying and storage of lanes, for every kind of training."""
+    """Places, copies and stores lanes, for every kind of training."""
 
     lanes: int  # L; a multiple of devices times tile
     tile: int  # lanes per tile
@@ -105,7 +105,7 @@ class LaneProgram:
         return compiled
 
     def trace(self) -> None:
-        """Trace both programs, so that they can be compiled in any thread."""
+        """Trace both functions, so that any thread can compile them."""
         if not self.compiled:
             _ = self._lowered
         if not self.evaluation_compiled:
@@ -177,7 +177,7 @@ class Program(LaneProgram):
         return population.empty_lanes(self.plan, self.lanes, self.example, self.mesh)
 
     def no_refills(self) -> Refills:
-        """Return empty refills with all lanes running, as host arrays to be filled in."""
+        """Return empty refills in which all lanes run, as host arrays to be filled in."""
         nothing, everyone = np.zeros(self.lanes, bool), np.ones(self.lanes, bool)
         numbers = (np.zeros(self.lanes, np.int32) for _ in range(4))
         return Refills(nothing, everyone, self._hyper_rows(), *numbers)
@@ -265,7 +265,7 @@ class Program(LaneProgram):
         return self._evaluate_wide(self._gather(lanes, padded), count)
 
     def _evaluate_wide(self, policies: Policies, count: int) -> Episodes:
-        """Return the episodes of the first `count` of the policies [evaluation_width, ...]."""
+        """Return the episodes of the first `count` of all policies [evaluation_width, ...]."""
         result = jax.device_get(self._evaluate(policies))
         return jax.tree.map(lambda x: x[:count], result)
 

@@ -1,7 +1,7 @@
 """Frozen dataclasses that are pytrees, with every field a child unless `static` marks it.
 
-Unflattening does not run `__init__`. jax fills pytrees with shapes, axes and sentinels, but
-`__init__` takes only arrays (tests check its annotations).
+Unflattening does not run `__init__`. jax also fills pytrees with shapes, axes and sentinels, but
+`__init__` accepts only arrays (its annotations are checked in tests).
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ Axes = int | None | tuple[int | None, ...]
 def over_lanes(
     function: Callable[..., Any], in_axes: Axes = 0, out_axes: int = 0
 ) -> Callable[..., Any]:
-    """Map a function of one lane over lanes, like `jax.vmap`; a single lane is not vmapped.
+    """Map a function of one lane over lanes, like `jax.vmap`, but without vmap for a single lane.
 
     >>> over_lanes(lambda x, y: x + y, (0, None))(jnp.zeros((1, 3)), jnp.ones(3)).shape
     (1, 3)

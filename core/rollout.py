@@ -1,4 +1,4 @@
-"""T steps of E environments in each of L lanes, with loops outside and `vmap` inside.
+"""Rollouts: T steps of E environments in each of L lanes, with loops outside and `vmap` inside.
 
 All arrays start with the lane axis, except those of a rollout, which start with time. If the
 backend supports branches, a whole tile skips resets and bootstrapping in steps where no episode
@@ -151,14 +151,14 @@ def _is_number(leaf: Array) -> bool:
 
 @pytree
 class Shadow(Pytree):
-    """A copy of each rollout environment where a heuristic acts on the same inputs.
+    """Copies of the rollout environments in which a heuristic acts on the same inputs.
 
-    If inputs (requests) do not depend on actions, chance affects the policy and the heuristic in
-    the same way. The shadow starts in the state of the policy's environment. Its advantages (from
-    its rewards, and V at its observations) are subtracted from the policy's. They do not depend on
-    the policy's actions, so the expected gradient stays the same for any critic and lambda (Mao et
-    al. 2019, "Variance reduction for reinforcement learning in input-driven environments", theorem
-    1). The critic, rewards and scores do not change.
+    If inputs (requests) do not depend on actions, chance affects the policy and the heuristic
+    equally. The shadow starts in the state of the policy's environment. Its advantages (from its
+    rewards, and V at its observations) are subtracted from the policy's. They do not depend on the
+    policy's actions, so the expected gradient stays the same for any critic and lambda (Mao et al.
+    2019, "Variance reduction for reinforcement learning in input-driven environments", theorem 1).
+    The critic, rewards and scores do not change.
     """
 
     env_state: Any
@@ -207,7 +207,7 @@ def shadow_advantages(
     last: Float[Array, " E"],
     gae_lambda: Float[Array, ""],
 ) -> Float[Array, "T E"]:
-    """Return `shadow_weight` times the advantages of a lane's shadows; `last` is their final V."""
+    """Return the advantages of a lane's shadows times `shadow_weight`; `last` is their final V."""
     shadow = seen.shadow
     assert shadow is not None
     following = jnp.concatenate([shadow.value[1:], last[None]])
@@ -378,7 +378,7 @@ def _bootstrap(
 
 
 def _where_any(plan: Plan, flags: Array, made: Callable[[], Any], otherwise: Any) -> Any:
-    """Return `made()`; if no flag is set, it equals `otherwise`, so a branch may skip it."""
+    """Return `made()`; if no flag is set, `otherwise` must equal it and may be returned."""
     if not plan.backend.branches:
         return made()
     return jax.lax.cond(jnp.any(flags), made, lambda: otherwise)
@@ -387,7 +387,7 @@ def _where_any(plan: Plan, flags: Array, made: Callable[[], Any], otherwise: Any
 def _reset(
     plan: Plan, env: Environment, hypers: Hypers, words: Array, after: Step
 ) -> tuple[Any, Any]:
-    """Replace ended episodes with new ones; keys are the step's keys with one word changed."""
+    """Replace ended episodes with new ones, using the step's keys with one word changed."""
     ended = after.terminated | after.truncated
     going = (after.state, after.observation)
     if env.never_ends:

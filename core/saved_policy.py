@@ -1,4 +1,4 @@
-"""A standalone trained policy: act with it, or evaluate it here or in another environment.
+"""Trained policies outside a study: act with them, or evaluate them in any environment.
 
 from hpo.core import evaluate, load_policy, predict
 """
@@ -81,7 +81,8 @@ class SavedPolicy:
 
         Args:
             observation: as the environment returns it; leading batch axes are allowed. With
-                `history: n` the last n observations, oldest first, zeros before the start.
+                `history: n`, pass the last n observations, oldest first, and zeros before the
+                start.
             mask: bool, valid actions, if the environment has a mask.
             carry: the memory of a recurrent network, as returned by the previous call; None at the
                 start of an episode. Other networks return it unchanged.
@@ -118,9 +119,9 @@ class SavedPolicy:
     ) -> tuple[Array, Any]:
         """Return the action for the environment's arrays, and the memory after it.
 
-        For callers inside compiled programs; other callers use `predict`. `mask` may be None, and
-        `memory` is from `begin` or the last call. Without a `key` the action is the most likely
-        one.
+        This is for callers inside compiled programs; others use `predict`. `mask` may be None;
+        `memory` is the result of `begin` or of the previous call. Without a `key` the action is
+        the most likely one.
         """
         return self._act(self.params, self.statistics, observation, mask, memory, key)
 
@@ -177,10 +178,11 @@ class SavedPolicy:
     def evaluate(
         self, episodes: int, seed: int = 0, greedy: bool = True, steps: int | None = None
     ) -> Episodes:
-        """Return [1, episodes] results on seeds that no study uses.
+        """Return results [1, episodes] on seeds that no study uses.
 
-        `greedy` takes the mode of the distribution instead of a sample. With `steps`, that many
-        env steps are counted after the warm-up instead of episodes (continuous operation).
+        `greedy` takes the mode of the distribution instead of a sample. If `steps` is given,
+        results cover that many env steps after the warm-up instead of episodes (continuous
+        operation).
         """
         if self._is_hosted:
             return _host_evaluation().evaluate_here(
@@ -203,7 +205,7 @@ class SavedPolicy:
     def film(
         self, episodes: int, seed: int = 0, greedy: bool = True
     ) -> tuple[float, Iterator[np.ndarray]]:
-        """Return the frame rate, and the frames of the first evaluated episodes.
+        """Return the frame rate and the frames of the first evaluated episodes.
 
         Frames are uint8 [height, width, 3], one at the start of an episode and one after each
         step. They are rendered one at a time.
@@ -361,8 +363,8 @@ def load_policy(directory: str | Path) -> SavedPolicy:
     """Read a policy written by `save_policy`; code in its folder is not run.
 
     Raises:
-        StoreError: the folder is not a policy folder, or is damaged. ConfigError: the policy has
-            an unknown part; the error names the files that define it.
+        StoreError: the folder is not a policy folder, or is damaged. ConfigError: a part of the
+            policy is unknown; the message names the files that define it.
     """
     directory = Path(directory)
     path = directory / NAME
@@ -400,7 +402,7 @@ def load_policy(directory: str | Path) -> SavedPolicy:
 
 @contextmanager
 def _explain_unknown(imports: Sequence[str], directory: Path) -> Generator[None, None, None]:
-    """Add the policy's path, or the files that may register unknown names, to errors."""
+    """Add the policy's path to errors, or the files that may register unknown names."""
     try:
         yield
     except (ConfigError, KeyError) as error:

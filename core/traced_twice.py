@@ -1,4 +1,4 @@
-"""Trace a function twice to find numbers that Python draws while tracing.
+"""Traces a function twice, to find numbers that Python draws while tracing.
 
 A compiled program is traced once. A number that Python draws at that time, from `numpy.random`,
 the clock or a changing global, is then the same in every update of every lane. A second trace
@@ -31,7 +31,7 @@ _LATER = 1_000_003.0  # seconds; a float32 time would hide a smaller shift for t
 
 @dataclass(frozen=True)
 class Traced:
-    """A function's program and the shapes of its results."""
+    """A traced function: its program, and the shapes of its results."""
 
     jaxpr: Any  # a ClosedJaxpr
     shapes: Any
@@ -41,7 +41,7 @@ class Traced:
 def trace_twice(call: Callable[..., Any], *given: Any) -> Traced:
     """Trace `call` with arrays or their shapes, twice.
 
-    Functions under `jax.jit` inside `call` are traced again as well: our context is part of jax's
+    Functions under `jax.jit` inside `call` are also traced again: our context is part of jax's
     cache key, so jax does not reuse the first trace.
     """
     drawn = _generators()
@@ -74,7 +74,7 @@ def line_of_change(
     call: Callable[..., Any],
     *given: Any,
 ) -> str:
-    """Trace `call` again and return `file:line` of the user code that changes the value of `look`.
+    """Trace `call` again; return `file:line` of the user code that changes the value of `look()`.
 
     Returns "" if nothing changes this time.
     """
@@ -116,7 +116,7 @@ class _TraceWatch(Generic[_T]):
 
 
 def constants(jaxpr: Any) -> Iterator[Any]:
-    """Yield the arrays that a closed jaxpr has captured, including those in its equations."""
+    """Yield the constants captured by a closed jaxpr, including those in its equations."""
     yield from _consts(jaxpr)
     for equation in _open_jaxpr(jaxpr).eqns:
         for inner in _inner_jaxprs(equation):
@@ -138,7 +138,7 @@ def _prefix(place: str) -> str:
 
 @contextmanager
 def _later_clock() -> Generator[None]:
-    """Set the clock days ahead for this thread only."""
+    """Set Python's clock some days ahead, in this thread only."""
     clock, nanoseconds, here = time.time, time.time_ns, threading.get_ident()
 
     def ahead() -> float:
@@ -196,7 +196,7 @@ def _first_difference(one: Any, other: Any) -> _Difference | None:
 
 
 def _find_leak(jaxpr: Any) -> _Difference | None:
-    """Return where an array from a finished trace is used, if any."""
+    """Return where an array from a finished trace is used, if there is one."""
     pairs = zip(_open_jaxpr(jaxpr).constvars, _consts(jaxpr), strict=False)
     leaks = {var for var, const in pairs if isinstance(const, Tracer)}
     if not leaks:
@@ -234,7 +234,7 @@ def _of_equation(
 
 
 def _inner_jaxprs(equation: Any) -> list[Any]:
-    """Return the jaxprs among an equation's parameters, closed ones with their constants."""
+    """Return the jaxprs in an equation's parameters; closed ones include their constants."""
     leaves = jax.tree.leaves(list(equation.params.values()))
     return [leaf for leaf in leaves if hasattr(leaf, "jaxpr") or hasattr(leaf, "eqns")]
 

@@ -1,13 +1,13 @@
-"""Custom training classes: the base class, and the arrays in each lane.
+"""Custom training classes: their base class, and the arrays that each lane keeps.
 
 A `Training` declares its hyperparameters and defines four pure functions. `fixed` hyperparameters
-are Python values on `self`, with one compiled program per combination. `traced` ones are float32
-scalars on `h`, one set per lane.
+are Python values on `self`; each combination of them needs a separate compiled program. `traced`
+ones are float32 scalars on `h` that may differ between lanes.
 
-The engine keeps only the leaves of the state that `init` returns. The structure comes from `init`,
-which is traced again in each program. So a state may contain functions that close over `h`, such
-as a flax `TrainState` with an optax optimiser, and a lane that gets new hyperparameters continues
-training with them. Arrays that `init` computed from `h` are not updated.
+The engine stores only the leaves of the state that `init` returns. Their structure comes from
+`init`, which is traced again in each program. So a state may contain functions that close over
+`h`, such as a flax `TrainState` with an optax optimiser, and a lane that gets new hyperparameters
+continues training with them. Arrays that `init` computed from `h` are not updated.
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ def fixed(
 ) -> Any:
     """Declare a hyperparameter that is compiled in: a Python value on `self`.
 
-    Its type is that of the default: bool, int, float, str (one of `choices`), or a tuple of layer
-    widths. The other arguments are those of `traced`.
+    Its type is the type of the default: bool, int, float, str (one of `choices`), or a tuple of
+    layer widths. The other arguments are the same as for `traced`.
     """
     return Declared(default, False, meaning, low=low, high=high, choices=choices, search=search)
 
@@ -126,7 +126,7 @@ def _type_of(name: str, default: Any) -> KnobType:
 
 @dataclass(frozen=True)
 class StudyEnvironment:
-    """The environment of a study, for training classes that use it."""
+    """The study's environment, as training classes see it."""
 
     plan: EnvPlan
     params: Mapping[str, float]
@@ -135,7 +135,7 @@ class StudyEnvironment:
 
 
 class _EnvironmentOfStudy(property):
-    """The property type that marks training classes which use the study's environment."""
+    """The type of the property by which a training class requests the study's environment."""
 
 
 def _environment_of(training: Training) -> Environment:
@@ -144,7 +144,7 @@ def _environment_of(training: Training) -> Environment:
 
 
 def environment() -> Any:
-    """Declare an attribute for the environment that the study names under `env`.
+    """Declare an attribute that contains the environment named in the study under `env`.
 
     Its type is `Environment`; its functions `reset`, `step` and `action_mask` take `h.env_params`.
     """
@@ -157,12 +157,12 @@ _TYPES: Mapping[type, KnobType] = {
 
 
 class Training:
-    """Base class for custom training code that the lanes of a study run.
+    """Base class for custom training code, which runs in the lanes of a study.
 
     Class attributes: unit: the unit of a run's length, in words. epoch: the number of units per
-        epoch, if `length: 20 epochs` is to be allowed. learns_after: the name of the
-        hyperparameter that sets the number of units before the first gradient step, if any;
-        `hpo check` compares it with the length.
+        epoch, which allows `length: 20 epochs`. learns_after: the name of the hyperparameter that
+        sets the number of units before the first gradient step, if any; `hpo check` compares it
+        with the length.
 
     Attributes:
         length: the length of a full run, in units; known in `setup`.
@@ -170,7 +170,7 @@ class Training:
 
     A class with an `hpo.environment()` may have `act` instead of `evaluate`.
 
-    Methods must be pure: equal arguments give equal results, and nothing else changes.
+    Methods must be pure: equal arguments give equal results, and there are no side effects.
 
     >>> class Slope(Training):
     ...     unit, steps_per_update = "steps", 10
@@ -230,10 +230,10 @@ class Training:
         """
 
     def shared(self) -> Any:
-        """Return arrays that all lanes read as `h.shared`, or None.
+        """Return a pytree of arrays that all lanes read as `h.shared`, or None.
 
-        They are passed to the program, once per device. Arrays on `self` become constants of the
-        program; large ones take long to compile.
+        They are passed to the program, once per device. Arrays on `self` would become constants of
+        the program, which take long to compile if large.
         """
         return None
 
@@ -244,14 +244,15 @@ class Training:
     def update(self, state: Any, h: Any) -> tuple[Any, Mapping[str, Any]]:
         """Train for `steps_per_update` units; return the new state and metrics.
 
-        The state keeps its structure, shapes and dtypes. Metrics are scalars by name.
+        The new state must have the same structure, shapes and dtypes. Metrics are a dictionary of
+        scalars.
         """
         raise NotImplementedError
 
     def evaluate(self, state: Any, h: Any, key: jax.Array) -> Mapping[str, Any]:
-        """Evaluate one episode, or one sample, from a typed key; return scalars by name.
+        """Evaluate one episode, or one sample, with a typed key; return a dictionary of scalars.
 
-        `return` and `length` describe an episode; others are metrics `eval/<name>`.
+        `return` and `length` describe an episode; all other names become metrics `eval/<name>`.
         """
         found = self.play(state, h, jax.random.key_data(key), 1)
         return {name: values[0] for name, values in found.items()}
@@ -266,7 +267,7 @@ class Training:
     def play(
         self, state: Any, h: Any, key: UInt32[Array, "2"], episodes: int
     ) -> dict[str, Float[Array, " episodes"]]:
-        """Return the values of episodes played by `act`, named as for PPO policies."""
+        """Play episodes with `act`; return their values by the names used for PPO policies."""
         assert self.given is not None
         found = play(self.player(state, h, key), episodes, self.given.steps, self.given.cut_after)
         values = {"return": found.returns, "length": found.lengths, **found.metrics}
@@ -307,7 +308,7 @@ class Training:
     def of(
         cls, values: Mapping[str, Any], length: int, given: StudyEnvironment | None = None
     ) -> Training:
-        """Return the instance for one combination of fixed values, which is created once.
+        """Return the instance for one combination of fixed values; it is created only once.
 
         Raises:
             ConfigError: `setup` failed, or `steps_per_update` is not a whole number above 0.
@@ -370,7 +371,7 @@ def _check_environment(cls: type[Training], given: StudyEnvironment) -> None:
 
 
 def shared_of(training: Training) -> Any:
-    """Return the arrays of `shared`, computed once."""
+    """Return the arrays from `shared`, which is called once."""
     kept = vars(training)
     if "_shared" not in kept:
         cls = type(training)
@@ -393,7 +394,7 @@ class Lane:
         self.training, self.names, self.shared = training, traced_names, shared
 
     def reading(self, shared: Any) -> Lane:
-        """Return the lane with the arrays that a program receives as `h.shared`."""
+        """Return a copy of the lane with the arrays that a program receives as `h.shared`."""
         return Lane(self.training, self.names, shared)
 
     def hypers(self, values: Mapping[str, Any]) -> Any:
@@ -409,7 +410,7 @@ class Lane:
         return words_of(jax.tree.leaves(self.training.init(key, self.hypers(values))))
 
     def state(self, leaves: list[Any], values: Mapping[str, Any]) -> Any:
-        """Return a state with these leaves and the structure of `init`, traced again."""
+        """Return a state with these leaves, in the structure that a new trace of `init` gives."""
         example = self.training.init(jax.random.key(0), self.hypers(values))
         old, structure = jax.tree.flatten(example)
         return structure.unflatten(_restore_keys(leaves, old))
@@ -428,7 +429,7 @@ class Lane:
     def episodes(
         self, leaves: list[Any], values: Mapping[str, Any], key: UInt32[Array, "2"], count: int
     ) -> dict[str, Float[Array, " count"]]:
-        """Return episode values by name, evaluated with a lane's key."""
+        """Return values by name from `count` episodes, evaluated with a lane's key."""
         if self.training.acts():
             state = self.state(leaves, values)
             return _float_scalars(self.training.play(state, self.hypers(values), key, count))

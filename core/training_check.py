@@ -32,7 +32,7 @@ _LARGE, _SHOWN = 64 * 2**20, 2**20  # bytes of all constants, and of one that is
 
 @dataclass(frozen=True)
 class Shapes:
-    """Names and shapes of a training's state and results."""
+    """The names and shapes in the state and results of a training class."""
 
     state: dict[str, jax.ShapeDtypeStruct]  # leaves by path
     metrics: tuple[str, ...]
@@ -217,7 +217,7 @@ _OURS = ("_is_set_up", "_shared")
 
 
 def contents_of(training: Training, only: str = "") -> dict[str, Any]:
-    """Return the contents of a training's attributes by path, for later comparison."""
+    """Map paths in the attributes of a training instance to values, for later comparison."""
     own = {
         name: value
         for name, value in vars(training).items()
@@ -233,7 +233,7 @@ def _is_cached_property(cls: type, name: str) -> bool:
 
 
 def _cached_tracers(training: Training) -> list[str]:
-    """Return the names of cached properties that keep traced arrays."""
+    """Return the names of cached properties that contain traced arrays."""
     cls, found = type(training), []
     for name, value in vars(training).items():
         if not _is_cached_property(cls, name):
@@ -252,7 +252,7 @@ def _marks_by_path(held: Mapping[str, Any], prefix: str, module: str, depth: int
 
 
 def _change_mark(value: Any) -> Any:
-    """Return a value and a fingerprint that changes with it, such as the sum of its bytes."""
+    """Return a value, and a fingerprint that changes with it, such as the sum of its bytes."""
     if isinstance(value, np.ndarray) and value.dtype != object:
         return value, zlib.crc32(value.tobytes())
     if isinstance(value, bool | int | float | str):
@@ -263,7 +263,7 @@ def _change_mark(value: Any) -> Any:
 
 
 def _held_parts(value: Any, module: str) -> dict[str, Any]:
-    """Return the contents of a container or of an object from the user's file, by position."""
+    """Map positions to values inside a container, or in an object defined in the user's file."""
     if isinstance(value, dict):
         return {f"[{key!r}]": one for key, one in value.items()}
     if isinstance(value, list | tuple | deque):

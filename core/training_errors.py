@@ -1,7 +1,7 @@
-"""Errors in a training's methods, reported with the user's file and line, and the fix.
+"""Reports errors in the methods of a training class with the user's file and line, and the fix.
 
-Each kind of tracing mistake has a separate message. A traced value has no concrete value during
-tracing, and the fix depends on the code that needed one.
+Each kind of tracing mistake has a separate message. A traced value is not known during tracing,
+and the fix depends on the code that needed it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _OWN_MODULE = f"{__package__}.training"
 
 
 class SetOutsideSetup(AttributeError):
-    """Raised if an attribute of a training is set after setup."""
+    """Raised if an attribute of a training instance is set after `setup`."""
 
     def __init__(self, name: str):
         self.attribute = name
@@ -233,7 +233,7 @@ def _error_text(cls: type, method: str, error: BaseException) -> str:
 
 
 def _gymnax_hint(error: BaseException) -> str:
-    """Return the fix for libraries that expect gymnax 0.0.9's five values."""
+    """Return the fix for libraries that expect five values from `step`, as in gymnax 0.0.9."""
     unpacked = "too many values to unpack (expected 5)" in str(error)
     if not unpacked or "gymnax" not in sys.modules:
         return ""

@@ -1,4 +1,4 @@
-"""A custom training class, compiled for L lanes: refill some, run K updates of each, evaluate.
+"""A custom training class compiled for L lanes: refills some, runs K updates of each, evaluates.
 
 The lanes of a tile run side by side under `vmap`; a device runs its tiles one after the other, in
 place. A tile of one lane is not vmapped, so its conditionals remain conditionals, and its numbers
@@ -99,7 +99,7 @@ class TrainingProgram(LaneProgram):
     def starts(
         self, busy: Sequence[int], fresh: Mapping[int, tuple[int, int, Mapping[str, Any]]]
     ) -> Starts:
-        """Return the running lanes, and (stream, replicate, hyperparameters) for each new one."""
+        """Return `Starts` from the busy lanes and a (stream, replicate, values) per fresh lane."""
         made = Starts(
             np.zeros(self.lanes, bool),
             np.zeros(self.lanes, bool),
@@ -115,7 +115,7 @@ class TrainingProgram(LaneProgram):
         return made
 
     def changes(self, given: Mapping[int, tuple[int, Mapping[str, Any]]]) -> Changes:
-        """Return the changes by lane: (lane whose state it continues, hyperparameters)."""
+        """Return changes as arrays; `given` maps a lane to (lane to copy, new hyperparameters)."""
         order = np.arange(self.lanes, dtype=np.int32)
         made = Changes(order, np.zeros(self.lanes, bool), self._no_hypers())
         for lane, (source, hypers) in given.items():
@@ -190,7 +190,7 @@ class TrainingProgram(LaneProgram):
 
     @cached_property
     def _evaluation_lowered(self) -> Any:
-        """Lower the evaluation: wanted lanes' values by name, [L, episodes]; zeros for others."""
+        """Lower the evaluation; it returns name -> [L, episodes], and zeros in unwanted lanes."""
 
         def local(lanes: Lanes, wanted: Any, shared: Any) -> dict[str, Any]:
             lane = self.lane.reading(shared)
@@ -215,7 +215,7 @@ class TrainingProgram(LaneProgram):
 
     @cached_property
     def _shared(self) -> Any:
-        """The training's shared arrays, on every device."""
+        """The shared arrays of the training class, on every device."""
         return jax.device_put(self.lane.shared, NamedSharding(self.mesh, EVERYWHERE))
 
     @compiled_property
@@ -239,7 +239,7 @@ class TrainingProgram(LaneProgram):
 
 @dataclass(frozen=True)
 class SavedTraining:
-    """A single lane saved by a study; the methods' `seed` selects episodes that no study uses."""
+    """A lane saved by a study; its methods' `seed` selects episodes that no study uses."""
 
     lane: Lane
     leaves: list[Array]
@@ -247,7 +247,7 @@ class SavedTraining:
 
     @classmethod
     def read(cls, folder: Path, made: type[Training]) -> SavedTraining:
-        """Read a saved training; raises the errors of `hpo.load_training`."""
+        """Read a saved lane; raises the same errors as `hpo.load_training`."""
         record, path = read_training(folder), folder / TRAINING
         knobs = made.declared()
         try:
@@ -288,7 +288,7 @@ class SavedTraining:
         return training.given
 
     def evaluate(self, episodes: int, seed: int) -> dict[str, np.ndarray]:
-        """Return values by name, float32 [episodes]."""
+        """Return the episodes' values by name, float32 [episodes]."""
         run = jax.jit(partial(self.lane.episodes, count=episodes))
         return dict(jax.device_get(run(self.leaves, self.hypers, _player_key(seed))))
 
@@ -297,7 +297,7 @@ class SavedTraining:
         return trace(self._player(seed), self.leaves, episodes, self._environment.steps)
 
     def film(self, episodes: int, seed: int) -> tuple[float, Iterator[np.ndarray]]:
-        """Return the frame rate, and the frames of the evaluated episodes.
+        """Return the frame rate and the frames of the evaluated episodes.
 
         Raises:
             ConfigError: the environment cannot be rendered.

@@ -1,8 +1,8 @@
 """One PPO update of a tile of lanes (Schulman et al. 2017), in the order of the algorithm.
 
 1. `rollout`: T steps of E environments with the current policy (rollout.py).
-2. `prepare`: rewards r_t, advantages A_t and value targets R_t = A_t + V(s_t) of that rollout, as
-   rows; running statistics are updated.
+2. `prepare`: rewards r_t, advantages A_t and value targets R_t = A_t + V(s_t) of that rollout,
+   arranged as rows; updates running statistics.
 3. `run_epochs`: gradient steps over shuffled minibatches of the rows (epochs.py, losses.py).
 4. `_measure`: the metrics shown in curves.
 
@@ -41,7 +41,7 @@ _KL_LIMIT = 1e3
 
 
 def update(plan: Plan, hypers: Hypers, state: LaneState) -> tuple[LaneState, Metrics]:
-    """Return the lanes [L] and metrics of one update; lanes do not learn in warm-up updates."""
+    """Run one update; return the lanes [L] and metrics. Warm-up updates do not learn."""
     with jax.named_scope("rollout"):
         played = rollout(plan, hypers, state)
     return learn(plan, hypers, played)
@@ -49,7 +49,7 @@ def update(plan: Plan, hypers: Hypers, state: LaneState) -> tuple[LaneState, Met
 
 @pytree
 class _Played(Pytree):
-    """A rollout of T steps, time first in each lane, and the inputs of its update."""
+    """A rollout of T steps, time first in each lane, and the other inputs of its update."""
 
     hypers: Hypers
     values: Scheduled  # scheduled hyperparameters at this update
@@ -61,7 +61,7 @@ class _Played(Pytree):
 
 @pytree
 class _Learnt(Pytree):
-    """The parts of an update that its metrics need."""
+    """The intermediate results of an update that its metrics need."""
 
     hypers: Hypers
     values: Scheduled
@@ -177,7 +177,7 @@ def _shadow_advantages(
 def _seen_observations(
     plan: Plan, lane: _Played, state: LaneState, learns: Bool[Array, ""]
 ) -> tuple[Any, LaneState]:
-    """Return the observations as the policy saw them, and statistics updated with this rollout.
+    """Return the observations that the policy saw, and statistics updated with this rollout.
 
     V-trace runs the network again, so its observations include the one after the last step.
     """
@@ -210,10 +210,10 @@ def _with_memory(plan: Plan, seen: Trajectory, samples: Samples) -> Samples:
 def _advantages(
     plan: Plan, hypers: Hypers, steps: Steps, decay: Float[Array, ""]
 ) -> Float[Array, "T E"]:
-    """Return one lane's advantages under the acting policy, where every ratio is 1.
+    """Return one lane's advantages under the policy that acted, so every ratio is 1.
 
-    V-trace's clips apply here too if they are below 1, because priorities and metrics use the
-    advantages of the losses. In lanes without V-trace both clips are infinite, so the result
+    V-trace's clips still matter if they are below 1: priorities and metrics must use the same
+    advantages as the losses. In lanes without V-trace both clips are infinite, so the result
     equals GAE bit for bit.
     """
     if "v_trace" not in plan.features:
@@ -252,7 +252,7 @@ def _with_features(
 
 
 def _as_rows(plan: Plan, x: Shaped[Array, "T E ..."]) -> Shaped[Array, "N ..."]:
-    """Return one row per step, or per segment (an environment's whole rollout)."""
+    """Return one row per step, or per segment (the whole rollout of an environment)."""
     if plan.by_segments:
         return jnp.moveaxis(x, 1, 0)
     return x.reshape((-1, *x.shape[2:]))
@@ -265,7 +265,7 @@ def _where_tree(condition: Bool[Array, ""], new: Any, old: Any) -> Any:
 def _shape_rewards(
     plan: Plan, hypers: Hypers, state: LaneState, seen: Trajectory, learns: Bool[Array, ""]
 ) -> tuple[Float[Array, "T E"], LaneState]:
-    """Return the learner's rewards: scaled, divided by the std of the return, clipped.
+    """Return the learner's rewards: scaled, divided by the std of the return, and clipped.
 
     The std is that of R_t = gamma R_{t-1} (1 - done_{t-1}) + r_t over all steps so far, including
     this rollout (Engstrom et al. 2020, section 3), or of r_t with `raw_reward_deviation`.
@@ -310,9 +310,9 @@ def _centre_rewards(
     """Subtract the running average from rewards, then update the average (Naik et al. 2024).
 
     o <- o + a (1 - o) and rbar <- rbar + (a / o) mean(delta), where delta is the temporal
-    difference of the centred rewards. Without an initial average o starts at 0, so the first step
-    is 1 and later ones decrease to a. With a given average (including 0) o starts at 1, and every
-    step is a.
+    difference of the centred rewards. Without an initial average, o starts at 0, so the first step
+    size is 1 and later ones decrease to a. With an initial average (even 0), o starts at 1, and
+    every step size is a.
     """
     on = hypers.reward_centering > 0.0
     centred = jnp.where(on, steps.reward - state.average_reward, steps.reward)
@@ -423,9 +423,9 @@ def _feature_metrics(plan: Plan, lane: _Learnt, means: Losses) -> dict[str, Arra
 def inspect_lane(plan: Plan, hypers: Hypers, state: LaneState) -> dict[str, Any]:
     """Return the parts `trajectories`, `advantages`, `losses` and `gradients` of one lane.
 
-    Trajectories and advantages are time first, [T, E, ...] (rows of several agents [T, S, ...]).
-    Losses and gradients treat the whole rollout as one minibatch before the first step: every row
-    once, without importance weights for priorities.
+    Trajectories and advantages are time first, [T, E, ...], or [T, S, ...] with several agents.
+    Losses and gradients are computed before the first step, with the whole rollout as one
+    minibatch: every row once, without importance weights.
     """
     one = jax.tree.map(lambda x: jnp.asarray(x)[None], state)
     all_hypers = jax.tree.map(lambda x: jnp.asarray(x)[None], hypers)

@@ -1,4 +1,4 @@
-"""Lines of code that wrap Gymnasium observations, if networks cannot read them directly."""
+"""Lines of code that wrap Gymnasium observations which networks cannot read directly."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SMALLER = (
 
 @dataclass(frozen=True)
 class Observation:
-    """An environment's observation, and the line of Python that lets networks read it."""
+    """An environment's observation, and the line of Python that makes it readable to networks."""
 
     space: str  # `Dict`, or `image of 96x96x3`
     is_image: bool = False
@@ -29,10 +29,10 @@ class Observation:
 
 
 def observation_of(id_: str) -> Observation | None:
-    """Make a hosted environment and describe an observation that needs a wrapper or a `cnn`.
+    """Make a hosted environment; describe its observation if it needs a wrapper or a `cnn`.
 
-    Libraries that step many environments per call accept no wrappers; their keys offer the same
-    settings.
+    Libraries that step many environments per call do not accept wrappers; they offer the same
+    settings as keys.
 
     Returns:
         None for a vector or a number, which any network reads.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # studies of compiled environments are checked without numpy
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """The results of stepping n rows, in the order the rows were sent."""
+    """The results of stepping n rows, in the order in which the rows were sent."""
 
     observation: np.ndarray  # [n, ...] after the step; the last one of an episode that ended
     reward: np.ndarray  # [n]
@@ -35,14 +35,14 @@ class Answers:
 
 
 class Simulator(Protocol):
-    """Several environments of one kind, called rows."""
+    """Environments of one kind that are stepped together; each of them is called a row."""
 
     def start(self, seeds: np.ndarray) -> np.ndarray:
         """Seed all rows and reset them; return first observations [rows, ...]."""
         ...
 
     def send(self, rows: np.ndarray, actions: np.ndarray) -> None:
-        """Start a step of some rows, in ascending order; other rows wait or are dropped."""
+        """Start to step some rows, in ascending order; all other rows wait or are dropped."""
         ...
 
     def receive(self) -> Answers:
@@ -50,14 +50,14 @@ class Simulator(Protocol):
         ...
 
     def restart(self, rows: np.ndarray) -> np.ndarray:
-        """Start the next episodes without a new seed; return their first observations."""
+        """Start new episodes without new seeds; return their first observations."""
         ...
 
     def close(self) -> None: ...
 
 
 class SimulatorLibrary(Protocol):
-    """A library of simulators."""
+    """A library that provides simulators."""
 
     # Slots that share a simulator: those opened by one call, those of one lane, or none
     together: Literal["call", "lane", "slot"]
@@ -92,7 +92,7 @@ def is_hosted(id_: str) -> bool:
 
 
 def is_simulated(id_: str) -> bool:
-    """Return whether one call steps many environments of an id.
+    """Return whether an id's environments are stepped many at a time, in one call.
 
     >>> is_simulated("envpool:Pong-v5"), is_simulated("gym:CartPole-v1")
     (True, False)
@@ -101,7 +101,7 @@ def is_simulated(id_: str) -> bool:
 
 
 def backend_of(id_: str) -> SimulatorLibrary:
-    """Return the backend of an id, which must satisfy `is_simulated`."""
+    """Return the backend for an id, which must satisfy `is_simulated`."""
     return _make_backend(next(start for start in _BACKENDS if id_.startswith(start)))
 
 
@@ -132,7 +132,7 @@ def probe(id_: str, values: Mapping[str, Any]) -> Any:
 
 
 def module_of(id_: str) -> str:
-    """Return the module that defines an environment; "" if one call steps many."""
+    """Return the module that defines an environment; "" if a simulator steps it."""
     if is_simulated(id_):
         return ""
     return via_gymnasium.module_of(id_)

@@ -1,4 +1,4 @@
-"""Lookup of environments by id, without jax; Gymnasium's ids are looked up in Gymnasium."""
+"""Looks up environments by id, without jax; Gymnasium's ids are looked up in Gymnasium."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def fitting_distributions(kind: str) -> tuple[str, ...]:
 
 
 def entry(id_: str) -> EnvEntry:
-    """Return the entry of an id, or raise `UnknownNameError` with the nearest ids."""
+    """Return the entry for an id, or raise `UnknownNameError` with the nearest ids."""
     if is_hosted(id_):
         return _of_libraries(id_)
     if id_ in ENVIRONMENTS:
@@ -55,7 +55,7 @@ def entry(id_: str) -> EnvEntry:
 
 
 def gymnax_class(id_: str) -> tuple[str, str] | None:
-    """Return the module and class of an id `gymnax:module:Class`; None for other ids.
+    """Return the module and class in an id `gymnax:module:Class`; None for other ids.
 
     >>> gymnax_class("gymnax:craftax.craftax_env:Craftax"), gymnax_class("CartPole-v1")
     (('craftax.craftax_env', 'Craftax'), None)
@@ -77,7 +77,7 @@ def full_id(id_: str) -> str:
 
 
 def find(id_: str) -> EnvEntry | None:
-    """Return the entry of an id; None if it is custom or its library is not installed."""
+    """Return the entry for an id; None if it is custom or its library is not installed."""
     if not is_hosted(id_):
         return ENVIRONMENTS.get(id_)
     try:
@@ -90,7 +90,7 @@ _of_libraries = lru_cache(maxsize=256)(entry_of)
 
 
 def held_out_keys(id_: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys that evaluations override: the environment's defaults, then `given`."""
+    """Return the keys that evaluation changes: those set by the environment, then `given`."""
     known = find(id_)
     if known is None:
         return dict(given)
@@ -116,7 +116,7 @@ def rooted(id_: str, keys: Mapping[str, Any], folder: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Reference:
-    """Random and reference scores that scale a metric in one environment with default keys."""
+    """The random and reference scores that scale a metric in an environment with default keys."""
 
     random: float  # the metric of uniformly random valid actions
     reference: float  # the metric of a good policy

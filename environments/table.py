@@ -1,4 +1,4 @@
-"""The table of environments, except Gymnasium's: ids, parameters, and keys with their meaning."""
+"""The table of all environments but Gymnasium's: ids, parameters, and keys with their meaning."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TYPES = {"int": int, "float": float, "bool": bool, "str": str}
 
 
 def type_of(default: Any, real: bool) -> KeyType:
-    """Return an argument's type from its default; `real` treats whole numbers as real."""
+    """Return an argument's type, derived from its default; `real` makes whole numbers real."""
     if isinstance(default, bool):
         return "bool"
     if isinstance(default, float) or (real and isinstance(default, int)):
@@ -33,7 +33,7 @@ def type_of(default: Any, real: bool) -> KeyType:
 
 @dataclass(frozen=True)
 class EnvKey(Range):
-    """An `env:` key, which is static: each searched value needs a separate program."""
+    """A static `env:` key: in a search, each of its values needs a separate program."""
 
     type: KeyType
     default: Any
@@ -78,7 +78,7 @@ class EnvEntry:
     eval_keys: Mapping[str, Any] = field(default_factory=dict)
 
     def makes_program(self, key: str) -> bool:
-        """Return whether each value of an argument needs a separate program."""
+        """Return whether each value of a key needs a separate program."""
         return key in self.keys or self.is_unnamed(key)
 
     def is_unnamed(self, key: str) -> bool:

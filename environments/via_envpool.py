@@ -29,7 +29,7 @@ class EnvPoolBackend:
     reseeds: bool = False  # a pool takes its seeds only when it is created
 
     def entry(self, id_: str) -> EnvEntry:
-        """Return the entry of an id such as `envpool:CartPole-v1`; all arguments are keys."""
+        """Return the entry for an id such as `envpool:CartPole-v1`; all arguments are keys."""
         keys: dict[str, EnvKey] = {}
         for name, default in _spec(id_, {}).config._asdict().items():
             if name not in _OF_POOLS:
@@ -59,7 +59,7 @@ class _EnvpoolSpaces:
 
 
 class EnvPoolSimulator:
-    """One pool; its automatic reset, which replaces the next step, is requested immediately.
+    """One pool; its automatic reset is requested at once, because it would replace the next step.
 
     Calling `reset` instead would start a new game even if only a lost life ended the episode.
     """
@@ -117,7 +117,7 @@ class EnvPoolSimulator:
 
 @contextmanager
 def _no_word_of_bounds() -> Generator[None, None, None]:
-    """Hide Gymnasium's warnings that float32 rounds a space's bounds."""
+    """Hide Gymnasium's warnings about float32 rounding of a space's bounds."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         yield

@@ -62,10 +62,10 @@ def registered() -> tuple[str, ...]:
 
 
 def entry_of(id_: str) -> EnvEntry:
-    """Return the entry of an id such as `gym:CartPole-v1` or `gym:module:Env-v0`.
+    """Return the entry for an id such as `gym:CartPole-v1` or `gym:module:Env-v0`.
 
-    Real-valued arguments of its constructor become parameters, and the others become keys. The
-    module in an id is never imported here: an id from a file must not run arbitrary code.
+    Real-valued constructor arguments become parameters, and all others become keys. The module in
+    an id is never imported here: an id from a file must not run arbitrary code.
     """
     from inspect import getdoc
 
@@ -235,7 +235,7 @@ def _import_gymnasium(id_: str) -> Any:
 
 
 def spec_of(id_: str, said: str = "") -> Any:
-    """Return Gymnasium's specification of an id; errors quote `said`."""
+    """Return Gymnasium's specification for an id; error messages quote the id as `said`."""
     said = said or id_
     gymnasium = _import_gymnasium(said)
     if is_atari(id_):
@@ -251,7 +251,7 @@ def spec_of(id_: str, said: str = "") -> Any:
 
 
 def _register_atari(id_: str) -> None:
-    """Import ale-py, which registers its games; no other module is imported for an id."""
+    """Import ale-py, which registers its games; an id never imports any other module."""
     try:
         ale = importlib.import_module("ale_py")
         ale.ALEInterface.setLoggerMode(ale.LoggerMode.Error)  # else it prints a banner
@@ -262,7 +262,7 @@ def _register_atari(id_: str) -> None:
 
 
 def _refuse_elsewhere(id_: str, name: str) -> None:
-    """Raise an error that names the package that registers an id, unless it is imported."""
+    """Raise an error with the package that registers an id, unless that is imported already."""
     for pattern, module, package in _ELSEWHERE:
         if pattern.match(name) and module not in sys.modules:
             raise errors.UnimportedModuleError(id_, module, package)

@@ -6,8 +6,8 @@ A simulator's `autoreset_mode` determines how ended rows are reset:
   `final_obs`.
 - DISABLED: rows are reset by `reset` with a `reset_mask`.
 - NEXT_STEP: rows would be reset instead of taking their next step, which ignores the action and
-  returns reward 0. With a `reset_mask` they are reset earlier, as in DISABLED, so that training
-  never sees such a step.
+  returns reward 0. They are therefore reset earlier with a `reset_mask`, as in DISABLED, so that
+  training never sees such a step.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class VectorEntryBackend:
     reseeds: bool = False
 
     def entry(self, id_: str) -> EnvEntry:
-        """Return the entry of an id; all arguments of its vector constructor are keys."""
+        """Return the entry for an id; all arguments of its vector constructor are keys."""
         spec, creator = _spec_and_constructor(id_)
         keys: dict[str, EnvKey] = {}
         given = dict(spec.kwargs)
@@ -192,7 +192,7 @@ class VectorEntrySimulator:
 
 
 class AtariSimulator(VectorEntrySimulator):
-    """One game, which continues if a lost life ends the episode (Baselines' EpisodicLife)."""
+    """A single game; it continues if a lost life ends the episode (EpisodicLife in Baselines)."""
 
     def receive(self) -> Answers:
         answers = super().receive()
@@ -218,7 +218,7 @@ def _mode_of(env: Any) -> str:
 
 
 def _resets_rows(env: Any) -> bool:
-    """Test with two rows whether single rows can be reset before the next step."""
+    """Test, with two rows, whether a single row can be reset before the next step."""
     if _mode_of(env) == "SameStep":
         return True
     env.reset(seed=0)

@@ -35,7 +35,7 @@ _OS_ERROR = re.compile(r"(?:OS error|os_error_code|errno|Errno)[:=' ]+(\d+)")
 
 
 def reason(error: BaseException) -> tuple[str, bool] | None:
-    """Return the reason for a disk error, and whether the disk is full; None for other errors.
+    """Return the reason for a disk error and whether the disk is full; None for other errors.
 
     >>> reason(OSError(28, "No space left on device"))
     ('No space left on device', True)
@@ -102,7 +102,7 @@ _PROBE_BYTES = 65_536
 def full_temporary_folder(place: Path | None = None, sure: bool = False) -> Path | None:
     """Return the temporary folder if it is full, else None.
 
-    `place` is the file that could not be written (None if unknown), and `sure` whether the error
+    `place` is the file that could not be written (None if unknown); `sure` means that the error
     named it. Some errors name no file, and libraries also write temporary files.
     """
     folder = Path(os.environ.get("TMPDIR") or tempfile.gettempdir()).absolute()
@@ -330,7 +330,7 @@ def _is_alive(pid: int) -> bool:
 
 
 def link_folder(source: Path, target: Path) -> None:
-    """Copy a folder whose files never change, with hard links if the file system supports them."""
+    """Copy a folder whose files never change, by hard links if the file system supports them."""
     with telling(target):
         shutil.copytree(source, target, copy_function=_link_or_copy)
 
@@ -345,7 +345,7 @@ def _link_or_copy(source: str, target: str) -> None:
 
 
 def copy_folder(source: Path, target: Path, more: Mapping[str, Path] | None = None) -> None:
-    """Copy a folder atomically to a new or empty one; `more` maps names in it to other folders."""
+    """Copy a folder atomically to a new or empty one; `more` maps names to folders to add."""
     partial = target.with_name(f".{target.name}{PARTIAL}-{os.getpid()}")
     delete_copies(target.parent, target.name)
     with telling(target, kept=""):

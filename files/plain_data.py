@@ -1,4 +1,4 @@
-"""Plain values: type guards, number ranges, and file readers whose errors name the file.
+"""Plain values: type guards, number ranges, and readers that name the file in their errors.
 
 `isinstance(value, dict)` leaves keys and values untyped; these guards type them as `str` and
 `Any`.
@@ -55,7 +55,7 @@ class Range:
         return self.low <= number <= self.high
 
     def in_words(self, noun: str) -> str:
-        """Describe the legal numbers in words; integer bounds are written in full.
+        """Describe the allowed numbers in words; integer bounds are written in full.
 
         >>> Range(low=0.0, high=1.0).in_words("a number")
         'a number from 0 to 1'
@@ -117,7 +117,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def is_among(value: Any, options: Iterable[Any]) -> bool:
-    """Return whether a value equals one of the options, by `same`."""
+    """Return whether a value equals one of the options, compared with `same`."""
     return any(same(value, one) for one in options)
 
 

@@ -1,4 +1,4 @@
-"""YAML as written by other programs."""
+"""Reads YAML written by other programs."""
 
 from __future__ import annotations
 

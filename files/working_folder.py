@@ -1,4 +1,4 @@
-"""The working folder, which user code may change although our code relies on it."""
+"""Keeps the working folder, which user code may change although our code relies on it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 
 @contextmanager
 def same_working_folder() -> Generator[None]:
-    """Restore the working folder at the end, in case the code inside has changed it.
+    """Restore the working folder at the end, in case the code in the block has changed it.
 
-    Configuration libraries change it on startup; paths such as `results/` are relative to the
+    Configuration libraries change it on startup; but paths such as `results/` are relative to the
     folder where the command was typed.
     """
     before = os.getcwd()

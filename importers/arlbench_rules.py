@@ -1,4 +1,4 @@
-"""ARLBench: its Hydra files, its AutoRLEnv, and the contents of its checkpoints."""
+"""Import rules for ARLBench: Hydra files, AutoRLEnv, and checkpoint contents."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def steps_of_autorl(draft: ConvertedStudy, source: ImportSource) -> None:
 
 
 def parts_of_checkpoints(draft: ConvertedStudy, source: ImportSource) -> None:
-    """Set the checkpoint parts to save; they are written with each policy."""
+    """Set the checkpoint parts to save with each policy."""
     parts = dict[str, None]()
     for name in tuple(source.constants):
         leaf, value = name.rsplit(".", 1)[-1], source.find(name)

@@ -1,4 +1,4 @@
-"""Atari games with CleanRL's or Stable-Baselines3's wrappers, expressed as keys of ale-py."""
+"""Converts the Atari wrappers of CleanRL and Stable-Baselines3 to keys of ale-py."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def wrapped_game(draft: ConvertedStudy, source: ImportSource) -> None:
 
 
 def _arguments_of_wrapper(given: Any) -> dict[str, Any] | None:
-    """Return the arguments of the wrapper if it is the only one, else None."""
+    """Return the Atari wrapper's arguments if there is no other wrapper, else None."""
     only = given
     if is_list(given) and len(given) == 1:
         only = given[0]
@@ -103,7 +103,7 @@ def _plain(arguments: Any) -> dict[str, Any] | None:
 
 
 def preprocessing(draft: ConvertedStudy) -> None:
-    """Train a game with the wrappers' preprocessing, which the script itself adds."""
+    """Set the preprocessing of the wrappers that a script adds around its game."""
     id_ = str(draft.env.get("id", ""))
     game = _GAME.fullmatch(id_)
     if game is None or WRAPPED not in draft.system.differs or "imports" in draft.rest:

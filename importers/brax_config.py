@@ -1,7 +1,7 @@
-"""Brax and MuJoCo Playground Python files: a single call of `train`, or `brax_ppo_config`.
+"""Reads brax and MuJoCo Playground Python files: a call to `train`, or `brax_ppo_config`.
 
-A configuration for many environments is read for one of them: branches on its name are resolved,
-and a dictionary keyed by names is replaced by its entry. No code is run.
+From a configuration for many environments, only one is read: branches on its name are resolved,
+and a dictionary keyed by names is replaced by the entry for that name. No code is run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Found:
 
 
 def read_brax(text: str, env: str | None) -> Found:
-    """Return the brax PPO arguments in a file, for one environment if it has several.
+    """Return the brax PPO arguments in a file; if it configures several environments, for one.
 
     Raises:
         NotPlain: the file has no such arguments, has several sets of them, or branches on an
@@ -78,7 +78,7 @@ def _owner(called: ast.AST) -> str:
 
 
 def _call_for(tree: ast.AST, env: str | None) -> ast.Call:
-    """Return the call to `train`, or the call for one environment in a dictionary."""
+    """Return the call to `train`, or the entry for one environment in a dictionary of calls."""
     of_env = dict[str, ast.Call]()
     for node in ast.walk(tree):
         if not isinstance(node, ast.Dict):
@@ -129,7 +129,7 @@ def _keyword_values(call: ast.Call, known: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain_value(node: ast.AST, known: Mapping[str, Any]) -> Any:
-    """Return a plain value, including `(128,) * 4` and the arguments of a network factory."""
+    """Return a plain value; `(128,) * 4` and the arguments of a network factory count as plain."""
     name = last_name(node)
     if isinstance(node, ast.Name) and name in known:
         return known[name]
@@ -158,7 +158,7 @@ def _plain_value(node: ast.AST, known: Mapping[str, Any]) -> Any:
 
 
 class _Config:
-    """One pass over the statements of `brax_ppo_config`, for one environment."""
+    """A pass over the statements of `brax_ppo_config` for one environment."""
 
     def __init__(self, env: str | None, known: Mapping[str, Any]) -> None:
         self.env, self.known = env, known
@@ -178,7 +178,7 @@ class _Config:
         return self.values
 
     def _follow_statements(self, body: Sequence[ast.stmt]) -> bool:
-        """Follow statements; return whether the function returns within them."""
+        """Follow the statements; return whether the function returns in one of them."""
         for node in body:
             if isinstance(node, ast.Return):
                 return True
@@ -249,7 +249,7 @@ class _Config:
                 raise NotPlain(f"line {test.lineno}: {ast.unparse(test)} cannot be read")
 
     def _argument_value(self, test: ast.expr, name: str) -> Any:
-        """Return an argument; the environment's name must be known."""
+        """Return an argument's value, for which the environment's name must be known."""
         if name == self.first and self.given[name] is None:
             raise NotPlain(
                 f"line {test.lineno}: its settings depend on the environment; name one", env="ID"

@@ -1,4 +1,4 @@
-"""Brax training arguments that are objects, or whose defaults have no counterpart."""
+"""Import rules for brax arguments that are objects, or whose defaults have no counterpart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training commands in shell scripts: loops, job arrays, and CleanRL's benchmark command."""
+"""Reads training commands in shell scripts: loops, job arrays, and CleanRL's benchmark command."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Command:
 def read_command(text: str, folder: Path | None, given: Mapping[str, Any]) -> Command:
     """Return the training command in a string: a typed line or a shell script.
 
-    A flag that a loop varies gets all of the loop's values. Commands that differ in a single flag
-    are merged. Otherwise `env` selects one of them; without it they are rejected.
+    A flag that changes in a loop gets all values of the loop. Commands that differ in a single
+    flag are merged. Otherwise `env` selects one of them; without it they are rejected.
 
     Raises:
         ConfigError: the commands train different things, or contain words that are not flags.
@@ -62,7 +62,7 @@ def read_command(text: str, folder: Path | None, given: Mapping[str, Any]) -> Co
 
 
 def _runs_training(words: Sequence[str]) -> bool:
-    """Return whether the words call a program with settings."""
+    """Return whether the words run a program with settings."""
     flags = any(word.startswith("--") or re.match(r"[a-z][\w.]*=", word) for word in words)
     program = any(word.endswith(".py") or word == "-m" for word in words)
     return flags and (program or words[0].startswith("-"))
@@ -246,7 +246,7 @@ def _loop_values(words: Sequence[str]) -> list[str]:
 
 
 def _split_commands(text: str) -> list[list[str]]:
-    """Return the words of each command.
+    """Split lines into commands, each a list of words.
 
     A line that begins with a flag continues the previous command, even after a comment.
     """

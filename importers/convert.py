@@ -1,4 +1,4 @@
-"""Conversion of a source's settings to a draft: system, values, and the system's defaults."""
+"""Converts a source's settings to a draft study: system, values, and the system's defaults."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def begin(draft: ConvertedStudy, source: ImportSource, given: Mapping[str, Any])
 
 
 def _choose_version(draft: ConvertedStudy, source: ImportSource, given: Mapping[str, Any]) -> None:
-    """Select the version: the given one, the only one with these names, or the newest."""
+    """Select a system's version: the given one, the only one with these names, or the newest."""
     if "version" in given:
         draft.system = version_named(draft.system, str(given["version"]))
         return
@@ -146,7 +146,7 @@ def _merge_given(source: ImportSource, given: Mapping[str, Any]) -> dict[str, An
 
 
 def _apply_rules(draft: ConvertedStudy, source: ImportSource) -> None:
-    """Omit the names that the user excludes, then apply the system's import rules."""
+    """Drop the names that the user excludes, then apply the system's import rules."""
     leave_out_asked(draft, source)
     draft.sought = set(source.searched)
     for name, reason in source.objects.items():
@@ -159,7 +159,7 @@ def _apply_rules(draft: ConvertedStudy, source: ImportSource) -> None:
 
 
 def _read_schedules(draft: ConvertedStudy, source: ImportSource) -> None:
-    """Read an optax schedule as its initial or peak rate; the rest is set later."""
+    """Replace an optax schedule by its initial or peak rate; its other settings follow later."""
     for name, value in source.constants.items():
         if draft.target(name) != "learning_rate" or not isinstance(value, Unread):
             continue
@@ -183,7 +183,7 @@ def _read_schedules(draft: ConvertedStudy, source: ImportSource) -> None:
 
 
 def _count_loops(draft: ConvertedStudy, source: ImportSource) -> None:
-    """Multiply the length of a training call by the number of times a loop repeats it."""
+    """Multiply the length of a training call by the number of loop iterations that repeat it."""
     calls = ("learn", "train")
     if "AutoRLEnv" in source.calls:
         calls = ("step",)
@@ -263,7 +263,7 @@ def _is_contradiction(draft: ConvertedStudy, source: ImportSource, names: Sequen
 
 
 def _add_critic(draft: ConvertedStudy) -> None:
-    """Separate the critic's optimiser if a source has a learning rate for it."""
+    """Give the critic a separate optimiser if a source has a learning rate for it."""
     name = next(
         (
             name
@@ -310,7 +310,7 @@ def _add_default(draft: ConvertedStudy, row: NameRow) -> None:
 
 
 def _add_unnamed(draft: ConvertedStudy, target: str, value: Any) -> None:
-    """Add a setting that has no name in the system."""
+    """Add a setting that is implicit in the system and has no name there."""
     if _is_set(draft, target) or _is_idle(draft, target):
         return
     checked = check_value(target, value)
@@ -351,7 +351,7 @@ _SWITCHES = {
 
 
 def _is_idle(draft: ConvertedStudy, target: str) -> bool:
-    """Return whether a setting has no effect in a draft, so its default is not written."""
+    """Return whether a setting has no effect in a draft, so that its default is omitted."""
     network = draft.fixed.get("network", "mlp")
     if target in KNOBS and "network" not in draft.space and not matters(target, network):
         return True
@@ -400,7 +400,7 @@ def _is_ours(draft: ConvertedStudy, target: str, value: Any) -> bool:
 
 
 def add_space(draft: ConvertedStudy) -> None:
-    """Search around a draft's fixed values, which become the space's default configuration."""
+    """Search ranges around a draft's fixed values, which become the default configuration."""
     if draft.space:
         raise draft.fault(
             "it already has a search space; only a single configuration can be extended"

@@ -1,4 +1,4 @@
-"""A study under conversion: the settings of another system translated so far."""
+"""A study during conversion: the settings translated so far from another system."""
 
 from __future__ import annotations
 
@@ -85,11 +85,11 @@ class ImportSource:
         return (*self.constants, *self.searched)
 
     def find(self, name: str) -> Any:
-        """Return a constant if it is a number, a bool or a string, else None."""
+        """Return a name's constant if it is a number, a bool or a string, else None."""
         return read_word(self.constants.get(name))
 
     def values(self, name: str, default: Any) -> list[Any]:
-        """Return a constant, listed values, or bounds (the middle for a normal distribution)."""
+        """Return a name's values: a constant, listed ones, or bounds (the mean of a normal)."""
         if name in self.searched:
             fields = self.searched[name]
             listed = fields.get("values", [fields.get(key) for key in ("min", "max", "mu")])
@@ -123,7 +123,7 @@ class ImportSource:
 
 @dataclass
 class ConvertedStudy:
-    """A study under conversion.
+    """A study during conversion.
 
     Every name in the source is added to one of the lists in the file's header: taken, changed,
     without effect, left out. A fifth list contains the system's defaults.
@@ -168,7 +168,7 @@ class ConvertedStudy:
             self.notes.append(text)
 
     def leave_out(self, name: str, reason: str) -> None:
-        """List a name without a counterpart in studies; a searched one only on request."""
+        """List a name without a counterpart; a searched one only if the user excludes it."""
         if name in self.sought and not self.unwanted(name):
             raise self.lost_fault({name: reason})
         text = f"{name}: {reason}"
@@ -192,7 +192,7 @@ class ConvertedStudy:
         return self.rest.setdefault(name, {})
 
     def unlisted(self) -> list[str]:
-        """Return the source's names that are missing from all the lists; none should be."""
+        """Return the source's names that are in none of the lists; there should be none."""
         texts = (*self.notes, *self.idle, *self.left_out, *self.defaults)
         words = {word for text in texts for word in re.split(r"[:, ]+", text)} | set(self.taken)
         return [name for name in self.read if name not in words]
@@ -289,7 +289,7 @@ class ConvertedStudy:
     def _note_change(
         self, name: str, row: NameRow, value: Any, settings: Mapping[str, Any]
     ) -> None:
-        """Report a translated value if it differs or sets other names."""
+        """List a translated value as changed if it differs, or if it sets other names."""
         if list(settings) != [row.target]:
             parts = [f"{target} {_short_text(one)}" for target, one in settings.items()]
         elif settings[row.target] != value:
@@ -395,7 +395,7 @@ class ConvertedStudy:
             self.leave_out(name, f"no counterpart; {what}")
 
     def refuse_odd(self, name: str, what: str, value: Any) -> None:
-        """Reject an unknown name that is a typo, or that selects a network."""
+        """Reject an unknown name that looks like a typo, or that selects a network."""
         near, because = self.system.nearest(name), ""
         if (
             near
@@ -475,7 +475,7 @@ class ConvertedStudy:
         return self.head() + body
 
     def _complete_study(self) -> None:
-        """Add sections that every study needs and the source lacks: evaluation and confirm."""
+        """Add the sections that every study needs but the source lacks: evaluation and confirm."""
         continuous = self.entry is not None and self.entry.default_of("continuous")
         if self.env.get("continuous", continuous) and "steps" not in self.section("evaluation"):
             self.section("evaluation").update({"episodes": 8, "steps": 5000})
@@ -622,7 +622,7 @@ _COUNTED = (
 
 
 def _gradient_steps(study: Study) -> int:
-    """Return the number of optimiser steps in a default-configuration run, in whole chunks."""
+    """Return the optimiser steps in a run of the default configuration, over whole chunks."""
     config = study.default()
     chunk_sizes = chunk_sizes_of(study, study.steps_per_update(config))
     updates = chunk_sizes.schedule_chunks * chunk_sizes.updates_per_chunk
@@ -631,7 +631,7 @@ def _gradient_steps(study: Study) -> int:
 
 
 def _minibatches_per_epoch(config: Mapping[str, Any]) -> int:
-    """Return the number of minibatches per epoch, which divide a rollout's steps or segments."""
+    """Return the number of minibatches per epoch; they divide a rollout's steps or segments."""
     envs, parts = config["num_envs"], config["num_minibatches"]
     cut = math.ceil(envs * config["rollout_length"] / config["minibatch_size"])
     drawn = config["priority_alpha"] > 0 and config["priority_over"] == "segments"

@@ -1,4 +1,4 @@
-"""The formulas in the tables: names whose values are computed from several others."""
+"""Evaluates the tables' formulas, which compute a name's value from several other names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .converted_study import ConvertedStudy, ImportSource
 
 
 def apply_derived(draft: ConvertedStudy, source: ImportSource) -> None:
-    """Set the derived names of a draft's system, in table order."""
+    """Set the derived names of the draft's system, in the order of its table."""
     for one in draft.system.derived:
         if _applies(one, source):
             _derive(draft, source, one)

@@ -1,4 +1,4 @@
-"""Command lines, flag files and YAML of other programs, and conversion of distributions."""
+"""Reads other programs' command lines, flag files and YAML, and converts distributions."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ def flags_of(
 ) -> dict[str, str | bool]:
     """Return values by flag; a flag without a value is true, and `--noflag` keeps its name.
 
-    Hydra's `name=value` also counts as a flag. The flags in a `--flagfile` are inserted where it
-    is named; later flags override earlier ones.
+    Hydra's `name=value` also counts as a flag. The flags in a `--flagfile` are inserted at its
+    position; later flags override earlier ones.
 
     >>> flags_of(["python", "-m", "train", "--LR=3e-4", "--k", "5", "--WANDB"])
     {'LR': '3e-4', 'k': '5', 'WANDB': True}
@@ -115,7 +115,7 @@ def flags_of(
 
 
 def _after_the_program(words: Sequence[str]) -> Sequence[str]:
-    """Return the words after the program: `uv run python -m package.module`, or a path."""
+    """Return the words after the program, such as `uv run python -m package.module` or a path."""
     for index, word in enumerate(words):
         if word == "-m" and index + 1 < len(words):
             return words[index + 2 :]
@@ -139,7 +139,7 @@ def _flags_in(file: str, folder: Path | None, depth: int) -> dict[str, str | boo
 
 
 def read_data(path: Path) -> Any:
-    """Read plain data from a YAML or JSON file, with merge keys, number tags and tuples."""
+    """Read plain data from a YAML or JSON file; merge keys, number tags and tuples are allowed."""
     text = text_of(path)
     try:
         if path.suffix == ".json":
@@ -159,7 +159,7 @@ class _Loader(PlainLoader):
     """Loads plain YAML, and the ordered dictionaries that PyYAML writes."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Raise if a name has two values; merged values may be overridden."""
+        """Raise an error if a name has two values; values from merge keys may be overridden."""
         seen: dict[str, yaml.Node] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode) or key.tag.endswith(":merge"):
@@ -187,7 +187,7 @@ _Loader.add_constructor(
 
 
 def translated(note: Note, name: str, row: NameRow, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return distributions by target, with {"value": ...} for a setting with a single value."""
+    """Return distributions by target; a target with a single value gets {"value": ...}."""
     fields = _with_listed_steps(note, name, row, fields)
     try:
         if "values" in fields:
@@ -240,7 +240,7 @@ def _translate_values(
 
 
 def _fields_of(row: NameRow, target: str, sets: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return a target's distinct values in `sets`; a set of settings may omit the target."""
+    """Return a target's distinct values in `sets`, which may omit the target."""
     idles = target.endswith("_end_fraction") or target.startswith(_IDLE)
     if idles and target != row.target:
         sets = [one for one in sets if target in one]
@@ -258,7 +258,7 @@ def _unset_value(target: str) -> Any:
 
 
 def distinct(values: Sequence[Any]) -> list[Any]:
-    """Return each value once; 1, 1.0 and true are different."""
+    """Return values without duplicates; 1, 1.0 and true are different."""
     return list({repr(value): value for value in values}.values())
 
 
@@ -288,7 +288,7 @@ def _translate_bounds(
 def fitted(
     note: Note, name: str, target: str, fields: dict[str, Any], entry: EnvEntry | None
 ) -> dict[str, Any]:
-    """Return a distribution adapted to its target: whole numbers, lists, an open end."""
+    """Adapt a distribution to its target: whole numbers, listed values, an excluded bound."""
     if target.startswith("env."):
         return _fitted_key(note, name, target, fields, entry)
     if "values" in fields:
@@ -302,7 +302,7 @@ def fitted(
 def _fitted_key(
     note: Note, name: str, target: str, fields: dict[str, Any], entry: EnvEntry | None
 ) -> dict[str, Any]:
-    """Return the distribution of an environment key; an unknown key is kept."""
+    """Adapt a distribution to an environment key; for an unknown key, it is unchanged."""
     key = target.removeprefix("env.")
     if entry is None or not (key in entry.keys or key in entry.params):
         return fields
@@ -334,7 +334,7 @@ def _in_whole_numbers(
 
 
 def _above_open_end(note: Note, name: str, target: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """Move an illegal lower bound of a range to the first step, or just above the bound."""
+    """Raise a lower bound that the target excludes, by one step or to a value just above it."""
     knob, low = KNOBS[target], fields.get("min")
     if not knob.low_open or low is None or low != knob.low:
         return fields
@@ -350,7 +350,7 @@ def _above_open_end(note: Note, name: str, target: str, fields: dict[str, Any]) 
 
 
 def _listed_key(note: Note, name: str, target: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """List the whole numbers in the range of a shape-changing key, if there are few."""
+    """List the whole numbers in a shape-changing key's range if there are few."""
     low, high, step = fields["min"], fields["max"], fields.get("q") or 1
     whole = all(isinstance(one, int) for one in (low, high, step))
     if not whole or (high - low) // step >= _MOST_PROGRAMS:
@@ -369,7 +369,7 @@ def env_value(entry: EnvEntry | None, key: str, value: Any) -> Any:
 
 
 def plain_value(target: str, value: Any) -> Any:
-    """Return a value in its hyperparameter's form: bools for 0 and 1, None below the range."""
+    """Convert a value to its hyperparameter's form: bools for 0 and 1, None below the range."""
     if target.startswith("env."):
         return value
     knob = KNOBS[target]
@@ -391,7 +391,7 @@ def switch(value: Any) -> Any:
 
 
 def _list_values(note: Note, name: str, target: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """List the values in a range of whole numbers; for a long range, the powers of two."""
+    """List the values in a range of whole numbers, or only powers of two if the range is long."""
     low, high, step = fields["min"], fields["max"], fields.get("q") or 1
     rest = {key: fields[key] for key in ("default", "when") if fields.get(key) is not None}
     count, exponents = (high - low) // step + 1, fields.get("distribution") == "pow2"

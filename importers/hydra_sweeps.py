@@ -1,6 +1,6 @@
-"""Searches in Hydra's notation: `lr=0.001,0.003`, `choice(...)`, `tag(log, interval(...))`.
+"""Reads searches in Hydra's notation: `lr=0.001,0.003`, `choice()`, `tag(log, interval())`.
 
-Hydra itself tries every combination (`--multirun`); ranges in its Optuna sweeper include both
+Hydra itself tries every combination (`--multirun`); in its Optuna sweeper, ranges include both
 ends.
 """
 
@@ -41,7 +41,7 @@ class Sweep:
 
 
 def is_multirun(words: Sequence[str]) -> bool:
-    """Return whether a Hydra command runs once per combination of its lists.
+    """Return whether a Hydra command runs once per combination of its listed values.
 
     >>> is_multirun(["python", "-m", "x.y", "a=1,2"]), is_multirun(["python", "x.py", "-m"])
     (False, True)
@@ -133,7 +133,7 @@ def _split_at_commas(text: str) -> list[str]:
 
 
 def _name_and_arguments(text: str) -> tuple[str, str]:
-    """Return name and arguments of `name(arguments)`, or two empty strings."""
+    """Return the name and the arguments in `name(arguments)`, or two empty strings."""
     name, opened, rest = text.strip().partition("(")
     if not (opened and rest.endswith(")") and name.isidentifier()):
         return "", ""
@@ -258,7 +258,7 @@ def _samplers_of(path: Path, sweeper: Mapping[str, Any]) -> str:
 
 
 def _old_fields(name: str, fields: Any) -> dict[str, Any]:
-    """Return a distribution from `search_space`, the notation before Hydra's grammar."""
+    """Return a distribution from `search_space`, the older notation of the Optuna sweeper."""
     if not is_dict(fields) or fields.get("type") not in ("categorical", "int", "float"):
         raise ConfigError(
             f"hydra.sweeper.search_space.{name} is {fields!r}; allowed: a mapping with "

@@ -1,8 +1,8 @@
-"""JaxDEM's interdependent arguments, as `PPOTrainer.Create` reads them.
+"""Import rules for JaxDEM's interdependent arguments, as `PPOTrainer.Create` reads them.
 
 Until 4 November 2025 `minibatch_size` counted segments (one rollout of one environment each), and
-a minibatch was a subset of the environments. Since then it counts env steps, rounded down to whole
-segments. `clip_actions` clips the environment's actions to `clip_range`.
+a minibatch was a subset of the environments. Since then, it counts env steps and is rounded down
+to whole segments. `clip_actions` clips the environment's actions to `clip_range`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _read_sizes(draft: ConvertedStudy, source: ImportSource) -> _Sizes:
 
 
 def counts_segments(draft: ConvertedStudy, source: ImportSource) -> str:
-    """Return why `minibatch_size` must count segments; "" if a later version could also run it."""
+    """Return why `minibatch_size` must be in segments; "" if later versions could also run it."""
     if draft.system.name != "jaxdem":
         return ""
     size, steps = count_of(source.find("minibatch_size")) or 0, _read_sizes(draft, source).steps
@@ -59,7 +59,7 @@ _TOWERS = ("actor_architecture", "critic_architecture")
 
 
 def _translate_model(draft: ConvertedStudy, source: ImportSource) -> None:
-    """Set the default sizes of models with a different architecture."""
+    """Set the default layer sizes of a model with a different architecture."""
     model = str(source.find("model") or "")
     if model and model not in MODELS:
         source.drop("model")
@@ -80,7 +80,7 @@ def _translate_model(draft: ConvertedStudy, source: ImportSource) -> None:
 
 
 def _refuse_unequal_towers(draft: ConvertedStudy, source: ImportSource) -> None:
-    """Reject a tower whose widths differ from the other tower's default."""
+    """Reject a tower whose widths differ from the default of the other tower."""
     given = [name for name in _TOWERS if name in source.constants]
     default = draft.system.defaults["architecture"]
     if len(given) != 1 or source.find(given[0]) == default:
@@ -115,7 +115,7 @@ def _clip_actions(draft: ConvertedStudy, source: ImportSource) -> None:
 
 
 def _translate_minibatches(draft: ConvertedStudy, source: ImportSource, sizes: _Sizes) -> None:
-    """Convert the minibatch size, for sampled segments or for parts of a permutation."""
+    """Convert the minibatch size, whether segments are sampled or a permutation is split."""
     old = draft.system.tag in _ALL_SEGMENTS
     usual = draft.system.defaults.get("minibatch_size")
     size = count_of(source.find("minibatch_size")) or usual or 0
@@ -154,7 +154,7 @@ def _translate_passes(
     text: str,
     total: int,
 ) -> None:
-    """Convert minibatches without priorities to whole passes over the rollout."""
+    """Convert minibatches that are drawn without priorities to whole passes over the rollout."""
     passes = segments * sizes.parts / sizes.envs
     if not passes.is_integer() or sizes.envs % segments:
         text = f"{text} {passes:.3g} passes over {total}; hpo needs whole passes in equal parts"

@@ -1,4 +1,4 @@
-"""Names that a study would lose: a searched one is an error, and several prompt a question."""
+"""Rejects names that a study would lose, if one is searched, or if they are the majority."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SHOWN = 4  # names in a sentence
 
 
 def refuse_lost(draft: ConvertedStudy, source: ImportSource) -> None:
-    """Reject a search with names that have no counterpart, and list all of them.
+    """Reject searched names that have no counterpart, in one error that lists all of them.
 
     Raises:
         ConfigError: names that the user did not exclude would be lost.
@@ -43,7 +43,7 @@ def nothing_searched(draft: ConvertedStudy, names: Sequence[str]) -> Exception:
 def ask_about_the_system(
     draft: ConvertedStudy, source: ImportSource, given: Mapping[str, Any]
 ) -> None:
-    """Ask whether the system is right if its table has fewer than half of a source's names.
+    """Ask whether the system is right, if its table has fewer than half of a source's names.
 
     Raises:
         ConfigError: the table has fewer than half, and the user did not name the system.
@@ -85,14 +85,14 @@ def _unknown_names(
 
 
 def _is_known(draft: ConvertedStudy, source: ImportSource, name: str) -> bool:
-    """Return whether the system has a name; a system named by the user must have it itself."""
+    """Return whether the system has a name; if the user named it, only its table counts."""
     if source.family and draft.system is not COMMON and not draft.system.exact:
         return draft.system.find(name) is not None or draft.is_of_env(name)
     return draft.row(name) is not None
 
 
 def _has_meaning(source: ImportSource, name: str) -> bool:
-    """Return whether a name matters: it is searched, or its value is not off."""
+    """Return whether a name matters: it is searched, or it has a value other than off."""
     if name not in source.constants:
         return True
     return read_word(source.constants[name]) not in (None, False)

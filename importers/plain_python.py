@@ -1,4 +1,4 @@
-"""Settings in Python files: the values that a file assigns to names in a table."""
+"""Reads settings in Python files: the values that a file assigns to names in a table."""
 
 from __future__ import annotations
 
@@ -70,11 +70,11 @@ def read_source(
     python: PythonCalls | None = None,
     given: Mapping[str, Any] | None = None,
 ) -> PythonValues:
-    r"""Return the values that a Python file assigns to known names, and to the names next to them.
+    r"""Return the values that a Python file assigns to known names, and to names set with them.
 
-    Assignments, dictionaries, call arguments, class fields and argparse defaults are read. Two
-    different values of a known name are an error, unless it is in `given` or `known` classifies it
-    as "left out".
+    Assignments, dictionaries, call arguments, class fields and argparse defaults are read. If a
+    known name has two different values, that is an error, unless it is in `given` or `known`
+    classifies it as "left out".
 
     >>> one = PythonCalls(names=("PPO",))
     >>> read_source("a = 1\nPPO(lr=2 * 4)\n", lambda name: name == "lr", one).named
@@ -126,10 +126,10 @@ def _one_environment(reader: _NameVisitor, given: Mapping[str, Any]) -> str | No
 
 @dataclass(frozen=True)
 class _NodeKnowledge:
-    """How certain it is that the names in a node are settings.
+    """How certain it is that the names in a syntax node are settings.
 
-    `firm`: the node certainly sets names of the table, so even non-plain values count. `others` is
-    whether it also sets names that the table lacks, `firm_others` whether it certainly does.
+    `firm`: the node certainly sets names in the table, so even values that are not plain count.
+    `others`: it may also set names that the table lacks; `firm_others`: it certainly does.
     """
 
     firm: bool = False
@@ -139,7 +139,7 @@ class _NodeKnowledge:
 
 
 class _NameVisitor:
-    """Collects the values that a file's nodes assign to a table's names."""
+    """Collects the values that the nodes of a file assign to names in a table."""
 
     def __init__(self, known: Fate, python: PythonCalls, names: Names) -> None:
         self.known, self.python, self.names = known, python, names
@@ -149,7 +149,7 @@ class _NameVisitor:
         self.env_class: str | None = None
 
     def visit(self, node: ast.AST) -> None:
-        """Read a node and its children, except the inside of a value that was read whole."""
+        """Read a node and its children, except those of a value that was read as a whole."""
         match node:
             case ast.Assign():
                 whole = self._read_assignment(node)
@@ -222,7 +222,7 @@ class _NameVisitor:
     # -------------------------------------------------------------------------------- names
 
     def _keep_names(self, pairs: list[Pair], place: _NodeKnowledge) -> set[int]:
-        """Keep the values of a node's names; return the ids of the values read whole."""
+        """Keep the values of a node's names; return the ids of those that were read as a whole."""
         whole = {id(value) for name, value in pairs if _FOR_EVALUATION.fullmatch(name)}
         for name, value in pairs:
             known = bool(self.known(name))
@@ -271,7 +271,7 @@ class _NameVisitor:
         return owned or name.lower() != "create"
 
     def _positional_pairs(self, node: ast.Call) -> list[Pair]:
-        """Return (name, value) of positional arguments, in the order given by the table."""
+        """Return (name, value) of the positional arguments, with names from the table in order."""
         called = last_name(node.func)
         names = self.python.order.get(called, "").split()
         pairs = list(zip(names, node.args, strict=False))
@@ -294,7 +294,7 @@ class _NameVisitor:
             self._add(name, plain or True, node)
 
     def _keep_environment(self, node: ast.Call, given: Mapping[str, ast.AST]) -> None:
-        """Keep the string that creates an environment, and the environment's keys."""
+        """Keep the string from which an environment is created, and the environment's keys."""
         called, owner = last_name(node.func), owner_of(node)
         if called == "make" and owner in _GYMS:
             for key in (key for key in given if not self.known(key)):
@@ -312,7 +312,7 @@ class _NameVisitor:
             self.envs.append(env)
 
     def _text_arguments(self, node: ast.Call) -> list[str]:
-        """Return positional arguments that are strings, or names of strings."""
+        """Return positional arguments that are strings, or names to which strings are assigned."""
         given = (one for one in node.args if isinstance(one, ast.Constant | ast.Name))
         values = map(self.names.value, given)
         return [one for one in values if isinstance(one, str) and not isinstance(one, Unread)]
@@ -323,7 +323,7 @@ def _underscored_pairs(node: ast.AST) -> list[Pair]:
 
 
 def _other_algorithm(node: ast.Call) -> str:
-    """Return the other algorithm that a call creates, as in `SAC(...)`; "" if it creates none."""
+    """Return the algorithm other than PPO that a call creates, as in `SAC(...)`, or ""."""
     name = last_name(node.func)
     made = {"create": owner_of(node), "get_algo": "".join(texts_in(node))}.get(name, name)
     if made.lower() not in OTHERS:

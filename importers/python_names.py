@@ -1,4 +1,4 @@
-"""Values and calls that a Python file assigns to names, and its loops; no code is run."""
+"""Finds the values and calls that a Python file assigns to names, and its loops; runs no code."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Pair = tuple[str, ast.AST]
 
 
 class Names:
-    """The values assigned to a file's names, anywhere in the file."""
+    """The values that are assigned to names anywhere in a file."""
 
     def __init__(self, tree: ast.AST) -> None:
         self.constants = constants_of(tree)
@@ -46,7 +46,7 @@ class Names:
     def value(self, node: ast.AST, depth: int = 0) -> Any:
         """Return the literal value of a node, resolving names that the file assigns once.
 
-        Without such a value, the result is `Unread`.
+        If there is no literal value, return `Unread`.
         """
         name = reference(node)
         made = self._follow_name(node)
@@ -91,7 +91,7 @@ class Names:
 
 
 class _Filling(ast.NodeTransformer):
-    """Replaces each name that has exactly one number in the file with that number."""
+    """Replaces each name to which the file assigns a single number with that number."""
 
     def __init__(self, constants: Mapping[str, list[Any]]) -> None:
         self.constants = constants
@@ -109,9 +109,9 @@ class _Filling(ast.NodeTransformer):
 
 
 def pairs_of(node: ast.AST) -> list[Pair]:
-    """Return (name, value) of all names set by one node.
+    """Return (name, value) for all names that a node sets.
 
-    A class sets its fields, a dictionary its string keys, a call its keywords.
+    A class sets its fields, a dictionary sets its string keys, and a call sets its keywords.
     `parser.add_argument("--name", default=...)` sets the name of the option.
     """
     match node:
@@ -165,7 +165,7 @@ def _field_pairs(statement: ast.AST) -> list[Pair]:
 
 
 def _field_default(node: ast.AST) -> ast.AST:
-    """Return the default in `field(default=...)`, `field(default_factory=lambda: ...)`."""
+    """Return the default in `field(default=...)` or `field(default_factory=lambda: ...)`."""
     if not isinstance(node, ast.Call) or last_name(node.func) != "field":
         return node
     for word in node.keywords:
@@ -215,7 +215,7 @@ def _definitions(tree: ast.AST) -> dict[str, list[ast.AST]]:
 
 
 def mentioned_in(tree: ast.AST) -> set[str]:
-    """Return all names in a file, and `TWO_OF_TRAIN` if its `train` returns two values."""
+    """Return all names in a file, plus `TWO_OF_TRAIN` if its `train` returns two values."""
     found: set[str] = set()
     for node in ast.walk(tree):
         match node:
@@ -247,7 +247,7 @@ def called_name(node: ast.AST) -> str:
 
 
 def owner_of(node: ast.Call) -> str:
-    """Return `gym` for the call `gym.make(...)`, "" for `make(...)`."""
+    """Return `gym` for the call `gym.make(...)`, and "" for `make(...)`."""
     match node.func:
         case ast.Attribute(value=value):
             return last_name(value)
@@ -265,7 +265,7 @@ def texts_in(node: ast.Call) -> list[str]:
 
 
 def length_of(node: ast.AST) -> ast.AST:
-    """Return the length of a list, also for `[one] * 8` and `[... for i in range(8)]`."""
+    """Return the length of a list, including `[one] * 8` and `[... for i in range(8)]`."""
     match node:
         case ast.List(elts=items) if not any(isinstance(item, ast.Starred) for item in items):
             return ast.Constant(len(items), lineno=node.lineno)
@@ -308,7 +308,7 @@ def loops_in(
 
 
 def _loop_count(loop: ast.AST, known: Mapping[str, list[Any]]) -> int:
-    """Return the iterations of a loop over `range(...)` or a list; 0 if unknown."""
+    """Return the number of iterations of a loop over `range(...)` or a list; 0 if unknown."""
     match loop:
         case ast.For(iter=ast.List(elts=items) | ast.Tuple(elts=items)):
             return len(items)

@@ -1,7 +1,7 @@
-"""Conversion of other systems' training configurations to studies with one configuration.
+"""Converts training configurations of other systems to studies with a single configuration.
 
 A source is a Python file (read, never run), a YAML or JSON file, or a command (in a file or
-typed). Omitted names get the program's defaults.
+typed). Names that it omits get the defaults of the program.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _read_typed(source: str, given: Mapping[str, Any]) -> Command:
 def _data_file(
     path: Path, one: System, found: ImportSource, given: Mapping[str, Any]
 ) -> Sweep | None:
-    """Read a YAML or JSON file; return the search in its `hydra` section."""
+    """Read a YAML or JSON file into a source; return the search in its `hydra` section."""
     data = _read_mapping(path, found.family, given)
     hydra = data.pop("hydra", None)
     sweep = None
@@ -91,13 +91,13 @@ def _data_file(
 
 
 def _sets_something(one: System, found: ImportSource) -> bool:
-    """Return whether a source sets any name of the system other than the environment."""
+    """Return whether a source sets any of the system's names besides the environment."""
     rows = (find(name, one) for name in found.names())
     return any(row is not None and row.target != "env" and row.fate != "left out" for row in rows)
 
 
 def _with_file_name(source: str, read: Callable[[], Command]) -> Command:
-    """Read a command; errors start with the name of its file."""
+    """Read a command; error messages start with the name of the file that contains it."""
     try:
         return read()
     except ConfigError as error:
@@ -141,7 +141,7 @@ def _read_brax_file(path: Path, found: ImportSource, given: Mapping[str, Any]) -
 def _read_python_file(
     path: Path, one: System, found: ImportSource, given: Mapping[str, Any]
 ) -> None:
-    """Read a Python file with the names from all versions of a system."""
+    """Read a Python file, using the names in all versions of a system."""
     versions = [one, *(other for other in SYSTEMS.values() if other.family == one.family)]
 
     def known(name: str) -> str:
@@ -194,7 +194,7 @@ def _keep_objects(
     objects: Mapping[str, Unread],
     given: Mapping[str, Any],
 ) -> None:
-    """Read, list or reject objects; none is silently replaced by a default.
+    """Read, list or reject values that are objects; a default never silently replaces one.
 
     Raises:
         ConfigError: the environment is an unreadable object, and nothing else names it.
@@ -220,7 +220,7 @@ def _has_default_env(one: System) -> bool:
 
 
 def _keep_object(found: ImportSource, name: str, row: NameRow | None, value: Unread) -> None:
-    """Keep an optimiser for later; list other objects, with the reason in the table if any."""
+    """Keep an optimiser for later; list other objects, with the table's reason if there is one."""
     if row is not None and name == "optimizer":
         found.constants[name] = value
     elif row is not None and row.because:
@@ -291,7 +291,7 @@ def _merge_mappings(first: dict[str, Any], second: dict[str, Any]) -> dict[str, 
 
 
 def _flatten_names(named: Mapping[str, Any], one: System, outer: str = "") -> dict[str, Any]:
-    """Return values by dotted name; the value of a known name stays a mapping."""
+    """Return values by dotted name; if a known name's value is a mapping, it is kept whole."""
     found: dict[str, Any] = {}
     for name, value in named.items():
         whole = f"{outer}{name}"
@@ -330,7 +330,7 @@ def read_hyperparameters(path: Path, given: Mapping[str, Any]) -> ConvertedStudy
 def _env_configuration(
     draft: ConvertedStudy, data: dict[str, Any], env: str | None
 ) -> dict[str, Any]:
-    """Return an environment's configuration; a trained agent's file has only one."""
+    """Return an environment's configuration; the file of a trained agent contains only one."""
     if not any(isinstance(value, dict) for value in data.values()):
         if env is None:
             raise draft.fault("it has one configuration; name its environment", env="CartPole-v1")
@@ -395,7 +395,7 @@ def read_flags(source: str | Path, given: Mapping[str, Any]) -> ConvertedStudy:
 
 @dataclass
 class NetworkFile(ConvertedStudy):
-    """The environment of an evaluation, written as environment keys instead of a study."""
+    """Converts the environment in an evaluation to environment keys, instead of a study."""
 
     # option -> value of the evaluation, in addition to the file
     evaluation: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -1,4 +1,4 @@
-"""Spaces and studies saved by other libraries: ConfigSpace files, Optuna storages."""
+"""Reads spaces and studies saved by other libraries: ConfigSpace files and Optuna storages."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NOT_EXPORTED = ("name", "env", "fixed", "space", "enqueue", "population", "exec
 def _begin_draft(
     draft: ConvertedStudy, searched: Mapping[str, Any], given: Mapping[str, Any]
 ) -> ImportSource:
-    """Recognise a space's system, and set the environment, which affects the names' meaning."""
+    """Recognise a space's system, and set the environment, which affects the meaning of names."""
     flags = {
         name: value
         for name, value in given.items()
@@ -53,7 +53,7 @@ def _begin_draft(
 
 
 def _drop_given(draft: ConvertedStudy, source: ImportSource, given: Mapping[str, Any]) -> None:
-    """Drop searched names whose value is given under any of their aliases."""
+    """Drop searched names for which the user gives a value under any alias."""
     rows = {name: draft.row(name) for name in (*given, *source.searched)}
     targets = {rows[name].target: name for name in given if rows[name] is not None}  # pyright: ignore
     for name in tuple(source.searched):
@@ -100,14 +100,14 @@ def read_space(path: Path, given: Mapping[str, Any]) -> ConvertedStudy:
 
 @dataclass(frozen=True)
 class _Switch:
-    """A parameter with two values whose only effect is to switch one hyperparameter off."""
+    """A parameter with two values that does nothing but switch one hyperparameter on or off."""
 
     parameter: Parameter
     child: Parameter  # the parameter that it switches off
 
     @property
     def on(self) -> tuple[Any, ...]:
-        """The values that activate the other parameter."""
+        """The parameter's values at which the other parameter is active."""
         return next(one.values for one in self.child.when if one.name == self.parameter.name)
 
 
@@ -127,7 +127,7 @@ def _unknown_switches(
 
 
 def _switch_of(parameter: Parameter, space: Space) -> _Switch | None:
-    """Return a parameter as a switch if one of its values activates one other parameter."""
+    """Return a parameter as a switch if one of its two values activates exactly one parameter."""
     values = parameter.distribution.as_mapping().get("values", ())
     children = [one for one in space.parameters if _depends_on(one, parameter.name)]
     if len(values) != 2 or len(children) != 1:
@@ -270,7 +270,7 @@ def read_storage(storage: str, name: str | None, given: Mapping[str, Any]) -> Co
 
 
 def _sign(theirs: OptunaStudy) -> float:
-    """Return the sign that makes smaller values better."""
+    """Return the factor, 1 or -1, by which values are multiplied so that smaller is better."""
     if theirs.directions[0] == "maximize":
         return -1.0
     return 1.0
@@ -328,7 +328,7 @@ def _set_metric(
 
 @dataclass
 class _Enqueued:
-    """A study's best trials that fit into the converted space."""
+    """The best trials of a study that fit into the converted space."""
 
     kept: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     outside: int = 0  # number of trials with values outside the space
@@ -397,7 +397,7 @@ def _configuration(draft: ConvertedStudy, params: Mapping[str, Any]) -> dict[str
 
 
 def _listed_values(draft: ConvertedStudy, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the nearest listed values for thinned ranges (shape-changing parameters)."""
+    """Round values to the nearest listed ones where a range was reduced to a list."""
     near = dict[str, Any]()
     for name, value in config.items():
         values = draft.space[name].get("values", ())

@@ -1,8 +1,8 @@
-"""Import rules that a system's table cannot express, in the order they apply.
+"""Import rules that a system's table cannot express, in the order in which they apply.
 
-A name that is computed from several others is a `Derived` in the system's table, applied by
-`apply_derived`. The functions here are rules that no formula can express: names that are dropped
-together, and settings that depend on the whole study.
+A name that is computed from several others is a `Derived` in the system's table, and
+`apply_derived` evaluates it. The rules here are for cases that no formula can express: names that
+are dropped together, and settings that depend on the whole study.
 """
 
 from __future__ import annotations

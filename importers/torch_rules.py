@@ -1,4 +1,4 @@
-"""Stable-Baselines3 and the single-file PyTorch PPO: interdependent settings."""
+"""Import rules for interdependent settings: Stable-Baselines3 and the single-file PyTorch PPO."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def leave_out_noise(draft: ConvertedStudy, source: ImportSource) -> None:
 
 
 def recurrent_minibatches(draft: ConvertedStudy) -> None:
-    """Convert minibatch rows to groups of environments, as recurrent networks need."""
+    """Convert minibatch rows to groups of environments, which recurrent networks require."""
     if draft.fixed.get("network") not in ("lstm", "gru"):
         return
     draft.note(
@@ -91,7 +91,7 @@ def recurrent_minibatches(draft: ConvertedStudy) -> None:
 
 
 def decay_as_torch(draft: ConvertedStudy) -> None:
-    """Replace adam with weight decay by adam_l2: torch.optim.Adam adds decay to the gradient."""
+    """Use adam_l2 for adam with weight decay: torch.optim.Adam adds the decay to the gradient."""
     if not (draft.fixed.get("weight_decay") or "weight_decay" in draft.space):
         return
     searched = draft.space.get("optimiser", {}).get("values", ())
@@ -127,7 +127,7 @@ _RANGES = {"tanh_gaussian": (-1.0, 1.0), "beta": (0.0, 1.0)}
 
 
 def defaults_of_helper(draft: ConvertedStudy, source: ImportSource) -> None:
-    """Fill in the defaults of the helper function that a file calls, if it calls only one."""
+    """Fill in the defaults of a helper function, if it is the only one that a file calls."""
     helpers = list(dict.fromkeys(call for call in source.calls if call in _HELPERS))
     if not helpers:
         return

@@ -1,4 +1,4 @@
-"""Weights & Biases sweep files as studies.
+"""Converts Weights & Biases sweep files to studies.
 
 In these files, bounds of `log_uniform` are exponents of e, `q` rounds to multiples, and
 `hyperband` counts logged metrics.
@@ -99,7 +99,7 @@ def has_program(path: Path, given: Mapping[str, Any]) -> bool:
 
 
 def read_program(path: Path, given: Mapping[str, Any]) -> ConvertedStudy:
-    """Return a study that starts the sweep's program with the command of a W&B agent."""
+    """Return a study that starts the sweep's program with the same command as a W&B agent."""
     sweep, draft, source = (
         _read_sweep_file(path),
         ConvertedStudy(str(path), whole=True),
@@ -169,7 +169,7 @@ def _is_above_1(eta: Any) -> bool:
 
 
 def _stop_by_logs(draft: ConvertedStudy, early: Any) -> None:
-    """Let rungs count logged metrics, as hyperband does, if the run length is known."""
+    """Convert rungs from logged metrics, which hyperband counts, if the run length is known."""
     if early is None:
         return
     if not is_dict(early) or not _is_above_1(early.get("eta", _HYPERBAND_ETA)):
@@ -197,7 +197,7 @@ def _read_sweep_file(path: Path) -> dict[str, Any]:
 
 
 def read_sweep(path: Path, given: Mapping[str, Any]) -> ConvertedStudy:
-    """Read a sweep over a trainer's arguments as a PPO study."""
+    """Convert a sweep over a trainer's arguments to a PPO study."""
     sweep = _read_sweep_file(path)
     draft = ConvertedStudy(str(path))
     _leave_out_keys(draft, sweep)
@@ -233,7 +233,7 @@ def _leave_out_keys(draft: ConvertedStudy, sweep: Mapping[str, Any]) -> None:
 
 
 def _log_where_there(draft: ConvertedStudy, sweep: Mapping[str, Any]) -> None:
-    """Pass a sweep's project to the logger, if the program logs at all."""
+    """Pass a sweep's project to the W&B logger, if the program logs at all."""
     for key in (key for key in _LOGGED if key in sweep):
         if draft.loggers.get("wandb", {}).get("on"):
             draft.loggers["wandb"].setdefault(key, str(sweep[key]))
@@ -447,7 +447,7 @@ def _our_metric(draft: ConvertedStudy, given: str, goal: str) -> str:
 
 
 def _by_words(words: str, optical: bool) -> str | None:
-    """Return the name of our metric that matches the words in another system's name."""
+    """Return the name of our metric whose words match another system's name."""
     if optical and "blocking" in words and "bitrate" in words:
         return "eval/bitrate_blocking_probability"
     if optical and "blocking" in words:

@@ -1,10 +1,10 @@
-"""XLRON's interdependent flags, interpreted as in its code.
+"""Import rules for XLRON's interdependent flags, which have the same meaning as in its code.
 
-At 1.1.0 (train/train_utils.py, train/ppo.py, make_env.py):
+In version 1.1.0 (train/train_utils.py, train/ppo.py, make_env.py):
 
 - `warmup_cosine` rises from LR itself to LR x WARMUP_MULTIPLIER (by default 1: no ramp).
-- `cosine` passes LR x LR_END_FRACTION to optax as the *fraction* `alpha`, so it ends at
-  LR x LR x LR_END_FRACTION, nearly 0. The cosines of the entropy and the valid mass do the same.
+- `cosine` passes LR x LR_END_FRACTION to optax as the *fraction* `alpha`, so it ends at LR x LR x
+  LR_END_FRACTION, nearly 0. The cosine schedules of the entropy and the valid mass do the same.
 - Learning-rate schedules count gradient steps. Schedules of entropy, valid mass and lambda count
   updates (gradient steps with STEP_ON_GRADIENT). The horizon of the learning rate and the entropy
   is in gradient steps, and that of lambda in updates. With the fixes of July 2026, the schedules
@@ -145,7 +145,7 @@ def _translate_length(draft: ConvertedStudy, source: ImportSource) -> None:
 
 
 def _increment_steps(total: int, increment: int, update: int) -> int:
-    """Return the env steps of an increment: at most the whole run, at least one update."""
+    """Return the number of env steps per increment: at most the whole run, at least one update."""
     return max(min(total, increment), update)
 
 
@@ -182,7 +182,7 @@ def _limit_block_slots(draft: ConvertedStudy, source: ImportSource) -> None:
 
 
 def _listed_requests(draft: ConvertedStudy, source: ImportSource) -> None:
-    """Use a request file only together with the flag that makes XLRON read it."""
+    """Use a request file only if the flag that makes XLRON read it is also set."""
     name = "traffic_requests_csv_filepath"
     listed = source.find(name)
     if on(source.find("deterministic_requests")) and listed:
@@ -316,7 +316,7 @@ def _complete_layers(draft: ConvertedStudy, source: ImportSource, kinds: set[str
 
 
 def _shared_sizes(draft: ConvertedStudy, source: ImportSource) -> None:
-    """Copy mlp_layers and mlp_latent to the parts of the gnn, if the width is set."""
+    """Apply mlp_layers and mlp_latent to all parts of the gnn, if the width is set."""
     layers, width = source.values("mlp_layers", None), source.values("mlp_latent", None)
     if width == [None]:
         if layers != [None]:
@@ -474,7 +474,7 @@ def _translate_schedules(draft: ConvertedStudy, source: ImportSource) -> None:
 def _schedule_of_critic(
     draft: ConvertedStudy, source: ImportSource, kinds: set[Any], rates: list[float]
 ) -> None:
-    """Set XLRON's values for the critic, which equal the policy's by default here."""
+    """Set XLRON's values for the critic; without them, it would use the policy's values here."""
     if "VF_SCHEDULE_MULTIPLIER" not in source.names():
         draft.fixed["vf_schedule_multiplier"] = 1.0
     fraction = source.values("VF_LR_END_FRACTION", None)
@@ -543,7 +543,7 @@ def _scale_values(
 
 
 def _log_middle(values: list[float]) -> float:
-    """Return the only value, or the middle of a range on a logarithmic scale."""
+    """Return a single value, or the geometric middle of a range."""
     positive = [float(value) for value in values if value > 0]
     if not positive:
         return 0.0

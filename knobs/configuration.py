@@ -1,4 +1,4 @@
-"""Checks the values of hyperparameters, and completes configurations."""
+"""Checks hyperparameter values and completes configurations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .table import KNOBS, REGISTRABLE, check_name, choices_of
 
 
 def allowed(knob: Knob) -> str:
-    """Describe the legal values in words.
+    """Describe a hyperparameter's legal values in words.
 
     >>> allowed(KNOBS["rho_clip"])
     'a number above 0 or off'
@@ -47,7 +47,7 @@ def check_value(name: str, value: Any) -> Any:
 
 
 def canonical_value(knob: Knob, value: Any) -> Any:
-    """Return the canonical value, like `check_value`, for a hyperparameter of any table."""
+    """Return the canonical value, like `check_value`, for a hyperparameter in any table."""
     if knob.off and (value is None or value is False or value == "off"):
         return None
     checked = _canonical_value(knob, value)
@@ -130,7 +130,7 @@ def complete(given: Mapping[str, Any], own_words: bool = False) -> dict[str, Any
     of it); `num_layers` with `hidden_size` gives `hidden_sizes`. `minibatch_size` and
     `num_minibatches` are derived from each other, with any remainder as a smaller last minibatch,
     unless both are given with prioritised sampling. Completing a complete configuration changes
-    nothing. With `own_words`, words that user code may register when it runs are accepted.
+    nothing. With `own_words`, words that user code may register later are accepted.
 
     Raises:
         ConfigError: an unknown hyperparameter, an illegal value, or values that contradict each

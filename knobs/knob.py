@@ -1,4 +1,4 @@
-"""One row of the table of hyperparameters, and short ways to write rows and search ranges."""
+"""A row in the table of hyperparameters, and shorthands for rows and search ranges."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def switch(name: str, default: bool, meaning: str, **rest: Any) -> Knob:
 
 
 def schedule(name: str, default: str | None, meaning: str, **rest: Any) -> Knob:
-    """Return a traced hyperparameter whose values are the names of schedules."""
+    """Return a traced hyperparameter whose values are schedule names."""
     return Knob(name, "choice", default, True, choices=SCHEDULES, meaning=meaning, **rest)
 
 

@@ -1,4 +1,4 @@
-"""The static hyperparameters: fields of `Plan`, which shape a compiled program."""
+"""The static hyperparameters: fields of `Plan`, which determine the compiled program."""
 
 from __future__ import annotations
 

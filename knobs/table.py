@@ -1,4 +1,4 @@
-"""All hyperparameters by name: spellings in other systems, and words added by user code."""
+"""All hyperparameters by name, their names in other systems, and words added by user code."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _AMERICAN = {
 
 
 def allow_choice(name: str, choice: str) -> None:
-    """Make a word registered by user code legal for a hyperparameter."""
+    """Make a word legal for a hyperparameter, because user code has registered it."""
     if choice not in known_choices(name):
         _REGISTERED[name].append(choice)
 
@@ -97,7 +97,7 @@ def check_name(name: str) -> str:
 
 
 def hint_of(name: str) -> str:
-    """Return a phrase with the study's key for another system's name; "" if unknown.
+    """Return a phrase with our key for another system's name; "" if the name is unknown.
 
     >>> hint_of("num_seeds"), hint_of("learning_rates")
     (' in a study it is `seeds.per_config`', '')

@@ -1,4 +1,4 @@
-"""The devices of this machine; their number is fixed before jax creates them."""
+"""Devices of this machine; their number must be set before jax creates them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ def prepare_devices(
 ) -> tuple[Device, ...]:
     """Return all devices of a platform; on CPU one per core, and at least two.
 
-    Results with a single host device differ bitwise from results with several. With
-    `deterministic`, GPUs use only reproducible kernels (slower: no atomic scatters, no
-    autotuning). Raises ConfigError if the platform is missing, or if jax was already used with
+    Two is the minimum because results with a single host device differ bitwise from those with
+    several. With `deterministic`, GPUs use only reproducible kernels (slower: no atomic scatters,
+    no autotuning). Raises ConfigError if the platform is missing, or if jax was already used with
     different settings.
     """
     started = has_started()

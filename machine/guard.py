@@ -1,8 +1,8 @@
-"""Ends a study's processes after hpo itself has died; a script without dependencies.
+"""A script without dependencies that ends a study's processes once hpo itself has died.
 
 `guard.py run PARENT COMMAND...` becomes the command, which Linux kills together with its parent.
 `guard.py watch` reads lines `+ GROUP MARK` and `- GROUP`. When its input ends, it kills the
-remaining groups, and all processes with their marks in the environment.
+remaining groups, and all processes with one of their marks in the environment.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TRIES, _PAUSE = 20, 0.005  # scans for marked processes, and seconds between tw
 
 
 def marked(mark: str) -> list[int]:
-    """Return the processes with this text in their environment; Linux only, otherwise none."""
+    """Return the processes that have this text in their environment; none except on Linux."""
     found: list[int] = []
     try:
         names = [name for name in os.listdir("/proc") if name.isdecimal()]
@@ -34,7 +34,7 @@ def marked(mark: str) -> list[int]:
 
 
 def kill(group: int, mark: str) -> None:
-    """Kill a process group, and any marked processes that have left it."""
+    """Kill a process group, and any processes with its mark that have left it."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGKILL)
     for _ in range(_TRIES):  # a marked process may be starting another one

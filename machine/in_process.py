@@ -1,4 +1,4 @@
-"""Batches stepped by this process, with a time limit for environment calls.
+"""Batches that this process steps, with a time limit for environment calls.
 
 A thread watches the calls. If a call takes too long, the main thread is interrupted, which counts
 as an environment error. If the call continues even then, this process ends, because the
@@ -39,11 +39,11 @@ _WORKERS = "with population.workers: 1, only a worker process would end"
 
 
 class TookTooLong(BaseException):
-    """An environment call took too long; `except Exception` does not catch this error."""
+    """An environment call took too long; `except Exception` in its code cannot catch this."""
 
 
 class LimitedBatch:
-    """A batch with the time limit of its running call and the thread that makes the call."""
+    """A batch that records the time limit and the thread of its running call."""
 
     def __init__(self, id_: str, code: SpaceCode, count: int, own: InProcess):
         self.id, self._own, self._batch = id_, own, local_batch(id_, code, count)
@@ -68,13 +68,13 @@ class LimitedBatch:
 
     @property
     def call(self) -> int:
-        """The number of the running environment call, 0 between calls."""
+        """The number of the running environment call; 0 between calls."""
         return int(self.arrays.inside.max(initial=0))
 
 
 @dataclass
 class _Seen:
-    """A running call and its observed time; time while the process is stopped does not count."""
+    """A running call and the time it has taken, without times when the process was stopped."""
 
     call: int = 0
     seconds: float = 0.0
@@ -181,7 +181,7 @@ def _is_in(file: str, package: str) -> bool:
 
 
 def _show_cursor() -> None:
-    """Show the cursor that a terminal view has hidden, because no other code will run."""
+    """Show the cursor if a terminal view has hidden it, because no other code will do so."""
     if sys.stderr is not None and sys.stderr.isatty():
         sys.stderr.write("\x1b[?25h")
         sys.stderr.flush()
@@ -194,14 +194,14 @@ _overdue: weakref.WeakKeyDictionary[LimitedBatch, int] = weakref.WeakKeyDictiona
 
 
 def _install_handler() -> None:
-    """Have the main thread notified of calls that take too long, unless the signal is in use."""
+    """Install the handler by which long calls are interrupted, unless its signal is in use."""
     in_main = threading.current_thread() is threading.main_thread()
     if in_main and signal.getsignal(_SIGNAL) in (signal.SIG_DFL, signal.SIG_IGN):
         signal.signal(_SIGNAL, _on_signal)
 
 
 def _interrupt_call(batch: LimitedBatch, call: int) -> None:
-    """Interrupt a call, if the main thread made it and handles the signal."""
+    """Interrupt a call if it runs in the main thread and the handler is installed."""
     main = threading.main_thread().ident
     if main is not None and batch.thread == main and signal.getsignal(_SIGNAL) is _on_signal:
         _overdue[batch] = call

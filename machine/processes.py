@@ -1,7 +1,8 @@
-"""Processes of a command, and executors that start them on this machine or on a cluster.
+"""Processes that run a command, and executors that start them here or on a cluster.
 
-Each process on this machine has a session, output files, and a mark in its environment that also
-identifies children outside the group. A guard kills all such processes if this one dies.
+Each process on this machine has a session, output files, and a mark in its environment, by which
+children outside its process group are also found. A guard kills all such processes if this one
+dies.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ STDOUT, STDERR = "stdout.log", "stderr.log"
 
 @dataclass(frozen=True)
 class Launch:
-    """The arguments of one process."""
+    """The command and settings with which a process is started."""
 
     argv: Sequence[str]
     settings: Mapping[str, str]  # environment variables in addition to ours
@@ -50,7 +51,7 @@ class Launch:
 
 
 class Process(Protocol):
-    """One started process, with its children, wherever it runs.
+    """A started process and its children, here or on a cluster.
 
     Its output is in the files `STDOUT` and `STDERR` of its folder.
     """
@@ -65,7 +66,7 @@ class Process(Protocol):
         ...
 
     def look(self) -> int | None:
-        """Return the exit code once the process has ended, negative for a signal; None before."""
+        """Return the exit code (negative for a signal); None while the process is running."""
         ...
 
     def pause(self) -> None: ...
@@ -94,15 +95,15 @@ class ProcessExecutor(Protocol):
         ...
 
     def check(self, program: str, cwd: Path) -> None:
-        """Raise ConfigError if no process could start; an empty program name is not looked up."""
+        """Raise ConfigError if no process could start; an empty program name is not checked."""
         ...
 
     def begin(self, folder: Path) -> None:
-        """Set the folder of all processes; end or find the processes of an earlier start."""
+        """Set the folder for all processes; end or find those that an earlier start has left."""
         ...
 
     def find(self, folder: Path) -> Process | None:
-        """Return the process that an earlier session left in a run's folder."""
+        """Return the process in a run's folder that an earlier start has left, if any."""
         ...
 
     def start(self, launch: Launch, lane: int) -> Process: ...
@@ -142,7 +143,7 @@ def share_of_memory(each: float) -> dict[str, str]:
 
 
 def share_of_gpus(lane: int, each: float, gpus: Sequence[str]) -> dict[str, str]:
-    """Return the variables that give a process `each` GPUs, or a part of one.
+    """Return the variables that give a process `each` GPUs, which may be a fraction of one.
 
     >>> share_of_gpus(3, 0.5, ["0", "1"])
     {'CUDA_VISIBLE_DEVICES': '1', 'XLA_PYTHON_CLIENT_MEM_FRACTION': '0.45'}
@@ -173,7 +174,7 @@ def thread_settings(count: int) -> dict[str, str]:
 
 
 class OrphanKiller:
-    """A small process that kills the watched process groups once this process has died."""
+    """A helper process that kills the watched process groups once this process has died."""
 
     def __init__(self):
         self._process: subprocess.Popen[str] | None = None
@@ -246,7 +247,7 @@ class Running:
         return self._process.pid
 
     def look(self) -> int | None:
-        """Return the exit code after its end; also kill leftover and overdue processes."""
+        """Return the exit code, or None while running; kill leftover and overdue processes."""
         if self.exit_code is not None:
             return self.exit_code
         if self._deadline is not None and time.monotonic() > self._deadline:
@@ -260,7 +261,7 @@ class Running:
         return self.exit_code
 
     def _has_ended(self) -> bool:
-        """Return whether the process has ended; its id stays reserved, except on older systems."""
+        """Return whether the process has ended; on newer systems, its id stays reserved."""
         if not hasattr(os, "waitid"):  # macOS before Python 3.13
             return self._process.poll() is not None
         flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
@@ -300,7 +301,7 @@ class Running:
 
 @dataclass(frozen=True)
 class Wish:
-    """Instructions from another machine about a process on this one."""
+    """The state that another machine requests for a process on this one."""
 
     halted: bool = False
     grace: float | None = None  # seconds from SIGTERM to SIGKILL, if it must end
@@ -389,7 +390,7 @@ def end_leftovers(folder: Path) -> None:
 
 
 def last_lines(path: Path, most: int = 6, letters: int = 360) -> str:
-    """Return a file's last non-empty lines; "" if there are none."""
+    """Return the last lines of a file that are not empty; "" if there are none."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - 8192))

@@ -1,6 +1,6 @@
-"""Metrics reported by a process: JSON lines, CSV tables, TensorBoard and W&B files.
+"""Reads the metrics that a process reports: JSON lines, CSV tables, TensorBoard and W&B files.
 
-`report` prints one such line. Readers return rows of (step, name -> number) as the files grow.
+`report` prints a JSON line. Readers return rows of (step, name -> number) as the files grow.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _EARLIER = 2.0  # by which a file system's clock may be behind
 
 
 def report(step: Any = None, *given: Any, **metrics: Any) -> Any:
-    """Print metrics as one JSON line, for a study with `command` to read.
+    """Print metrics as a JSON line, which a study with `command` reads.
 
-    Without metrics it runs `hpo report`: see `hpo.views.python.open_study.report`.
+    Without metrics, it runs `hpo report`; see `hpo.views.python.open_study.report`.
 
     >>> report(4096, eval_return=12.5)
     {"step": 4096, "eval_return": 12.5}
@@ -44,7 +44,7 @@ def report(step: Any = None, *given: Any, **metrics: Any) -> Any:
 
 
 class Files:
-    """The files that match a pattern and changed after a given time, the latest last."""
+    """The files that match a pattern and have changed since a given time, the latest one last."""
 
     def __init__(self, pattern: str, since: float):
         self._pattern, self._since = pattern, since - _EARLIER
@@ -79,7 +79,7 @@ class Tail:
             return b""
 
     def lines(self, whole: bool = False) -> Iterator[str]:
-        """Yield the new complete lines, and also the last one if the file is `whole`."""
+        """Yield new complete lines; if the file is `whole`, its last line counts as complete."""
         data = self.read()
         end = data.rfind(b"\n") + 1
         if whole or len(data) > _LONGEST:
@@ -91,7 +91,7 @@ class Tail:
 
 
 class Reader:
-    """Rows reported by one process; each subclass reads one kind of file."""
+    """Reads the rows that a process reports; each subclass reads one kind of file."""
 
     def __init__(self, files: Files, step: str):
         self._files, self._step = files, step
@@ -169,7 +169,7 @@ def _parse_number(cell: str) -> float | None:
 
 
 class EventFiles(Reader):
-    """TensorBoard scalars: records of a length, its checksum, an event, and its checksum."""
+    """TensorBoard scalars: each record is a length, its checksum, an event, and its checksum."""
 
     def _read_rows(self, path: Path, tail: Tail, ended: bool) -> Iterator[Row]:
         data, at = tail.read(), 0
@@ -246,7 +246,7 @@ def _history_rows(record: bytes) -> Iterator[dict[str, Any]]:
 
 
 def _scalar(parts: Mapping[int, Any]) -> float | None:
-    """Return the number in a summary value: a plain one, or a one-element tensor."""
+    """Return the number in a summary value, which is a plain number or a one-element tensor."""
     if 2 in parts:
         return struct.unpack("<f", parts[2])[0]
     tensor = dict(_protobuf_fields(parts.get(8, b"")))
@@ -296,7 +296,7 @@ _DEFAULTS = {
 
 
 def reader_of(kind: str, pattern: str, folder: Path, step: str, since: float) -> Reader:
-    """Return the reader for a process started at `since`; without a pattern it reads `folder`.
+    """Return the reader for a process started at `since`; without a pattern, for its `folder`.
 
     If the pattern matches a folder, the reader looks in it for files of its kind.
     """

@@ -1,9 +1,10 @@
-"""Processes of a command as SLURM jobs, through sbatch, squeue, scancel and shared files.
+"""Runs commands as SLURM jobs, using sbatch, squeue, scancel and shared files.
 
-Each process is a job. On its node, this module runs as a script, which starts the command, pauses
-it at the head's request, and writes its exit code. The study's folder is on a disk that all nodes
-share. Small files that exist from the start are rewritten in place, because network disks show
-such changes soonest. Jobs that outlive the head are found again by their names.
+Every process is a job. On the job's node, this module runs as a script. It starts the command,
+pauses it if the head requests that, and writes its exit code. The study's folder must be on a disk
+that all nodes share. Small files that exist from the start are rewritten in place, because network
+disks show such changes soonest. Jobs that still run after the head has ended are found again by
+their names.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def _call(*words: str, text: str | None = None) -> subprocess.CompletedProcess[s
 
 @dataclass
 class SlurmJob:
-    """One process run as a job; see `Process`."""
+    """A process that runs as a job; see `Process`."""
 
     jobs: SlurmJobs = field(repr=False)
     folder: Path
@@ -92,7 +93,7 @@ class SlurmJob:
             self._finish(-signal.SIGKILL)
 
     def _ran_out_of_time(self, state: dict[str, Any]) -> bool:
-        """Return whether a restarted job would also run out of time."""
+        """Return whether the job ran out of time, and would do so again after a restart."""
         return bool(state["time_limit"]) and not self.jobs.resumes
 
     def _finish(self, code: int) -> None:
@@ -100,7 +101,7 @@ class SlurmJob:
         self.jobs.forget(self)
 
     def seen(self, number: str, state: str) -> None:
-        """Record squeue's answer; ("", "") if it does not list the job."""
+        """Record squeue's answer about the job; ("", "") if it is not listed."""
         if number and state not in _ENDED:
             self.number, self.missing_since = number, math.inf
         elif self.number:
@@ -156,7 +157,7 @@ class SlurmJobs:
             )
 
     def begin(self, folder: Path) -> None:
-        """Find the jobs from an earlier start; jobs that no run needs end with the study."""
+        """Find the jobs from an earlier start; jobs that no run needs are ended with the study."""
         self._prefix = f"hpo-{hashlib.sha256(str(folder).encode()).hexdigest()[:8]}-"
         if not self._ask():
             raise SearchError("squeue does not answer; try again once SLURM is available")
@@ -200,7 +201,7 @@ class SlurmJobs:
         return job
 
     def _submit(self, job: SlurmJob) -> None:
-        """Submit a job to SLURM; a rejected job is submitted again after some time."""
+        """Submit a job to SLURM; if it is rejected, it is submitted again after some time."""
         answer = _call("sbatch", *self._options(job), text=self._script(job.folder))
         if answer.returncode == 0:
             number = answer.stdout.strip().splitlines()[-1].partition(";")[0]
@@ -242,7 +243,7 @@ class SlurmJobs:
         return "\n".join([*lines, f"exec {runner}\n"])
 
     def poll(self) -> None:
-        """Query squeue about all jobs, and resubmit rejected ones, at intervals."""
+        """At intervals, query squeue about all jobs, and resubmit rejected ones."""
         if time.monotonic() - self._polled < self._executor.poll:
             return
         if not self._mine or not self._ask():
@@ -331,7 +332,7 @@ def _has_ended(state: dict[str, Any]) -> bool:
 
 
 class _Head:
-    """Requests from the head, and SIGTERM from SLURM."""
+    """Combines requests from the head with SIGTERM from SLURM."""
 
     def __init__(self, folder: Path, grace: float, halted: float):
         self._folder, self._grace, self._most = folder, grace, halted

@@ -1,4 +1,4 @@
-"""Packages whose versions affect results bit for bit, and those versions."""
+"""The versions of packages that affect results bit for bit, and jax's compile cache."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LEAST_SECONDS = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
 
 
 def default_cache() -> Path:
-    """Return the folder for this kind of machine: `$XDG_CACHE_HOME/hpo/jax/<machine>`.
+    """Return this kind of machine's cache folder: `$XDG_CACHE_HOME/hpo/jax/<machine>`.
 
     Machines with different processors do not share a folder (home folders may be on a network): a
     program with instructions that the processor lacks would crash the process.

@@ -1,7 +1,7 @@
-"""Program timings on this machine, kept next to the compile cache.
+"""Stores the timings of programs on this machine, next to the compile cache.
 
-There is one JSON file per kind of machine. It only saves time: an unreadable file is replaced, and
-a failed write is a warning.
+There is one JSON file per kind of machine. The file only saves time: if it is unreadable, it is
+replaced, and a failed write only causes a warning.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Costs:
 
 
 def default_file() -> Path:
-    """Return the path of this machine's file, in `hpo/timings` of the user's cache folder."""
+    """Return the path of this machine's file, in `hpo/timings` in the user's cache folder."""
     cache = default_cache()
     name = f"{cache.name}-{os.cpu_count() or 1}.v{VERSION}.json"
     return cache.parent.parent / "timings" / name

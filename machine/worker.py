@@ -37,7 +37,7 @@ def receive_descriptor(link: Connection) -> int:
 
 
 def shared_block(size: int) -> tuple[int, memoryview]:
-    """Return a shareable file descriptor, and the zeroed anonymous memory it refers to."""
+    """Return a shareable file descriptor and the zeroed anonymous memory that it refers to."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("hpo-environments")
     else:
@@ -106,7 +106,7 @@ def _answer_message(
 
 
 class _Unheard:
-    """A stream for an environment's output once the terminal is gone."""
+    """A stream to which environments can write after the terminal has closed."""
 
     def __init__(self, stream: TextIO):
         self._stream = stream

@@ -1,8 +1,8 @@
-"""Worker processes that step environments, and their batches.
+"""Worker processes that step environments, and the batches that use them.
 
-Workers start as new interpreters (never by fork, because jax has threads). Each shares a socket
-with this process, and ends with this process. If a worker ends, or hangs in an environment for too
-long, its environments are lost; a new worker starts when it is next needed.
+Workers start as new interpreters (never by fork, because jax has threads). Each is connected to
+this process by a socket, and ends when this process does. If a worker ends, or hangs in an
+environment for too long, its environments are lost; a new worker starts when it is next needed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class _Worker:
 
 
 class Workers:
-    """Processes that start on first use, and restart after they have ended.
+    """Worker processes, which start on first use and are restarted after they have ended.
 
     `entry` is `module:function`, called with the socket, this process's id and `arguments`; it
     must call `worker.serve`. An environment call may take `limit` seconds, and creating an
@@ -101,7 +101,7 @@ class Workers:
         inside: np.ndarray,
         block: int | None = None,
     ) -> tuple[dict[int, dict[str, Any]], dict[int, str]]:
-        """Send messages to workers by index; return replies, and why other workers ended."""
+        """Send messages to workers by index; return the replies, and how other workers ended."""
         replies: dict[int, dict[str, Any]] = {}
         ended: dict[int, str] = {}
         try:
@@ -160,7 +160,7 @@ class Workers:
 
 
 class WorkerBatch:
-    """A batch with environments in workers; a new worker's first call reports the lost ones."""
+    """A batch of environments in workers; after a restart, the first call reports those lost."""
 
     may_lose = True
     continues = False
@@ -271,7 +271,7 @@ def _raise_wrong(replies: Mapping[int, Mapping[str, Any]]) -> None:
 def _start_worker(
     descriptor: int, entry: str, arguments: tuple[Any, ...]
 ) -> subprocess.Popen[bytes]:
-    """Start a worker with this process's import path, with signals blocked while it imports."""
+    """Start a worker with the same import path; signals are blocked while it imports."""
     module, _, function = entry.partition(":")
     given = ", ".join(map(repr, (descriptor, os.getpid(), *arguments)))
     code = f"import sys; sys.path[:] = {sys.path!r}; from {module} import {function}; "
@@ -332,7 +332,7 @@ _OPENING_SECONDS = 300.0  # for creating an environment and its first reset
 
 
 def workers_of(study: Study, cores: int, warn: Warn = unheard) -> Workers | InProcess:
-    """Return a study's batch maker: worker processes, or this one."""
+    """Return the batch maker of a study: either worker processes, or this process."""
     count = worker_count(study, cores)
     limit, opening_limit = _limits_of(study)
     if count == 0:
@@ -344,7 +344,7 @@ def workers_of(study: Study, cores: int, warn: Warn = unheard) -> Workers | InPr
 
 
 def _limits_of(study: Study) -> tuple[float, float]:
-    """Return the seconds allowed for a step and for making an environment."""
+    """Return how many seconds a step and the creation of an environment may take."""
     asked = study.population.step_timeout
     if asked is None:
         return _STEP_SECONDS, _OPENING_SECONDS
@@ -352,7 +352,7 @@ def _limits_of(study: Study) -> tuple[float, float]:
 
 
 def worker_count(study: Study, cores: int) -> int:
-    """Return the number of workers, which does not affect results; a step limit needs workers."""
+    """Return the number of workers, which never affects results; a step limit needs workers."""
     asked = study.population.workers
     if is_simulated(study.env.id):  # it has its own threads
         return 0

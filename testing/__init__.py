@@ -1,4 +1,4 @@
-"""Contract tests to subclass, for an environment, network, sampler, rule or training class."""
+"""Contract tests to subclass, for environments, networks, samplers, rules and training classes."""
 
 if __name__ == "testing":
     raise ImportError("import hpo.testing instead, after `pip install -e .`")

@@ -1,6 +1,6 @@
-"""Tests for every environment: subclass `EnvironmentContract` and define one fixture.
+"""Tests for any environment: subclass `EnvironmentContract` and define one fixture.
 
-Running them needs pytest; importing them does not:
+The tests need pytest to run, but not to be imported:
 
     class TestMine(EnvironmentContract):
         @pytest.fixture
@@ -61,7 +61,7 @@ def _random_choice(key: PRNGKeyArray, shape: tuple[int, ...], mask: Array | None
 
 
 def play(env: Environment, steps: int, episodes: int) -> Callable[[int], dict[str, Any]]:
-    """Return a function that plays random valid actions for a seed, with resets.
+    """Return a function that takes random valid actions for a given seed, with resets.
 
     The function returns arrays [steps, episodes, ...] named as in `contract.Step`, and the masks;
     it is compiled once.
@@ -95,7 +95,7 @@ _SHOWN = ("observation", "reward", "terminated", "truncated", "info")
 
 
 class EnvironmentContract:
-    """Properties that rollouts and evaluation rely on; see `contract.Environment`."""
+    """Tests the properties that rollouts and evaluation rely on; see `contract.Environment`."""
 
     steps = 64  # number of random steps
     episodes = 4  # number of episodes in parallel

@@ -1,6 +1,6 @@
-"""Tests for networks, optimisers and action distributions: subclass the contracts.
+"""Tests for any network, optimiser or action distribution: subclass a contract.
 
-Running them needs pytest; importing them does not:
+The tests need pytest to run, but not to be imported:
 
     class TestMine(OptimiserContract):
         optimiser = "mine"
@@ -39,7 +39,7 @@ _STEPS, _WIDTH, _LANES = 4, 3, 2
 
 
 class NetworkContract:
-    """Properties that rollouts, losses and optimisers rely on."""
+    """Tests the properties of a network that rollouts, losses and optimisers rely on."""
 
     network: ClassVar[str] = "mlp"  # its registered name
     env: ClassVar[EnvPlan] = EnvPlan("CartPole-v1")  # the environment whose observations it reads
@@ -188,7 +188,7 @@ def _network_results(contract: type[NetworkContract]) -> dict[str, Any]:
 
 
 def _weighted_total(params: Any, plan: Plan, observation: Any, value: float) -> Array:
-    """Return an unevenly weighted sum of all parameters; norms would miss equal changes."""
+    """Return a weighted sum of policy outputs, plus `value` times the sum of squared values."""
     first = jnp.zeros((_STEPS, _WIDTH), bool)
     carry = policy.initial_carry(plan, (_WIDTH,))
     outputs = policy.unroll(plan, params, observation, first, carry)
@@ -225,7 +225,7 @@ _TARGET = 0.3
 
 
 class OptimiserContract:
-    """Properties that updates, lanes and checkpoints rely on."""
+    """Tests the properties of an optimiser that updates, lanes and checkpoints rely on."""
 
     optimiser: ClassVar[str] = "adam"  # its registered name
     knobs: ClassVar[dict[str, Any]] = {}  # changed hyperparameters
@@ -365,9 +365,9 @@ _ROWS, _DRAWS = 3, 20_000
 
 
 class DistributionContract:
-    """Properties that rollouts, losses and evaluation rely on.
+    """Tests the properties of a distribution that rollouts, losses and evaluation rely on.
 
-    Densities may be relative to any unit of the action.
+    The action's unit, to which densities refer, does not matter.
     """
 
     distribution: ClassVar[str] = "gaussian"  # its registered name
@@ -402,7 +402,7 @@ class DistributionContract:
             assert np.all(taken >= 0) and np.all(taken < _choice_counts(env))
 
     def test_samples_follow_the_density(self) -> None:
-        """The mean of q(a) / p(a) over draws from p is 1, whatever the unit of the densities."""
+        """The mean of q(a) / p(a) over draws from p must be 1, in any unit of the densities."""
         seen = _samples(type(self))
         assert np.all(np.isfinite(seen["log_prob"]))
         ratio = np.exp(seen["other_log_prob"] - seen["log_prob"])

@@ -1,6 +1,6 @@
-"""Tests for every sampler and every rule: subclass a contract and define the object to test.
+"""Tests for any sampler or rule: subclass a contract and define the object to test.
 
-Running them needs pytest; importing them does not:
+The tests need pytest to run, but not to be imported:
 
     class TestMine(SamplerContract):
         def make(self, space, seed):
@@ -59,7 +59,7 @@ def finished(trial: int, params: dict[str, object], loss: float) -> PriorTrial:
 
 
 class SamplerContract:
-    """Properties that the search loop relies on; see `samplers.registry.Sampler`."""
+    """Tests the properties that the search loop relies on; see `samplers.registry.Sampler`."""
 
     batches, size = 4, 8  # of the history behind the proposals; fewer for a slow sampler
     count = 5  # number of proposals compared
@@ -71,7 +71,7 @@ class SamplerContract:
     def propose(
         self, sampler: Sampler, batch: int, count: int, history: list[PriorTrial]
     ) -> list[PriorTrial]:
-        """Draw a batch as the search loop does; return the new trials as running ones."""
+        """Draw a batch of trials as the search loop does, and return them as running."""
         opened = sampler.begin(batch, history)
         first = len(history)
         found: list[PriorTrial] = []
@@ -84,7 +84,7 @@ class SamplerContract:
         return found
 
     def history(self, sampler: Sampler) -> list[PriorTrial]:
-        """Return a history of the sampler's proposals; half have ended, in all possible ways."""
+        """Return a history of the sampler's proposals; half have ended, in every possible way."""
         seen: list[PriorTrial] = []
         for batch in range(self.batches):
             seen += self.propose(sampler, batch, self.size, seen)
@@ -160,7 +160,7 @@ class SamplerContract:
 
 
 class PrunerContract:
-    """Properties that rung decisions rely on; see `rules.registry.Pruner`."""
+    """Tests the properties that rung decisions rely on; see `rules.registry.Pruner`."""
 
     rung = 0
 
@@ -169,7 +169,7 @@ class PrunerContract:
         raise NotImplementedError
 
     def numbers(self, count: int) -> list[int]:
-        """Return the numbers of trials that the rule compares with each other."""
+        """Return the numbers of `count` trials that the rule compares with each other."""
         return list(range(count))
 
     def judged(self, earlier: list[float], arriving: list[float]) -> list[Verdict]:
@@ -230,14 +230,14 @@ class PrunerContract:
 
 
 class ExplorerContract:
-    """Properties that an evolving population relies on; see `rules.pbt_perturb.Explorer`."""
+    """Tests the properties that an evolving population relies on; see `pbt_perturb.Explorer`."""
 
     def make(self, space: Space) -> Explorer:
         """Return the explorer to test."""
         raise NotImplementedError
 
     def explored(self, explorer: Explorer, count: int = 12) -> list[dict[str, Any]]:
-        """Return the hyperparameters of `count` copies made after four rungs."""
+        """Return the hyperparameters of `count` copies that are made after four rungs."""
         space, rng = contract_space(), random.Random(6)
         configs = [space.sample(rng) for _ in range(count)]
         gains = [Gain(n // 4, dict(params), 1.0, rng.random()) for n, params in enumerate(configs)]
@@ -286,7 +286,7 @@ class _Options:
                 assert self.is_refused({field.key: value}), (field.key, value)
 
     def is_refused(self, options: Mapping[str, Any]) -> bool:
-        """Return whether creation with these options fails."""
+        """Return whether these options are rejected."""
         try:
             self.behaviour(options)
         except ConfigError:
@@ -372,7 +372,7 @@ def _study(space: Space | None = None, **parts: Any) -> Study:
 
 
 def _extreme_values(field: Field) -> Iterator[Any]:
-    """Yield an option's extreme values: both values of a switch, every word, the finite bounds."""
+    """Yield an option's extreme values: both values of a switch, all words, or finite bounds."""
     if field.type == "flag":
         yield from (True, False)
     yield from field.words

@@ -1,4 +1,4 @@
-"""Tests that a custom training class must pass: subclass the contract.
+"""Tests for any custom training class: subclass the contract.
 
 The training class is a class attribute:
 
@@ -25,12 +25,12 @@ from ..knobs.knob import Knob
 
 
 class TrainingContract:
-    """Properties that lanes, resuming, PBT and replay rely on.
+    """Tests the properties that lanes, resuming, PBT and replay rely on.
 
     Attributes:
         training: the class to test.
         values: changed hyperparameters; small values make the tests quick.
-        length: the length of a run, in the training's unit.
+        length: the length of a run, in the unit of the training class.
         env: the id of an environment that a class with `hpo.environment()` can train in.
         unused: traced hyperparameters that may have no effect in the first updates.
     """
@@ -76,7 +76,7 @@ class TrainingContract:
     def _train_lanes(
         cls, lanes: Mapping[int, Mapping[str, float]], count: int, tile: int = 1, seed: int = 0
     ) -> tuple[TrainingProgram, Lanes, dict[str, np.ndarray]]:
-        """Train some lanes for one chunk with the given values; all have replicate 7."""
+        """Train some lanes for one chunk with the given values, all as replicate 7."""
         program = cls._program(count, tile)
         starts = program.starts([*lanes], {at: (0, 7, values) for at, values in lanes.items()})
         return program, *program.advance(seed, program.empty(), starts)
@@ -140,7 +140,7 @@ class TrainingContract:
 
 
 def _other(knob: Knob, usual: float) -> float:
-    """Return a legal value of a traced hyperparameter that differs from the usual one."""
+    """Return a legal value for a traced hyperparameter that differs from its usual value."""
     if knob.type == "bool":
         return 1.0 - usual
     if knob.type == "int":

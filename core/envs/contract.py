@@ -1,4 +1,4 @@
-"""The environment contract: pure functions of one environment's arrays, without auto-reset.
+"""The environment contract: pure functions on the arrays of one environment, without auto-reset.
 
 The core maps these functions over environments [E] and lanes [L], resets ended episodes and
 bootstraps truncated ones from the final observation, which is always `Step.observation`.
@@ -88,12 +88,12 @@ class Step(Pytree):
 
 @runtime_checkable
 class Environment(Protocol):
-    """One kind of environment; hashable and static.
+    """A kind of environment; its instances are hashable and static.
 
-    An environment may also have `agents`, the number of agents controlled by one policy, each with
-    a separate observation. With several agents, `observation_struct`, `action_space` and the
-    mask's A describe one agent. Observations, rewards and actions have a leading axis [agents],
-    the mask is [agents, A], and an episode ends for all agents at once.
+    An environment may also have an attribute `agents`, the number of agents that one policy
+    controls, each with a separate observation. With several agents, `observation_struct`,
+    `action_space` and the mask's A describe one agent. Observations, rewards and actions have a
+    leading axis [agents], the mask is [agents, A], and an episode ends for all agents at once.
     """
 
     id: str
@@ -108,7 +108,7 @@ class Environment(Protocol):
     default_params: Any
 
     def reset(self, key: PRNGKeyArray, params: Any) -> tuple[Any, Any]:
-        """Return a fresh (state, observation)."""
+        """Return the state and observation at the start of a new episode."""
         ...
 
     def step(self, key: PRNGKeyArray, state: Any, action: Array, params: Any) -> Step:
@@ -133,11 +133,11 @@ class HostedEnvironment(Protocol):
         ...
 
     def observed(self, raw: Any) -> Any:
-        """Return the environment's observations as the policy sees them, with any leading axes."""
+        """Convert raw observations (any leading axes) to the form that the policy sees."""
         ...
 
     def taken(self, action: Any) -> Any:
-        """Return the policy's actions in the environment's form, with any leading axes."""
+        """Convert the policy's actions (any leading axes) to the environment's form."""
         ...
 
 
@@ -155,9 +155,10 @@ class DrawingEnvironment(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Routes:
-    """The fixed network that requests are routed over, for gnn, transformer and path_mlp.
+    """The fixed network that requests are routed over, as used by gnn, transformer and path_mlp.
 
-    Action path * outputs + o is option o of a candidate path; any further actions have no path.
+    Action path * outputs + o is option o on a candidate path; any actions after these have no
+    path.
     """
 
     num_nodes: int  # N
@@ -189,7 +190,7 @@ class RoutedEnvironment(Protocol):
 class ShadowedEnvironment(Environment, Protocol):
     """An environment whose inputs do not depend on actions, with a heuristic for the same inputs.
 
-    From the same state and key, `shadow_step` and `step` draw the same inputs. Their episodes end
+    Given the same state and key, `shadow_step` and `step` draw the same inputs. Their episodes end
     at the same steps, because only the time limit ends them.
     """
 
@@ -206,7 +207,7 @@ def same_observations(one: Environment, other: Environment) -> bool:
 
 
 def differing(one: Environment, other: Environment) -> Iterator[tuple[str, Any, Any]]:
-    """Yield "actions" and "observations", each only if the two environments differ in them."""
+    """Yield ("actions", one, other) and ("observations", one, other), each only if they differ."""
     if one.action_space != other.action_space:
         yield "actions", one.action_space, other.action_space
     if not same_observations(one, other):
@@ -321,7 +322,7 @@ def pushed(seen: Array, observation: Array) -> Array:
 
 
 def unwrapped(env: Environment) -> Environment:
-    """Return the innermost environment, which has attributes such as `env.routes`."""
+    """Return the innermost wrapped environment, which has attributes such as `env.routes`."""
     while isinstance(env, StackedEnvironment):
         env = env.inner
     return env

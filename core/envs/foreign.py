@@ -77,7 +77,7 @@ def relaxed() -> Generator[None, None, None]:
 
 
 def canonical(leaf: Any) -> Array:
-    """Return a strongly typed array of float32, int32, bool, uint8 or keys."""
+    """Return a strongly typed array: float32, int32, bool, uint8 or keys."""
     leaf = jnp.asarray(leaf)
     if jnp.issubdtype(leaf.dtype, jnp.floating):
         return jax.lax.convert_element_type(leaf, np.float32)
@@ -87,7 +87,7 @@ def canonical(leaf: Any) -> Array:
 
 
 def made_params(defaults: Mapping[str, float]) -> Any:
-    """Return parameters as a frozen dataclass that is a pytree, one float field per parameter."""
+    """Return parameters as a frozen pytree dataclass with one float field per parameter."""
     names = list(defaults)
     made = dataclasses.make_dataclass("Params", [(name, float) for name in names], frozen=True)
     jax.tree_util.register_dataclass(made, data_fields=names, meta_fields=[])

@@ -42,7 +42,7 @@ class GymnasiumEnvironment(EpisodicEnvironment):
         return values
 
     def observed(self, raw: Any) -> np.ndarray:
-        """See `HostedEnvironment`; a number outside the categories becomes a zero vector."""
+        """See `HostedEnvironment`; in one-hot form, an invalid category becomes a zero vector."""
         if not self.code.one_hot:
             return np.asarray(raw, self.code.observation_dtype)
         category = np.asarray(raw)[..., None] - self.code.observation_start

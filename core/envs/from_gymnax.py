@@ -156,7 +156,7 @@ _LIMITS = ("max_steps_in_episode", "max_timesteps")
 
 
 class GymnaxClass(GymnaxLike):
-    """A class `gymnax:package.module:Class`, from a package or from imported user code."""
+    """The class in an id `gymnax:package.module:Class`, from a package or imported user code."""
 
     def __init__(self, id_: str, keys: Mapping[str, Any]):
         self.id = id_
@@ -200,7 +200,7 @@ class GymnaxClass(GymnaxLike):
 
 
 def _is_environment(value: Any) -> bool:
-    """Return whether a module's member is a class with gymnax's API."""
+    """Return whether a member of a module is a class with gymnax's API."""
     return isinstance(value, type) and all(hasattr(value, part) for part in _API)
 
 

@@ -1,4 +1,4 @@
-"""gymnax 1.0 environments for libraries written for gymnax 0.0.9."""
+"""Adapts gymnax 1.0 environments to libraries that were written for gymnax 0.0.9."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def old_gymnax(env: Any) -> Any:
 
     gymnax 1.0 returns `terminated` and `truncated`, six values in all. rejax, purejaxrl and most
     other code written for gymnax 0.0.9 expect (observation, state, reward, done, info). An
-    environment that already returns five is not changed.
+    environment that already returns five values is not changed.
 
     >>> import gymnax, jax
     >>> env, params = gymnax.make("CartPole-v1")
@@ -28,7 +28,7 @@ def old_gymnax(env: Any) -> Any:
 
 
 class OldGymnax:
-    """See `old_gymnax`; all other attributes are those of the wrapped environment."""
+    """See `old_gymnax`; all other attributes come from the wrapped environment."""
 
     def __init__(self, env: Any):
         self._env = env

@@ -1,4 +1,4 @@
-"""Physics-engine environments with per-lane physics: brax and MuJoCo Playground.
+"""Environments of brax and MuJoCo Playground, with physics parameters that may differ per lane.
 
 Their `done` means terminated; the time limit is applied here. Their wrappers are not used.
 """
@@ -22,7 +22,7 @@ from .foreign import EpisodicEnvironment, TimedState, relaxed
 
 
 class PhysicsEnvironment(EpisodicEnvironment):
-    """An environment with traced physics; episodes end if the state becomes non-finite."""
+    """An environment with traced physics parameters; episodes end if the state is not finite."""
 
     def __init__(self, entry: EnvEntry, keys: Mapping[str, Any]):
         self.id = entry.id

@@ -35,8 +35,8 @@ _ADAPTERS = {  # of libraries that may be absent: module and class
 def register(id_: str, factory: EnvironmentFactory) -> None:
     """Add an environment: `factory(**keys)` returns an `Environment`.
 
-    A new version of the same class in the same module, as in a notebook, replaces the old one;
-    programs compiled with the old one are discarded.
+    If the same class is defined again in the same module, as in a notebook, the new version
+    replaces the old one, and programs compiled with the old one are discarded.
 
     Raises:
         ConfigError: the id is taken, or an environment was given in place of its class.
@@ -161,7 +161,7 @@ def float_params(id_: str) -> frozenset[str]:
 def plan_of_env(
     id_: str, given: Mapping[str, Any], folder: str
 ) -> tuple[EnvPlan, dict[str, float]]:
-    """Split all given keys into the environment's static part and its parameters."""
+    """Split the given keys into the environment's static part and its parameters."""
     floats = float_params(id_)
     keys = {name: freeze(value) for name, value in given.items() if name not in floats}
     if not files_of(id_, keys):

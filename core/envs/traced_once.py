@@ -27,7 +27,7 @@ _MOST = 8
 
 
 def trace_once(env: Any) -> None:
-    """Reject an environment that could not be compiled, without computing anything."""
+    """Reject an environment that would not compile, by tracing it without computing anything."""
     if isinstance(env, contract.HostedEnvironment):  # checked by its library, when it is made
         return
     _check_parts(env)
@@ -129,8 +129,8 @@ def _check_parts(env: Any) -> None:
 def _shapes(env: Environment, method: str, *structs: Any) -> Any:
     """Return the shapes of a method's results.
 
-    The method is traced twice, which reveals numbers drawn by Python: compiled, they would be the
-    same in every step.
+    The method is traced twice, which reveals numbers drawn by Python; in a compiled program they
+    would be the same in every step.
     """
     with calling(f"environment {env.id}, while {method} is traced"):
         found = trace_twice(getattr(env, method), *structs)
@@ -184,7 +184,7 @@ def _other_structures(given: Mapping[str, Any], wanted: Mapping[str, Any]) -> li
 def differences(
     given: Mapping[str, Any], wanted: Mapping[str, Any], sources: Mapping[str, str] = {}
 ) -> Iterator[str]:
-    """Yield one line per leaf that differs from the expected one; pytrees are passed by name.
+    """Yield one line per leaf that differs from the expected one; pytrees are given by name.
 
     `sources` maps a name to the origin of its expected pytree, in words.
     """

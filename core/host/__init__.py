@@ -1,1 +1,1 @@
-"""Environments stepped by the host, in this process or in workers."""
+"""Environments that the host steps, in this process or in workers."""

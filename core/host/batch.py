@@ -1,4 +1,4 @@
-"""A batch of environments stepped as one, in this process or by workers that share its arrays."""
+"""A batch of environments that are stepped together, here or by workers that share its arrays."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ...errors import ConfigError, HpoError, format_error, is_interrupt
 
 @dataclass(frozen=True)
 class SpaceCode:
-    """How an environment's observations and actions are stored in arrays, as plain data."""
+    """How the observations and actions of an environment are stored in arrays; plain data."""
 
     observation_shape: tuple[int, ...]
     observation_dtype: str  # `uint8` for images, else `float32`
@@ -54,7 +54,7 @@ class SpaceCode:
         return seen
 
     def observed_rows(self, raw: np.ndarray) -> np.ndarray:
-        """Return observations [N, ...] as stored; ValueError if outside their space."""
+        """Return observations [N, ...] in stored form; ValueError if any is outside its space."""
         if self.one_hot:
             return np.stack([self._vector(one) for one in raw.reshape(-1)])
         if raw.shape[1:] != self.observation_shape:
@@ -165,7 +165,7 @@ class SharedArrays:
 
     @classmethod
     def over(cls, code: SpaceCode, count: int, block: bytearray | memoryview) -> SharedArrays:
-        """Lay out the arrays of `count` slots in a block of `size_of` bytes."""
+        """Lay out the arrays for `count` slots in a memory block of `size_of` bytes."""
         arrays, offset = {}, 0
         for name, (shape, dtype) in _layout(code, count).items():
             flat = np.frombuffer(block, dtype, math.prod(shape), offset)
@@ -204,7 +204,7 @@ def _rounded_size(shape: tuple[int, ...], dtype: str) -> int:
 
 @dataclass(frozen=True)
 class CallOutcome:
-    """The slots where a call failed; empty (false) if it succeeded in all."""
+    """The slots where a call failed; false if the call succeeded in every slot."""
 
     failed: Mapping[int, str] = field(default_factory=dict)  # slot -> error of its environment
     lost: Collection[int] = ()  # slots whose process ended
@@ -412,7 +412,7 @@ class Batch(Protocol):
         ...
 
     def open(self, openings: Sequence[Opening]) -> CallOutcome:
-        """Start episodes in some slots; their first observations are then in the arrays."""
+        """Start episodes in some slots, and write their first observations into the arrays."""
         ...
 
     def step(self, restart: bool) -> CallOutcome: ...
@@ -425,7 +425,7 @@ class BatchMaker(Protocol):
     """A factory for batches, such as `machine.workers.Workers`, whose processes step them."""
 
     def batch(self, id_: str, code: SpaceCode, count: int, tells: bool = False) -> Batch:
-        """Create a batch of `count` slots; with `tells`, it records info metrics in `said`."""
+        """Create a batch of `count` slots; if `tells`, info metrics are recorded in `said`."""
         ...
 
 

@@ -1,8 +1,8 @@
 """The compiled halves of an update with host environments: acting and learning.
 
-The policy's outputs stay on the devices, time first. Each step moves an observation in and an
-action out. As in `population`, lanes are spread over devices and run in tiles of a fixed number of
-lanes, so a lane's results do not depend on other lanes, bit for bit.
+The policy's outputs stay on the devices, with time as the first axis. Each step moves an
+observation in and an action out. As in `population`, lanes are spread over devices and run in
+tiles of a fixed number of lanes, so a lane's results do not depend on other lanes, bit for bit.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class _Actor(Pytree):
 
 
 def to_act(lanes: Lanes) -> Lanes:
-    """Return the lane fields that acting reads; every additional array slows down each call."""
+    """Return lanes without the fields that acting ignores, because each array slows down calls."""
     return lanes.replace(state=lanes.state.replace(moments=(), carry=()))
 
 
@@ -93,13 +93,13 @@ class _MappedCall:
 
 
 class ActingCalls:
-    """The compiled calls of a rollout, `act` and `cut`, on one or all devices of a program.
+    """The compiled functions `act` and `cut` of a rollout, on one or all devices of a program.
 
     They take lists, because flattening pytrees takes longer than calling a small policy.
     """
 
     def __init__(self, functions: Functions, given: Sequence[Any], options: Any, moves: bool):
-        """`given` are arguments of `Functions.act`; `moves` is for lanes on other devices."""
+        """`given` are arguments of `Functions.act`; `moves`: the lanes are on other devices."""
         self.mesh, self.moves = functions.mesh, moves
         self.act = functions.act.compile(given, options)
         self.cut = functions.cut.compile(given, options)
@@ -178,7 +178,7 @@ class Functions:
     def act(self) -> _MappedCall:
         """`act(lanes, memory, rollout, step, observation, ended) -> (memory, rollout, action)`.
 
-        `lanes` are from `to_act`. The action has the environment's form. `memory` belongs to
+        `lanes` come from `to_act`. The action is in the environment's form. `memory` belongs to
         recurrent networks; `ended` [L, E] marks episodes that ended in the previous step. The
         rollout is donated.
         """
@@ -278,7 +278,7 @@ class Functions:
 def _acting_inputs(
     lanes: Lanes, memory: Any, rollout: HostRollout, step: Array, observation: Array
 ) -> _Actor:
-    """Return only the inputs for acting; all others would be copied tile by tile."""
+    """Return only the inputs that acting needs; all others would be copied for each tile."""
     noise, words = (
         jax.lax.dynamic_index_in_dim(rows, step, keepdims=False)
         for rows in (rollout.noise, rollout.words)
@@ -313,7 +313,7 @@ def _act(plan: Plan, actor: _Actor) -> tuple[HostActions, Any, Array]:
 
 
 def look_function(plan: Plan) -> Callable[..., dict[str, Any]]:
-    """Return `look(hypers, lanes, memory, after, rollout, steps)` for one lane, to be compiled."""
+    """Return the function `look(hypers, lanes, memory, after, rollout, steps)` for one lane."""
 
     def look(
         hypers: Hypers,

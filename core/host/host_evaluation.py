@@ -1,6 +1,6 @@
-"""Evaluation of policies in environments that the host steps; see `core.evaluation`.
+"""Evaluates policies in environments that the host steps; see `core.evaluation`.
 
-Episode e of every lane with the same key has the same seed, whatever the policy.
+In lanes with the same key, episode e has the same seed, whatever the policy.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def begin(plan: Plan, policies: Policies, steady: Steady, running: np.ndarray) -
 def trace_here(
     plan: Plan, policies: Policies, episodes: int, greedy: bool, steps: int | None = None
 ) -> dict[str, np.ndarray]:
-    """Return columns like `core.evaluation.trace`; `info` numbers are nan if missing."""
+    """Return columns like `core.evaluation.trace`; missing `info` numbers are nan."""
     env = hosted(plan.eval_env)
     code = env.code
     steps_seen: list[Seen] = []

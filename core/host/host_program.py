@@ -1,6 +1,6 @@
 """A program with host-stepped environments; only the policy is compiled.
 
-Environments cannot be copied, so the program owns them and works with one set of lanes.
+Environments cannot be copied, so the program owns them and has only a single set of lanes.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class HostProgram(Program):
 
     @cached_property
     def acting_mesh(self) -> Mesh:
-        """Return the devices that act: one if dispatching to several takes longer than a call."""
+        """Return the devices to act on: only one if dispatching to several would take longer."""
         shapes = lane_shapes(self.plan, self.example)
         weights = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(shapes.params))
         if self.devices[0].platform == "cpu" and weights * self._slots <= SMALL_CALL:
@@ -112,7 +112,7 @@ class HostProgram(Program):
 
     @cached_property
     def _steps(self) -> list[jax.Array]:
-        """Return a rollout's step numbers on the devices, so that calls need not send them."""
+        """Return a rollout's step numbers as device arrays, so that calls need not send them."""
         numbers = list(np.arange(self.plan.rollout_length, dtype=np.int32))
         return jax.device_put(numbers, NamedSharding(self.acting_mesh, EVERYWHERE))
 
@@ -121,7 +121,7 @@ class HostProgram(Program):
         return HostSteps(np.zeros(steps, np.float32), np.zeros(steps, bool), np.zeros(steps, bool))
 
     def advance(self, seed: int, lanes: Lanes, refills: Refills) -> tuple[Lanes, Metrics]:
-        """See `Program.advance`; lanes with failed environments diverge, see `failures`."""
+        """See `Program.advance`; lanes with failed environments diverge (see `failures`)."""
         with self._all_or_nothing():
             self.stage.rest(refills.busy & ~refills.mask)
             given = (np.int32(seed), lanes, self.place(refills), self._initial)
@@ -145,7 +145,7 @@ class HostProgram(Program):
 
     @contextmanager
     def _all_or_nothing(self) -> Generator[None, None, None]:
-        """Record that a step failed halfway, because such a state must not be saved."""
+        """Record whether a step failed halfway, because such a state must not be saved."""
         try:
             yield
         except SearchError as error:
@@ -157,10 +157,11 @@ class HostProgram(Program):
         return {lane: self.env.values(_tree_row(hypers.env_params, lane)) for lane in chosen}
 
     def look(self, lanes: Lanes, which: int, hypers: Hypers) -> dict[str, Any]:
-        """See `Program.look`; copies of the lane's environments are stepped.
+        """See `Program.look`; this steps copies of the lane's environments.
 
-        The parts also contain `begun_anew`, the number of irreproducible environments that started
-        new episodes. Returns {} if the lane has no environments, or if one fails.
+        The result also contains `begun_anew`, the number of environments that could not be
+        reproduced and started new episodes. Returns {} if the lane has no environments, or if one
+        fails.
         """
         if not self.stage.is_open(which):
             return {}
@@ -221,7 +222,7 @@ class HostProgram(Program):
         return *rollout.finish(), answers
 
     def change(self, lanes: Lanes, changes: Changes) -> Lanes:
-        """Copy lanes and change hyperparameters, with their environments; see `Stage.change`."""
+        """Copy lanes with their environments, and change hyperparameters; see `Stage.change`."""
         lanes = super().change(lanes, changes)
         values, state = self._env_values(changes.hypers, changes.mask), lanes.state
         with self._all_or_nothing():
@@ -269,7 +270,7 @@ class HostProgram(Program):
         self.stage.save(directory / _ENVIRONMENTS)
 
     def restore(self, lanes: Lanes, directory: Path) -> Lanes:
-        """Read a saved directory; environments that are not reproducible restart."""
+        """Restore lanes from a saved directory; environments that are not reproducible restart."""
         tree: Lanes = restore_tree(directory, lanes)
         state, params = tree.state, tree.hypers.env_params
         keys, observation = np.asarray(state.key), np.asarray(state.observation)

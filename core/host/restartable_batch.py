@@ -1,8 +1,8 @@
 """A batch whose environments are restored if their process ends or hangs.
 
 Lost environments are reopened in another process, which replays the actions of their episodes and
-then takes the requested step. A run is given up if its environment raises an error, or crashes its
-process twice at the same step.
+then takes the requested step. A replicate is given up if its environment raises an error, or
+crashes its process twice at the same step.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class _Call:
 
 
 class Steady:
-    """The environments of replicates, with `each` consecutive slots per replicate."""
+    """A batch that restores lost environments; each replicate has `each` consecutive slots."""
 
     def __init__(self, batch: Batch, each: int, warn: Warn = unheard, keeps: bool = True):
         count = len(batch.arrays.active)
@@ -120,7 +120,7 @@ class Steady:
         self._start_slots(slots[self._lost[slots]], call)
 
     def bring_back(self, openings: Sequence[Opening], observation: np.ndarray) -> np.ndarray:
-        """Restore logged slots; return those that restart because `observation` differs."""
+        """Restore slots from logs; return those that restart because `observation` differs."""
         slots, call = self._remember_openings(openings), _Call()
         self._lost[slots] = True
         gone = np.zeros(len(self.out), bool)
@@ -136,9 +136,9 @@ class Steady:
         return restarted
 
     def step(self, restart: bool) -> np.ndarray:
-        """Apply the actions in the arrays to all active slots that were not given up.
+        """Apply the actions in the arrays to all active slots, except those given up.
 
-        Returns a bool [N]: the slots that lost an episode because it is not reproducible. With
+        Returns a mask [N] of the slots that lost an episode because it is not reproducible. With
         `restart`, such an episode counts as truncated: this step has reward 0, its observation is
         also the final one, and the next observation belongs to a new episode. Otherwise the
         episode starts again from its first observation.
@@ -207,7 +207,7 @@ class Steady:
         return slots
 
     def _restore(self, slots: np.ndarray, was: np.ndarray, call: _Call) -> np.ndarray | None:
-        """Reopen and replay slots; return which ones reproduce `was`, or None if one was lost."""
+        """Reopen and replay slots; return which of them reproduce `was`; None if any was lost."""
         if not self._reopen(slots, 0, call):
             self._lost[slots] = True  # some of them are back at the start of their episodes
             return None
@@ -247,7 +247,7 @@ class Steady:
         return not (self._lost[slots] | self.out[slots]).any()
 
     def _handle_outcome(self, outcome: CallOutcome, call: _Call) -> None:
-        """Record lost slots; give up on replicates that raised, or ended a process twice."""
+        """Record lost slots; give up replicates that raised an error or ended a process twice."""
         for slot, why in outcome.failed.items():
             self._give_up(slot // self._each, why)
         self._lost[list(outcome.lost)] = True

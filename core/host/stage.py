@@ -1,4 +1,4 @@
-"""The environments of a program's lanes; slot l E + e is environment e of lane l.
+"""The environments of a program's lanes; slot l * E + e contains environment e of lane l.
 
 An environment's seeds are derived from its lane's key, so the environment depends only on (seed,
 stream, replicate), its parameters and its actions.
@@ -45,7 +45,7 @@ class Stage:
         return self.lanes_view(self.batch.arrays.final).copy()
 
     def begin(self, values: Mapping[int, Mapping[str, Any]], keys: np.ndarray) -> None:
-        """Start some lanes; a lane is `refused` if its environment rejects its values."""
+        """Start some lanes; a lane is marked `refused` if its environment rejects its values."""
         if not values:
             return
         lanes = np.fromiter(values, int)
@@ -132,7 +132,7 @@ class Stage:
         keys: np.ndarray,
         observation: np.ndarray,
     ) -> np.ndarray:
-        """Continue lanes with the environments of `source` lanes [L], or with changed `values`.
+        """Continue lanes from the environments of `source` lanes [L], or with changed `values`.
 
         Environments cannot be copied, so the source's actions are replayed. Where that does not
         reproduce `observation` [L, E, ...], a new episode starts; returns where this happened,
@@ -155,7 +155,7 @@ class Stage:
     def copy_of_lane(
         self, lane: int, batch: Batch, keys: np.ndarray, observation: np.ndarray
     ) -> tuple[Stage, np.ndarray]:
-        """Return a stage over another batch with a copy of one lane, and lost episodes [L, E]."""
+        """Return a stage with one lane copied to another batch, and the lost episodes [L, E]."""
         other, lanes = Stage(batch, *self._shape, self._warn), np.array([lane])
         other._steady.log = self._steady.log.of(self._slots(lanes))
         other._open[lane], other._values = True, {lane: self._values[lane]}

@@ -1,10 +1,10 @@
-"""A batch of simulators that step many environments per call: EnvPool, ALE, entry points.
+"""Batches of simulators that step many environments per call: EnvPool, ALE, entry points.
 
-It behaves like `LocalBatch`: the step that ends an episode returns its last observation as
-`final`, and the next observation to act on belongs to a new episode. Seeding is costly there (ALE
-reloads its game) or possible only once (EnvPool), so new episodes continue the same random stream;
-see `SharedArrays.continued`. If a simulator accepts further seeds, it is reseeded at the first
-game over after `RESEED_AFTER` steps, so that at most that many steps are replayed.
+They behave like `LocalBatch`: the step that ends an episode returns its last observation as
+`final`, and the next observation to act on belongs to a new episode. Seeding a simulator is slow
+(ALE reloads its game) or possible only once (EnvPool), so new episodes continue the same random
+stream; see `SharedArrays.continued`. If a simulator accepts further seeds, it is reseeded at the
+first game over after `RESEED_AFTER` steps, so that at most that many steps are replayed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Home:
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """The active slots of one simulator, rows in ascending order."""
+    """The active slots of one simulator, in ascending order of rows."""
 
     simulator: Simulator
     slots: np.ndarray
@@ -165,7 +165,7 @@ class VectorBatch:
                 self._restart(part, answers, ended)
 
     def _restart(self, part: _Part, answers: Answers, ended: np.ndarray) -> None:
-        """Start the next episodes of ended rows, bool [n]."""
+        """Start new episodes in the ended rows, bool [n]."""
         slots, rows = part.slots[ended], part.rows[ended]
         self._episodes[slots] += 1
         seeded = np.zeros(len(slots), bool)
@@ -182,7 +182,7 @@ class VectorBatch:
         self._write_observations(slots, first, np.ones(len(slots), bool))
 
     def _takes_seed(self, slots: np.ndarray, answers: Answers, ended: np.ndarray) -> bool:
-        """Return whether a simulator's only row may be seeded again."""
+        """Return whether a simulator with a single row may be seeded again."""
         if not self._backend.reseeds or self._since[slots[0]] < RESEED_AFTER:
             return False
         return answers.goes_on is None or not bool(answers.goes_on[ended][0])
@@ -221,7 +221,7 @@ class VectorBatch:
             inside[slots] = 0
 
     def _release_slots(self, slots: np.ndarray) -> None:
-        """Drop the environments of slots, and close simulators that no slot needs."""
+        """Drop the environments of some slots, and close simulators that have no slots left."""
         gone = [self._homes.pop(slot) for slot in slots.tolist() if slot in self._homes]
         self._parts_of = np.zeros(0, bool)
         left = {home.simulator for home in self._homes.values()}

@@ -1,7 +1,7 @@
-"""The convolutional network: images to policy outputs and a value, with separate towers.
+"""The convolutional network: maps images to policy outputs and a value, in separate towers.
 
-A convolution is a matrix product over sliced patches. Every lane has different weights, and
-vmapped convolutions become grouped ones, which are many times slower on a CPU.
+A convolution is computed as a matrix product over patches. With different weights per lane, a
+vmapped convolution would become a grouped one, which is many times slower on a CPU.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Convolution(nn.Module):
 
 
 def _windows(x: Float[Array, "... H W C"], size: int, stride: int) -> list[Array]:
-    """Return, for each position in a window, an image [.., H', W', C] of the values there."""
+    """Return, for each position within a window, the image [.., H', W', C] of its values."""
     height, width = ((side - size) // stride + 1 for side in (x.shape[-3], x.shape[-2]))
 
     def shifted(row: int, column: int) -> Array:
@@ -95,7 +95,7 @@ def _windows(x: Float[Array, "... H W C"], size: int, stride: int) -> list[Array
 def _padded(
     x: Float[Array, "... H W C"], size: int, stride: int, value: float
 ) -> Float[Array, "... H2 W2 C"]:
-    """Pad an image on both sides so that H / stride windows fit (rounded up)."""
+    """Pad an image on both sides so that H / stride windows fit, rounded up."""
     lead = [(0, 0)] * (x.ndim - 3)
     sides = [_around(side, size, stride) for side in (x.shape[-3], x.shape[-2])]
     return jnp.pad(x, [*lead, *sides, (0, 0)], constant_values=value)
@@ -181,7 +181,7 @@ class CNN(nn.Module):
 def as_image(
     observation: Array, shape: tuple[int, ...], stacked: bool = False
 ) -> Float[Array, "... H W C"]:
-    """Return channels-last images; the first of four axes (of three if `is_stacked`) is frames."""
+    """Return channels-last images; with four axes (three if `is_stacked`), the first is frames."""
     lead = observation.shape[: observation.ndim - len(shape)]
     image = unit_bytes(observation)
     if is_stacked(shape, stacked):
@@ -195,7 +195,7 @@ def as_image(
 
 
 def is_stacked(shape: tuple[int, ...], stacked: bool) -> bool:
-    """Return whether the first axis is frames or channels, as in Atari's [4, 84, 84].
+    """Return whether the first axis indexes frames or channels, as in Atari's [4, 84, 84].
 
     With three axes, this is the case if the first axis is smaller than both others.
 

@@ -1,4 +1,4 @@
-"""The graph network: a logit per path option from the path's links, and a value from the graph."""
+"""The graph network: computes a path's logits from its links, and a value from the whole graph."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Chosen = Callable[[Float[Array, "E B D"]], Float[Array, "U B D"]]
 
 @dataclass(frozen=True)
 class Incidence:
-    """The nodes that each edge leaves and enters, as matrices of 0 and 1."""
+    """The nodes that each edge leaves and enters, as matrices of zeros and ones."""
 
     sent: Array  # [edges, nodes], or [B, edges, nodes] if samples have different topologies
     received: Array
@@ -78,7 +78,7 @@ class GraphState(Pytree):
 
 
 class Joint(nn.Module):
-    """A dense layer W_a a + W_g g, for an entity's inputs a and the graph's row g."""
+    """A dense layer W_a a + W_g g of an entity's inputs a and the graph's row g."""
 
     width: int
     kernel_init: nn.initializers.Initializer
@@ -228,8 +228,8 @@ _MARKS = 2  # columns that mark a request's source and destination
 class GNN(nn.Module):
     """Maps `jraph.GraphsTuple`s of one graph each to policy outputs and a value.
 
-    With routes, actor logits are a linear layer over the sum of a candidate path's links. The
-    logits of actions without a path come from the graph's row. All samples share one topology.
+    With routes, actor logits come from a linear layer over the sum of a candidate path's links.
+    The logits of actions without a path come from the graph's row. All samples share one topology.
     Without routes, all outputs are computed from the graph's row, and senders and receivers may
     differ between samples. A separate critic does not see the graph's features (as published).
     With `link_critic_sees: shares` it sees neither the request's end nodes nor single slots.

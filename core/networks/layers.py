@@ -1,8 +1,9 @@
-"""A dense layer for rows that are mostly flags, computed as products of bytes and bfloat16 parts.
+"""A dense layer for rows of mostly flags, computed as products of bytes and bfloat16 parts.
 
 A float32 is the sum of three bfloat16 numbers (8 significant bits each), and a flag is exact in
-bfloat16. So the product of flags and a kernel takes three tensor-core products, exact except for
-the float32 sums. A product of two float arrays takes six. In tf32, one product suffices.
+bfloat16. So the product of flags and a kernel takes three tensor-core products. It is exact,
+except for rounding in the float32 sums. A product of two float arrays takes six. In tf32, one
+product suffices.
 """
 
 from __future__ import annotations
@@ -167,7 +168,7 @@ def _float32_product(one: Any, other: Any) -> Array:
 
 
 def _cast_flags(flags: Any, dtype: Any) -> Array:
-    """Return flags in a product's dtype; a barrier keeps products from sharing the array."""
+    """Cast flags to a product's dtype; a barrier prevents products from sharing the result."""
     return jax.lax.optimization_barrier(flags).astype(dtype)
 
 

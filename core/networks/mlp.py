@@ -64,7 +64,7 @@ def _dense(plan: Plan, x: Float[Array, "... D"] | Flagged, width: int) -> Callab
 
 
 def activated(plan: Plan, x: Any, norm: str, normalise: bool = False) -> Any:
-    """Return x after layer norm (if on) and activation; called in a compact module."""
+    """Apply layer norm (if on) and the activation; call this in a compact module."""
     if plan.layer_norm or normalise:
         x = nn.LayerNorm(name=norm)(x)
     return ACTIVATIONS[plan.activation](x)
@@ -105,8 +105,8 @@ class Tower(nn.Module):
 class Head(nn.Module):
     """A linear layer with few outputs, whose kernel is stored output-first.
 
-    On a CPU the gradient of [H, A] kernels with small A takes five times as long as for [A, H].
-    With `splits`, many outputs are computed as products of parts.
+    On a CPU, the gradient of [H, A] kernels with small A takes five times as long as that of [A,
+    H] kernels. With `splits`, many outputs are computed as products of parts.
     """
 
     outputs: int
@@ -132,8 +132,8 @@ class Head(nn.Module):
 class MLP(nn.Module):
     """Maps flat observations to policy outputs and a value.
 
-    Top-level parameter names that start with `critic` belong to the critic's optimiser, all others
-    (including a shared encoder) to the policy's.
+    Top-level parameters whose names start with `critic` are updated by the critic's optimiser, and
+    all others (including a shared encoder) by the policy's.
     """
 
     plan: Plan
@@ -165,11 +165,12 @@ class PathMLP(nn.Module):
     """Maps the `paths` observations of optical environments to logits and values.
 
     Option o (of O) of path i has the logit f(path, request, links)_o - a i - b o / O. a and b
-    start at 1, and f starts near 0, because its head is small. If `path_mlp_begins` is `slot`, the
-    logit is f(path, request, links)_o - a i / K - b o / O - c s, where s is the path's lowest
-    start and c also starts at 1. Path features are squashed by arcsinh, because free blocks are up
-    to S times as long as a request needs. The critic sees how full the links are but not the
-    request, so its value does not depend on which request happens to arrive next.
+    start at 1, and f starts near 0, because its head has small initial weights. If
+    `path_mlp_begins` is `slot`, the logit is f(path, request, links)_o - a i / K - b o / O - c s,
+    where s is the path's lowest start and c also starts at 1. Path features are squashed by
+    arcsinh, because free blocks are up to S times as long as a request needs. The critic sees how
+    full the links are but not the request, so its value does not depend on the request that
+    happens to arrive next.
     """
 
     plan: Plan
@@ -217,7 +218,7 @@ class PathMLP(nn.Module):
     def _of_paths(
         self, seen: Float[Array, "B K 8"], shared: Float[Array, "B C"]
     ) -> Float[Array, "B K H"]:
-        """Return the last hidden layer of each path; shared inputs are multiplied once."""
+        """Return each path's last hidden layer; inputs shared by the paths are multiplied once."""
         rank = np.arange(seen.shape[1], dtype=np.float32)
         ranks = jnp.asarray(np.stack([rank / len(rank), 1.0 / (1.0 + rank)], -1), seen.dtype)
         ranks = jnp.broadcast_to(ranks[None], (*seen.shape[:2], 2))

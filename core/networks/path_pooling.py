@@ -1,4 +1,4 @@
-"""Membership and pooling: from link features to one row per candidate path."""
+"""Path membership of links, and pooling of link features into one row per candidate path."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Nearby:
 
 @functools.lru_cache(maxsize=64)
 def nearby(routes: Routes) -> Nearby | None:
-    """Return the links near each pair; None if some pair's paths use most of the network."""
+    """Return the links near each pair; None if the paths of some pair use most of the network."""
     some = np.zeros((len(routes.pairs), len(routes.km)), bool)
     for hop in range(routes.hops.shape[2]):
         pair, path = np.nonzero(routes.hop_counts > hop)

@@ -1,4 +1,4 @@
-"""Networks with a memory: hidden layers, an LSTM or GRU cell, and a head.
+"""Recurrent networks: hidden layers, an LSTM or GRU cell, and a head.
 
 Acting computes one step at a time. Learning unrolls whole sequences, so that everything except the
 cell's recurrent product runs over all steps at once.

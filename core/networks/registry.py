@@ -26,10 +26,10 @@ NetworkFactory = Callable[[Plan, int, Any], nn.Module]  # see `register`
 
 @runtime_checkable
 class RecurrentNetwork(Protocol):
-    """Methods of a module with a memory between steps, in addition to `__call__`.
+    """The methods that a recurrent module has in addition to `__call__`.
 
-    Minibatches are then whole sequences. `step` and `unroll` are called with bound parameters;
-    unrolling must give the same results as stepping.
+    Minibatches for such a module consist of whole sequences. `step` and `unroll` are called with
+    bound parameters; unrolling must give the same results as stepping.
     """
 
     def initial_carry(self, lead: tuple[int, ...]) -> Any:
@@ -37,7 +37,7 @@ class RecurrentNetwork(Protocol):
         ...
 
     def step(self, observation: Any, carry: Any) -> tuple[Outputs, Any]:
-        """Return outputs [...] and memory after observations [...]."""
+        """Return outputs [...] and the memory after one step with observations [...]."""
         ...
 
     def unroll(self, observation: Any, first: Bool[Array, "T *S"], carry: Any) -> Outputs:
@@ -166,8 +166,8 @@ def register(name: str, factory: NetworkFactory, recurrent: bool = False) -> Non
     """Add a network, so that studies can select it by `network: name`.
 
     `factory(plan, outputs, observation_struct)` returns a flax module that maps observations
-    (leading axes allowed) to `Outputs`. Top-level parameter names that start with `critic` are the
-    critic's. With `recurrent` the module keeps a memory and must also be a `RecurrentNetwork`.
+    (leading axes allowed) to `Outputs`. Top-level parameters whose names start with `critic`
+    belong to the critic. If `recurrent` is true, the module must also be a `RecurrentNetwork`.
     `testing.NetworkContract` checks all requirements.
 
     Raises:
@@ -186,7 +186,7 @@ def known() -> tuple[str, ...]:
 
 
 def make(plan: Plan, outputs: int, observation_struct: Any) -> nn.Module:
-    """Make the network of a plan whose policy head has `outputs` numbers."""
+    """Make the network of a plan, with `outputs` numbers in its policy head."""
     if plan.network not in _NETWORKS:
         raise UnknownNameError("network", plan.network, known())
     return _NETWORKS[plan.network](plan, outputs, observation_struct)

@@ -32,7 +32,7 @@ class Keyed(Pytree):
 def dropped(
     x: Float[Array, "B *shape"], words: UInt32[Array, "B 2"] | None, use: int, rate: float
 ) -> Float[Array, "B *shape"]:
-    """Zero each number with probability `rate`, using the key `words` folded with `use`."""
+    """Zero each number with probability `rate`; the random key is `words` folded with `use`."""
     if words is None or rate == 0.0:
         return x
 
@@ -49,7 +49,7 @@ def rotated(
     cosine: Float[Array, "#B n h half"],
     sine: Float[Array, "#B n h half"],
 ) -> Float[Array, "B n h d"]:
-    """Rotate pair i (numbers i and i + d/2) of every token by the given angles."""
+    """Rotate each pair of numbers (i and i + d/2) in every token by the given angles."""
     first, second = jnp.split(x, 2, axis=-1)
     return jnp.concatenate(
         [first * cosine - second * sine, first * sine + second * cosine], axis=-1
@@ -81,7 +81,7 @@ class Turns(nn.Module):
 
 
 class Attention(nn.Module):
-    """Scaled dot-product attention of several heads (Vaswani et al. 2017)."""
+    """Multi-head scaled dot-product attention (Vaswani et al. 2017)."""
 
     plan: Plan
     number: int
@@ -98,8 +98,8 @@ class Attention(nn.Module):
 
         `positions` are coordinates, the same in all samples. Queries and keys are rotated by
         learned linear maps of the coordinates (Reid et al. 2025, "WIRE"), so a score depends on
-        coordinate differences; values are not rotated. With None nothing is rotated. `chosen`
-        selects the rows of the m querying tokens; with None all tokens query.
+        coordinate differences; values are not rotated. If it is None, nothing is rotated. `chosen`
+        selects the m tokens that have queries; if it is None, all tokens do.
         """
         plan, kernel_init = self.plan, initialiser(self.plan, 1.0)
         width, heads = x.shape[-1], plan.transformer_heads
@@ -211,10 +211,10 @@ class LinkEncoder(nn.Module):
 class LinkTransformer(nn.Module):
     """Maps `LinkTokens` to policy outputs and a value.
 
-    Logits of a candidate path's options are a linear layer over its pooled links; actions without
-    a path use all links. The value is also computed from all links. A separate critic does not see
-    the request columns (as published). With `link_critic_sees: shares` it sees how full each link
-    is instead of its slots.
+    The logits of a candidate path's options come from a linear layer over its pooled links, and
+    those of actions without a path from all links. The value is also computed from all links. A
+    separate critic does not see the request columns (as published). With `link_critic_sees:
+    shares` it sees how full each link is instead of its slots.
     """
 
     plan: Plan

@@ -44,7 +44,7 @@ class PathTable:
 
 
 def pair_index(source: int, destination: int, num_nodes: int, directed: bool) -> int:
-    """Return a pair's row; the rows are all (s, d) with s < d, then, if directed, all (d, s).
+    """Return a pair's row: first all (s, d) with s < d, then all (d, s) if links are directed.
 
     >>> [pair_index(s, d, 3, True) for s, d in ((0, 1), (0, 2), (1, 2), (1, 0), (2, 0), (2, 1))]
     [0, 1, 2, 3, 4, 5]

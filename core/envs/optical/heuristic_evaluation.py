@@ -1,4 +1,4 @@
-"""Evaluate heuristics over many seeds and loads in one program; study baselines; request traces.
+"""Evaluates heuristics over many seeds and loads in one program; also baselines and traces.
 
 Request streams depend only on the seed. All heuristics and loads with the same seed get the same
 draws, so their differences are paired.
@@ -133,7 +133,7 @@ class HeuristicSummary:
 
 @dataclass(frozen=True, eq=False)
 class HeuristicSums:
-    """Sums of one heuristic over the evaluated requests: one row per load, one column per seed."""
+    """A heuristic's sums over the evaluated requests: one row per load, one column per seed."""
 
     loads: np.ndarray  # Erlang, [P]
     requests: int  # requests counted per seed, warm-up excluded
@@ -158,7 +158,7 @@ class HeuristicSums:
 
 
 def summarise_seeds(values: np.ndarray, requests: int) -> HeuristicSummary:
-    """Return the mean, standard deviation, standard error and Student's 95 % interval over seeds.
+    """Return the mean, standard deviation, standard error and 95 % Student t interval over seeds.
 
     The interval is nan for fewer than 5 seeds, and if all rates are equal and above 0.
     """
@@ -189,8 +189,8 @@ def evaluate_heuristic(
 ) -> HeuristicSums:
     """Serve `steps` requests per seed with a heuristic, after the environment's warm-up.
 
-    If an environment is not continuous, its episodes follow each other without a break. Seed i
-    uses the stream of `fold_in(key(seed), i)`. Seeds are spread over all of jax's devices.
+    If the environment has episodes, the next one starts as soon as one ends. Seed i uses the
+    random stream `fold_in(key(seed), i)`. Seeds are spread over all of jax's devices.
     """
     if loads is None:
         loads = [environment.settings.load]
@@ -238,7 +238,7 @@ class _Lanes:
     utilisation: bool
 
     def sums(self, keys: jax.Array, loads: jax.Array) -> dict[str, jax.Array]:
-        """Return sums [lanes] by name; lanes run in tiles that fit a core's cache."""
+        """Return sums [lanes] by name; lanes run in tiles that fit into a core's cache."""
         lanes = len(loads)
         tile = next(size for size in range(min(TILE, lanes), 0, -1) if lanes % size == 0)
         tiles = (keys.reshape(-1, tile), loads.reshape(-1, tile))
@@ -319,7 +319,7 @@ def evaluate_baseline(
     episodes: int,
     steps: int | None,
 ) -> Episodes:
-    """Return a rule's results on the streams of R replicates, as host arrays [R, episodes]."""
+    """Return a heuristic's results for the requests of R replicates, [R, episodes] on the host."""
 
     def run(key: UInt32[Array, "2"]) -> Any:
         return _run_replicate(environment, rule, params, key, episodes=episodes, steps=steps)
@@ -370,10 +370,10 @@ def trace_heuristic(
     """Serve `steps` requests (None: one episode), with warm-up, starting from an empty network.
 
     Returns columns with one row per request. Nodes are the topology's ids, and `slots_needed`
-    includes guard slots. Times count from the start of the episode in the unit of
-    `mean_holding_time` or of the request list (inf if services never end). An action that refuses
-    its request has 0 km, hops and slots. `occupancy`, bool [links, S], is the state after the last
-    request.
+    includes guard slots. Times are measured from the start of the episode, in the unit of
+    `mean_holding_time` or of the request list. `departure` is inf if services never end. If the
+    action refuses its request, km, hops and slots are 0. `occupancy`, bool [links, S], is the
+    state after the last request.
     """
     count = steps
     if count is None:

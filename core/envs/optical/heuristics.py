@@ -1,6 +1,6 @@
 """Classical heuristics that choose a path and a slot on it.
 
-Each scores paths or (path, start) pairs; ties go to the earlier path, then to the lower slot.
+Each scores paths or (path, start) pairs; ties go to the first path, then to the lowest slot.
 Scores are integers (or quotients of small ones), so ties are the same on every machine. If nothing
 fits, they return path 0 and slot 0, which is refused.
 """
@@ -77,7 +77,7 @@ def surplus(
     need: Int[Array, " K"],
     slots: int,
 ) -> Int[Array, "K S"]:
-    """Return the slots left over in the free block at each start, summed over the `real` links."""
+    """Return the slots left over in the free block at each start, summed over all `real` links."""
     below, above = spectrum.nearest_set(words, slots)
     counted = real[:, :, None] & (below != above)
     over = above - below - 1 - need[:, None, None]
@@ -118,7 +118,7 @@ def _mu_ksp(env: Network, state: OpticalState, offers: Offers) -> Choice:
 
 
 def _kca_ff(env: Network, state: OpticalState, offers: Offers) -> Choice:
-    """Congestion-aware: the path with the least sum of km / (1 - taken / (S + 1)), lowest start.
+    """Congestion-aware: lowest start on the path with the least sum of km / (1 - taken / (S + 1)).
 
     Each link's term is rounded down to sixteenths of a km.
     """
@@ -133,7 +133,7 @@ def _kca_ff(env: Network, state: OpticalState, offers: Offers) -> Choice:
 
 @pytree
 class _FirstFit(Pytree):
-    """The lowest start on each path and its neighbours on each link, for the `k.._ff` rules."""
+    """Each path's lowest start and the free slots next to it per link, for the `k.._ff` rules."""
 
     first: Int[Array, " K"]  # lowest start or NONE
     counted: Bool[Array, "K H"]  # links where the whole service fits into a free block
@@ -159,7 +159,7 @@ def _hop_words(env: Network, state: OpticalState, offers: Offers) -> UInt32[Arra
 
 
 def _kmc_ff(env: Network, state: OpticalState, offers: Offers) -> Choice:
-    """Minimum cuts: the path whose first fit adds the fewest free blocks over its links."""
+    """Minimum cuts: the path whose first fit adds the fewest free blocks (sum over its links)."""
     fit = _first_fit(env, state, offers)
     added = (fit.left > 0).astype(jnp.int32) + (fit.right > 0).astype(jnp.int32) - 1
     cost = jnp.where(fit.counted, added, 0).sum(1, dtype=jnp.int32)

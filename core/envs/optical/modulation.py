@@ -1,4 +1,4 @@
-"""Modulation formats, and the capacity of lightpaths.
+"""Modulation formats and lightpath capacities.
 
 A format is (reach in km, spectral efficiency in bit/s/Hz); a path uses the most efficient format
 that covers its length.

@@ -22,7 +22,7 @@ from .traffic import OpticalParams, Request, Traffic
 
 @dataclass(frozen=True, eq=False)
 class NetworkTables:
-    """Host arrays over R pairs, K paths and H hops."""
+    """Tables of R pairs, K paths per pair and H hops per path, as host arrays."""
 
     topology: Topology
     paths: PathTable
@@ -178,7 +178,7 @@ class SharedLightpaths:
         return Lightpaths(dark, zero, none, jnp.zeros(many, jnp.int32), jnp.zeros(many))
 
     def offers(self, held: Lightpaths, request: Request, params: OpticalParams) -> Offers:
-        """Return wavelengths that are dark on the whole path, or have a lightpath with room."""
+        """Return the wavelengths that are dark on the whole path, or whose lightpath has room."""
         hops = take(self.tables.hops, request.pair)
         paths = hops.shape[0]
         bitrate = request.bitrate * params.bitrate_scale

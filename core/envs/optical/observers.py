@@ -1,7 +1,7 @@
 """Observations: flat bits, deeprmsa's path features, a graph, or one token per link.
 
-Node numbers start at 0, and times are fractions of the mean holding time (except deeprmsa's
-holding time, in units of time).
+Node numbers start at 0. Times are fractions of the mean holding time, except deeprmsa's holding
+time, which is in units of time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SPREAD, _FOUR_BITS, _BIT_PER_BYTE = (np.uint32(x) for x in (0x00204081, 0xF, 0x
 
 @pytree
 class PackedObservation(Pytree):
-    """The flat observation in 1/25 of the memory; `as_vector` restores the floats."""
+    """The flat observation in a packed form, 25 times smaller; `as_vector` restores the floats."""
 
     request: Float[Array, "... 3"]  # source, bitrate, destination
     words: UInt32[Array, "... links W"]  # bits of the slots in use
@@ -70,7 +70,7 @@ class PackedObservation(Pytree):
 
 
 def laplacian_features(topology: Topology, count: int) -> np.ndarray:
-    """Return spectral features of the nodes, float32 [N, count]; links count as undirected."""
+    """Return the nodes' spectral features, float32 [N, count]; links are treated as undirected."""
     adjacency = np.zeros((topology.num_nodes, topology.num_nodes))
     for source, destination, _ in topology.links:
         adjacency[source, destination] = adjacency[destination, source] = 1.0
@@ -78,7 +78,7 @@ def laplacian_features(topology: Topology, count: int) -> np.ndarray:
 
 
 def line_graph_features(topology: Topology, count: int) -> np.ndarray:
-    """Return spectral features of links, float32 [links, count]; adjacent links share a node."""
+    """Return the links' spectral features, float32 [links, count]; adjacent links share a node."""
     ends = np.array([link[:2] for link in topology.links])
     shared = (ends[:, None, :, None] == ends[None, :, None, :]).any((-1, -2))
     np.fill_diagonal(shared, False)
@@ -131,7 +131,7 @@ def make_observer(environment: Network) -> Observer:
 def _flat_observation(
     env: Network, state: OpticalState, params: OpticalParams
 ) -> Float[Array, " n"]:
-    """float32 [3 + links * S]: source, bitrate, destination, used share of each slot (0 or 1)."""
+    """float32 [3 + links * S]: source, bitrate, destination, and the share of each slot in use."""
     request = _raw_request(env, state, params)
     if isinstance(env.resources, SharedLightpaths):
         room, used = env.resources.room(state.held), state.held.used

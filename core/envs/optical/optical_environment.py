@@ -1,7 +1,7 @@
-"""The optical environments: one class for five kinds of problem.
+"""The optical environments: a single class for five kinds of problem.
 
 A step serves the current request, then draws the next. The action mask and acceptance use the same
-bits of `Offers`: a request is accepted if the mask allows its action, and blocked otherwise.
+bits in `Offers`: a request is accepted if the mask allows its action, and blocked otherwise.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class OpticalEnvironment:
         return self.serve(words, state, offers, path, start, params=params)
 
     def shadow_step(self, key: PRNGKeyArray, state: OpticalState, params: OpticalParams) -> Step:
-        """Serve the current request with the heuristic `shadow`, with the same draws as `step`."""
+        """Serve the current request with the heuristic `shadow`; `step` draws the same numbers."""
         offers = self.offers(state, params)
         path, start = make_heuristic(self.settings.shadow, self)(state, offers, params)
         words = random_words(key, WORDS_PER_REQUEST)
@@ -228,7 +228,7 @@ class OpticalEnvironment:
 
     @property
     def largest_bitrate(self) -> float:
-        """The largest bitrate (Gb/s) before `bitrate_scale`, from the bitrates or the requests."""
+        """The largest bitrate (Gb/s) in the settings or request list, before `bitrate_scale`."""
         if self.traffic.requests is None:
             return float(self.traffic.bitrates.max())
         return float(self.traffic.requests.bitrate.max())

@@ -33,7 +33,7 @@ OBSERVATIONS = _ENTRY.keys["observation"].choices
 
 @dataclass(frozen=True)
 class OpticalSettings:
-    """The `env:` keys and parameters of an optical environment, checked; see `EnvKey.meaning`."""
+    """The checked `env:` keys and parameters of an optical environment; see `EnvKey.meaning`."""
 
     id: str
     topology: str
@@ -93,7 +93,7 @@ class OpticalSettings:
 
     @property
     def bitrate_list(self) -> tuple[float, ...]:
-        """Bitrates in Gb/s before `bitrate_scale`, drawn uniformly."""
+        """The bitrates (Gb/s, before `bitrate_scale`), from which requests draw uniformly."""
         if self.bitrates:
             return self.bitrates
         steps = math.floor((self.max_bitrate - self.min_bitrate) / self.step_bitrate + 1e-9)
@@ -101,7 +101,7 @@ class OpticalSettings:
 
     @property
     def width(self) -> float:
-        """Spectral width of a slot, GHz; the largest bitrate if lightpaths are reused."""
+        """The width of a slot in GHz, or the largest bitrate if lightpaths are reused."""
         if self.reuses_lightpaths:
             return max(self.bitrate_list)
         return self.slot_width
@@ -140,7 +140,7 @@ _KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: 
 
 
 def _as_items(key: str, value: Any) -> tuple[Any, ...]:
-    """Return a list of values; a single value counts as a list of one."""
+    """Return the values as a tuple; a single value becomes a tuple of one."""
     items = (value,)
     if isinstance(value, list | tuple):
         items = tuple(value)

@@ -1,10 +1,10 @@
-"""The spectrum of one network: the slots in use, and for how long.
+"""The spectrum of a network: which slots are in use, and for how long.
 
 There are two tables. Occupancy, as packed bits per link, determines whether each request is
-accepted. The remaining time of every slot is read only by the clock. Times are int32 ticks
-relative to the current request, so nothing is rounded. A service enters the time table one step
-late, from bits kept in the state. If it entered within the same step, XLA would recompute those
-bits for every slot, which would be five times slower.
+accepted. Only the clock reads the remaining time of every slot. Times are int32 ticks relative to
+the current request, so nothing is rounded. A service enters the time table one step late, from
+bits kept in the state. If it entered within the same step, XLA would recompute those bits for
+every slot, which would be five times slower.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def last_set(words: UInt32[Array, "*batch W"]) -> Int[Array, "*batch"]:
 def nearest_set(
     words: UInt32[Array, "*batch W"], slots: int
 ) -> tuple[Int[Array, "*batch S"], Int[Array, "*batch S"]]:
-    """Return each slot's nearest set bits at or below (else -1) and at or above (else S)."""
+    """Return each slot's nearest set bit at or below it (else -1) and at or above it (else S)."""
     below, above = [], []
     nearest = jnp.full_like(words[..., :1], -1, jnp.int32)
     for word in range(words.shape[-1]):
@@ -173,7 +173,7 @@ PLANE_GROUPS = 2
 
 @pytree
 class Clock(Pytree):
-    """How long each slot remains in use; X = links * W, with W words of 32 slots per link."""
+    """How long each slot stays in use; X = links * W, with W words of 32 slots per link."""
 
     # time left at the previous request, without `placed`; 0 means free; int32 [32, X], slot 32 w +
     # b of link l at [b, l * W + w]

@@ -1,6 +1,6 @@
-"""The load that a heuristic supports at a given blocking probability.
+"""Finds the load that a heuristic supports at a given blocking probability.
 
-Load is traced, so all loads of a search run in one program, compiled once at its start.
+Load is a traced value, so all loads in a search run in one program, compiled at the start.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def find_load(
 
     In the last round, a parabola is fitted to log blocking as a function of log load, by least
     squares weighted by blocking. The result is the load at which the parabola crosses the target.
-    The interval is Student's t of jackknife pseudo-values (Tukey 1958, "Bias and confidence in
-    not-quite large samples"). If x is the log load from all n seeds and x_i the log load without
-    seed i, seed i's pseudo-value is n x - (n - 1) x_i. target x seeds x steps should be at least
-    100.
+    The interval is a Student t interval of jackknife pseudo-values (Tukey 1958, "Bias and
+    confidence in not-quite large samples"). If x is the log load from all n seeds and x_i the log
+    load without seed i, seed i's pseudo-value is n x - (n - 1) x_i. target x seeds x steps should
+    be at least 100.
     """
     from scipy import stats
 

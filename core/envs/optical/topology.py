@@ -1,7 +1,8 @@
-"""Networks of nodes and links.
+"""Network topologies: nodes and links.
 
 Links are sorted by (source, destination) node *position*. A directed topology has one link per
-direction, each with a separate spectrum; in an undirected one both directions share a link.
+direction, each with a separate spectrum; in an undirected one, both directions share one link and
+its spectrum.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class Topology:
 
     @cached_property
     def first_number(self) -> int:
-        """Number of the first node: 1, or 0 for networks published with a node 0.
+        """The number of the first node: 1, or 0 for networks that were published with a node 0.
 
         The number depends only on nodes and links, so a file with the nodes and links of a shipped
         network uses that network's numbering, regardless of node names.
@@ -155,7 +156,7 @@ def _simple_graph(path: Path, graph: Any) -> Any:
 
 
 def _node_id(given: Any) -> Any:
-    """Return a node's id as stored by networkx: lists become tuples."""
+    """Return a node's id in the form that networkx stores: lists become tuples."""
     if isinstance(given, list):
         return tuple(map(_node_id, given))
     return given

@@ -1,7 +1,8 @@
 """Arriving requests: drawn at random, or read from a list.
 
 Arrivals are a Poisson process with rate load / mean_holding_time. Holding times are exponential,
-bitrates uniform over a list, and node pairs follow the traffic matrix; times are clock ticks.
+bitrates are uniform over a list, and node pairs follow the traffic matrix. Times are in clock
+ticks.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ class Traffic:
         return self.num_pairs
 
     def pair_shares(self, words: UInt32[Array, " n"]) -> Float[Array, " R"] | None:
-        """Return cumulative traffic shares of the pairs, kept in the state; None if fixed."""
+        """Return the pairs' cumulative traffic shares for the state; None if they are fixed."""
         if self.weights is not None:
             return None
         entries = uniform(words).reshape(-1, self.num_pairs).sum(0)
@@ -120,7 +121,7 @@ class Traffic:
     def wait(
         self, words: UInt32[Array, " 4"], number: Int[Array, ""], params: OpticalParams
     ) -> Int[Array, ""]:
-        """Return the ticks from request `number` to the next, drawn from the fourth word."""
+        """Return the ticks from request `number` to the next one, drawn from the fourth word."""
         if self.requests is not None:
             row = jnp.minimum(number, len(self.requests) - 1)
             return jnp.asarray(self.requests.until_next)[row]
