@@ -57,7 +57,7 @@ def test_optical_claims_hold_after_multiple_testing(kept):
     )
     assert again < 0.05 < usnet
     assert (
-        f"{first:.3f} and, in the second run, {again:.3f}" in page
+        f"{first:.3f} in the first run and {again:.3f} in the second" in page
         and f"For USNET it is {usnet:.3f}" in page
     )
     assert "On one of four networks, policies [block fewer" in readme
