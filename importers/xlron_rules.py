@@ -279,7 +279,7 @@ def _network_kinds(draft: ConvertedStudy, source: ImportSource) -> set[str]:
     if len(gnn) > 1:
         name, kind = "USE_GNN", "gnn"
     source.searched["network"] = {"values": ["mlp", kind]}
-    draft.note(f"{name}: searched, so network is searched, too")
+    draft.note(f"{name} is searched, so network is searched, too")
     return {"mlp", kind}
 
 

@@ -100,7 +100,7 @@ NETWORK_KNOBS = (
         "choice",
         "slots",
         (
-            "link features of a separate critic: every slot, or the share in use without "
+            "link features for a separate critic: every slot, or the share in use without "
             "the request"
         ),
         choices=("slots", "shares"),

@@ -97,7 +97,7 @@ TRACED = (
     number(
         "value_clip_eps",
         None,
-        "clip range of the value's change; `same`: clip_eps",
+        "clip range of value updates; `same`: clip_eps",
         **POSITIVE,
         off=True,
         choices=("same",),
@@ -268,7 +268,7 @@ TRACED = (
     number(
         "target_kl",
         None,
-        "skip the rest of an update once the KL exceeds 1.5 times this value",
+        "skip the rest of an update once the KL divergence exceeds 1.5 times this value",
         **POSITIVE,
         off=True,
         search=log(0.005, 0.05),
@@ -337,7 +337,7 @@ TRACED = (
         True,
         low=1,
         high=2**24,
-        meaning="least number of valid actions of a row in the policy loss (masking_gating)",
+        meaning="minimum number of valid actions for a row in the policy loss (masking_gating)",
     ),
     switch(
         "masking_gating",

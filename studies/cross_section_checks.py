@@ -184,8 +184,8 @@ def _method_problems(study: Study) -> Problems:
         yield "search.method", f"{method.name} supports only one objective; use {several}"
     if not method.learns and study.search.warm_start is not None:
         text = (
-            f"applies only to methods that learn, which {method.name} does not; remove it, "
-            "or use tpe"
+            f"has no effect with {method.name}, which does not learn from results; remove "
+            "it, or use tpe"
         )
         yield "search.warm_start", text
 
@@ -221,7 +221,7 @@ def _evolution_problems(study: Study) -> Problems:
         return
     if early.every >= length or early.every * _MOST_RUNGS < length:
         text = f"is {early.every}, but a run has {length} {study.algorithm.unit}; "
-        text += "allowed: below that, with at "
+        text += "allowed: below the run length, with at "
         yield "early_terminate.every", f"{text}most {_MOST_RUNGS} copies per run"
     if len(study.objectives) > 1:
         yield "objectives", f"are not supported by {early.type}; give one metric, or use asha"
@@ -389,7 +389,7 @@ def _ray_pbt(study: Study) -> Problems:
 def _several_env_problems(study: Study) -> Problems:
     if not study.more_envs:
         return
-    costs, one = " and ".join(COSTS), "only with one environment; remove it"
+    costs, one = " and ".join(COSTS), "only with a single environment; remove it"
     if study.metric.goal == "minimize":
         text = "minimize does not apply to scores over several environments, where 1 is the "
         text += "reference and higher is better for every metric; remove goal"
@@ -421,7 +421,7 @@ def _several_env_problems(study: Study) -> Problems:
         (
             "loggers",
             logger.type in ("tensorboard", "wandb", "mlflow"),
-            f"has {logger.type}, which supports only one environment; use csv",
+            f"has {logger.type}, which supports only a single environment; use csv",
         )
         for logger in study.loggers
     ]
@@ -451,7 +451,7 @@ def _custom_training(study: Study) -> Problems:
     if acts:
         judged = "is evaluated in its training environment"
     for path, given, why in (
-        ("env", study.more_envs, "trains in one environment; give one"),
+        ("env", study.more_envs, "trains in a single environment; give only one"),
         ("init", study.init, "creates states itself; load the file in its init method"),
         ("checkpoint.parts", study.checkpoint.parts, "saves whole states, not parts"),
         ("eval_env", study.evaluation.env, judged),

@@ -59,7 +59,7 @@ class Evaluation:
     )
     episodes: int = key(20, "episodes per evaluation", low=1, high=100_000)
     steps: int | None = key(
-        None, "env steps per evaluation instead, for environments without episodes", low=1
+        None, "env steps per evaluation, for environments whose episodes never end", low=1
     )
     greedy: bool = key(True, "use the mode of the policy instead of a sample")
     env: Mapping[str, Any] = field(default_factory=dict[str, Any])  # `eval_env` in the file
@@ -91,7 +91,7 @@ class SearchSpec:
         "auto", "propose while lanes run: saves time, but uses fewer results"
     )
     driver: Literal["lanes", "ray_tune"] = key(
-        "lanes", "which scheduler runs the trials: that of hpo, or Ray Tune"
+        "lanes", "the scheduler that runs the trials: hpo's, or Ray Tune's"
     )
     scheduler: str = key("asha", "ray_tune: asha, pbt, or the dotted name of a class")
     searcher: str = key("random", "ray_tune: random, optuna, or the dotted name of a class")

@@ -479,7 +479,7 @@ class ConfirmStage:
             given = {"budget.env_steps": bounds.env_steps, "budget.wall": bounds.wall_seconds}
             ended = " or ".join(name for name, bound in given.items() if bound is not None)
             budget = f": {ended} ran out"
-        return f"{lost} of {counted(len(runs), of)} gave no value{budget}"
+        return f"{lost} of {counted(len(runs), of)} returned no value{budget}"
 
     def _record_look(self, interim: bool = False) -> None:
         winner, number = first_confirmed(self._search_state), None

@@ -125,8 +125,8 @@ class SeveralPopulation:
         counts = [one.lanes for one in populations]
         if len(set(counts)) > 1:
             raise ConfigError(
-                f"the environments have memory for {', '.join(map(str, counts))} lanes; set "
-                f"population: {{lanes: {min(counts)}}}"
+                f"memory allows {', '.join(map(str, counts))} lanes in these environments; "
+                f"set population: {{lanes: {min(counts)}}}"
             )
         warmups = [one.warmup_chunks for one in populations]
         if len(set(warmups)) > 1:
@@ -222,7 +222,9 @@ class SeveralPopulation:
                 )
         counts = [len(one.returns) for one in results]
         if len(set(counts)) > 1:
-            raise RuntimeError(f"environments were evaluated on {counts} episodes")
+            raise RuntimeError(
+                f"environments were evaluated on different numbers of episodes: {counts}"
+            )
         names = dict.fromkeys(name for one in results for name in one.metrics)
         nothing, metrics = np.full(counts[0], np.nan), dict[str, np.ndarray]()
         for name in names:

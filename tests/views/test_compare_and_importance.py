@@ -73,7 +73,7 @@ def test_compare_names_trials_violating_constraints(capsys, tmp_path):
     unfit = [f"trial {entry.trial}" for entry in two if entry.feasible is False]
     data, text = compared(capsys, results, *(entry.trial for entry in two))
     where = "on the seeds used for ranking, constraints are violated by"
-    said = f"By value alone: {where} {' and '.join(unfit)}."
+    said = f"Only values are compared: {where} {' and '.join(unfit)}."
     assert unfit and data["caution"].endswith(said) and said in " ".join(text.split())
 
 

@@ -265,7 +265,7 @@ def blocking_picture(results: Compared, title: str) -> Picture:
             _Curve(name, style, _difference_points(one, seen[0])) for name, style, one in named[1:]
         ]
         label = f"difference from {names[0]}"
-        words = f"Minus {names[0]}, seed by seed"
+        words = f"Difference from {names[0]}, seed by seed"
         panels.append(_loads_panel(words, label, apart, x, even=True))
     caption = f"{title}: means over {counted(int(seen[0].blocked.shape[1]), 'seed')} with 95 % "
     caption += "intervals, on the same requests for every rule."

@@ -39,7 +39,7 @@ _METHODS = {
     "grid": "Grid search",
     "sobol": "A Sobol sequence",
     "tpe": "The tree-structured Parzen estimator (TPE)",
-    "thompson": "Thompson sampling over a Bayesian linear model",
+    "thompson": "Thompson sampling with a Bayesian linear model",
     "gp": "Bayesian optimisation with a Gaussian process",
     "cmaes": "CMA-ES",
     "nsga2": "NSGA-II",

@@ -392,7 +392,7 @@ def test_processes_do_not_copy_each_other(folder):
     factory = ProcessFactory(study_of(folder))
     population = ProcessPopulation(factory.setup, 1)
     population.change([])
-    with pytest.raises(ConfigError, match="do not copy each other"):
+    with pytest.raises(ConfigError, match="cannot copy each other"):
         population.change([object()])
 
 
