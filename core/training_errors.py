@@ -82,8 +82,8 @@ _MISTAKES = (
     _Mistake(
         "ConcretizationTypeError",
         "`int` function",
-        "int() does not work on a traced value; to truncate it, use .astype(jnp.int32); for a size or "
-        "a count, @KNOB",
+        "int() does not work on a traced value; to truncate it, use .astype(jnp.int32); for a "
+        "size or a count, @KNOB",
     ),
     _Mistake(
         "ConcretizationTypeError",

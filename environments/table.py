@@ -388,7 +388,7 @@ _OPTICAL_KEYS = {
         "link_occupancy",
         "link_capacity",
     ),
-    "histograms": _switch("report shares of accepted services by path rank and by hops"),
+    "histograms": _switch("report shares of accepted services by path rank and hop count"),
     "fits": EnvKey(
         "any",
         ("first",),

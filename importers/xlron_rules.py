@@ -414,7 +414,9 @@ def _evaluate_as_there(
     steps = steps or increment
     draft.section("evaluation").update(episodes=networks, steps=int(steps), greedy=greedy)
     if not greedy:
-        draft.note("evaluation.greedy: false, because XLRON samples unless --deterministic is set")
+        draft.note(
+            "evaluation.greedy: false, because XLRON samples actions unless --deterministic is set"
+        )
 
 
 def _translate_downsampling(draft: ConvertedStudy, source: ImportSource) -> None:

@@ -124,7 +124,7 @@ def goal_note(study: Study) -> str:
     key = "metric.goal"
     if study.objectives:
         key = f"the goal of {losses[0]} in objectives"
-    return f"{key} is maximize, the default; for a loss, use goal: minimize"
+    return f"{key} is maximize (the default); for a loss, use goal: minimize"
 
 
 def _is_loss(name: str) -> bool:

@@ -211,7 +211,7 @@ class Init:
         "all", "parameters to keep; the rest starts fresh"
     )
     optimiser: Literal["fresh", "restored"] = key(
-        "fresh", "restored needs keep: all and a policy saved with its optimiser"
+        "fresh", "`restored` needs keep: all and a policy saved with its optimiser"
     )
 
 

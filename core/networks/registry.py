@@ -48,7 +48,7 @@ class RecurrentNetwork(Protocol):
 def _array_shape(name: str, plan: Plan, struct: Any) -> tuple[int, ...]:
     if not hasattr(struct, "shape"):
         raise ConfigError(
-            f"network {name} reads one array, but the observations of {plan.env.id} are "
+            f"network {name} reads a single array, but the observations of {plan.env.id} are "
             "a pytree; choose a different network or `observation`"
         )
     return tuple(struct.shape)

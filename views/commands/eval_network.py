@@ -373,7 +373,7 @@ def do_eval_network(args: Namespace) -> int:
         require_matplotlib("hpo eval --plot")
     question = _read_question(args)
     if not question.rules:
-        raise ConfigError("nothing to evaluate; give --heuristic ksp_ff, or all, or --policy DIR")
+        raise ConfigError("nothing to evaluate; give --heuristic ksp_ff (or all), or --policy DIR")
     if args.trace is not None:
         return _trace(args, question)
     size: dict[str, Any] = {"seeds": args.seeds, "steps": args.steps, "seed": args.seed}

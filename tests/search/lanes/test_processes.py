@@ -356,7 +356,7 @@ def test_gpus_are_packed():
 @pytest.mark.parametrize(
     ("metric", "words"),
     [
-        ("{name: loss}", "metric.goal is maximize, the default; for a loss, use goal: minimize"),
+        ("{name: loss}", "metric.goal is maximize (the default); for a loss, use goal: minimize"),
         ("{name: loss, goal: minimize}", ""),
         ("{name: loss, goal: maximize}", ""),
         ("{name: score}", ""),
