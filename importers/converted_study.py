@@ -337,7 +337,7 @@ class ConvertedStudy:
             self.rest["enqueue"] = kept
         if len(kept) < len(tried):
             self.note(
-                f"enqueue: {len(kept)} of {len(tried)} trials remain, because {target} is given"
+                f"enqueue: {len(kept)} of {len(tried)} trials remain, because {target} is fixed"
             )
 
     def searched(self, name: str, distribution: Mapping[str, Any]) -> None:

@@ -256,7 +256,7 @@ STATIC = (
         "history",
         "int",
         1,
-        "number of stacked observations; cleared when an episode ends",
+        "number of stacked observations; the stack is cleared when an episode ends",
         low=1,
         high=1024,
         search={"values": [1, 4]},

@@ -151,7 +151,7 @@ def _racing_problems(study: Study, racing: Racing) -> Problems:
         text = f"compares means, but aggregate is {study.metric.aggregate}; use mean, or remove "
         yield "seeds.racing", f"{text}racing"
     if early is not None and (rule_row(early.type).finishes or early.evolves):
-        text = f"adds seeds to whole runs, which {early.type} does not have; remove one of them"
+        text = f"adds seeds to complete runs, but {early.type} has none; remove one of them"
         yield "seeds.racing", text
 
 
@@ -484,7 +484,7 @@ def _command_problems(study: Study) -> Problems:
         ("population", study.population != PopulationSpec(), f"{of_lanes}; see processes"),
         ("baselines", study.baselines, f"{of_lanes}; remove it"),
         ("init", study.init, f"{of_lanes}; pass a checkpoint to the script"),
-        ("eval_env", given.env, f"{of_lanes}, whose script evaluates; remove it"),
+        ("eval_env", given.env, f"{of_lanes}, because the script evaluates; remove it"),
         (
             "evaluation",
             replace(given, env={}, every=usual.every) != usual,

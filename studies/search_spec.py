@@ -95,8 +95,8 @@ class SearchSpec:
     )
     scheduler: str = key("asha", "ray_tune: asha, pbt, or the dotted name of a class")
     searcher: str = key("random", "ray_tune: random, optuna, or the dotted name of a class")
-    scheduler_options: Mapping[str, Any] = key({}, "ray_tune: arguments of the scheduler class")
-    searcher_options: Mapping[str, Any] = key({}, "ray_tune: arguments of the searcher class")
+    scheduler_options: Mapping[str, Any] = key({}, "ray_tune: arguments for the scheduler class")
+    searcher_options: Mapping[str, Any] = key({}, "ray_tune: arguments for the searcher class")
 
 
 @dataclass(frozen=True)

@@ -125,7 +125,7 @@ class Study:
         None, "the rule that stops trials early; null: none"
     )
     seeds: Seeds = key(Seeds(), "replicates")
-    confirm: Confirm | None = key(None, "re-run the best trials on new seeds; null: do not")
+    confirm: Confirm | None = key(None, "re-run the best trials on new seeds; null: no re-runs")
     population: PopulationSpec = key(PopulationSpec(), "lanes and device")
     budget: Budget = key(Budget(), "limits of the whole study")
     executor: Executor = key(Executor(), "where populations run")

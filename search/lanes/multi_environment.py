@@ -73,8 +73,8 @@ class SeveralFactory:
             )
             with self.study.env.named_in_errors():
                 raise ConfigError(
-                    f"chunk lengths differ ({words}), and rungs would, too; list "
-                    "environments with equally long updates"
+                    f"chunk lengths differ ({words}), so rungs would differ, too; list "
+                    "environments whose updates are equally long"
                 )
         key = hashlib.sha256("+".join(one.bucket for one in each).encode()).hexdigest()[:8]
         return Resolved(config, key, each[0].steps_per_chunk, tuple(each))

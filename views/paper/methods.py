@@ -161,7 +161,7 @@ def _other_settings(snapshot: Snapshot) -> str:
     """Return the sentence about hyperparameters that were not searched."""
     study = snapshot.study
     if study.algorithm.is_process:
-        return "All other settings are those of the training script."
+        return "All other settings were left as in the training script."
     knobs = study.algorithm.knobs
     changed = {
         name: value
