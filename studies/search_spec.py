@@ -158,7 +158,7 @@ class Seeds:
 class Confirm:
     """New runs of the best trials on selection seeds, and of winner and default on test seeds."""
 
-    top_k: int = key(5, "number of trials that run again; 0: none, and no winner", high=1000)
+    top_k: int = key(5, "number of trials to re-run; 0: none, and no winner", high=1000)
     choose: int = key(
         8, "selection seeds: new seeds to pick the winner; 0: search values are used", high=1000
     )

@@ -161,8 +161,8 @@ def _check_points(study: Study, was: EventSchedule, now: EventSchedule) -> None:
         )
     raise _growth_error(
         study,
-        f"the run was evaluated at its end, {was.env_steps} env steps, where a longer one would "
-        "not be evaluated "
+        f"the run was evaluated at its end, {was.env_steps} env steps, but a longer run would "
+        "not be evaluated there "
         f"(evaluation.every is {study.evaluation.every})",
         " with an evaluation.every that divides env_steps",
     )
