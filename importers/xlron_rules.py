@@ -44,7 +44,7 @@ def before(draft: ConvertedStudy, source: ImportSource) -> None:
         )
     if _any_on(source, "EVAL_HEURISTIC"):
         raise draft.fault(
-            "--EVAL_HEURISTIC only evaluates; import such a command by itself, to evaluate "
+            "--EVAL_HEURISTIC only evaluates; import such a command by itself to evaluate "
             "the heuristic"
         )
     if "env_type" not in source.names():

@@ -233,7 +233,7 @@ TRACED = (
     number(
         "average_reward_step",
         1e-3,
-        "step size of the average reward, updated once per rollout",
+        "step size for updating the average reward, once per rollout",
         **{**POSITIVE, "high": 1.0},
         search=log(1e-4, 1e-1),
     ),

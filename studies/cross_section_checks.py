@@ -357,7 +357,9 @@ def _ray_tune(study: Study) -> Problems:
     if study.budget.trials is None:
         yield "budget.trials|budget", "is required by driver ray_tune; set budget: {trials: 64}"
     if len(study.objectives) > 1:
-        text = "are not supported by Ray Tune's schedulers, which compare one metric; give one"
+        text = (
+            "are not supported by Ray Tune's schedulers, which compare only one; give one metric"
+        )
         yield "objectives", text
     if study.seeds.racing is not None:
         yield "seeds.racing|seeds", f"does not work with driver ray_tune; {without}"

@@ -44,7 +44,7 @@ LOGGERS: Mapping[str, tuple[Field, ...]] = {
         Field("project", "text", "hpo", "project of the runs"),
         Field("entity", "text", None, "user or team; null: the account's default", off=True),
         _NAME,
-        Field("group", "text", None, "group of all runs; null: the value of name", off=True),
+        Field("group", "text", None, "group of all runs; null: same as name", off=True),
         _POLICY,
     ),
     "mlflow": (
