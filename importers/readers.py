@@ -58,7 +58,7 @@ def read_settings(source: str, kind: str, given: Mapping[str, Any]) -> Converted
     found.words = (*found.words, *command.words, source)
     if not (command.words or found.calls or _sets_something(one, found)):
         some = ", ".join(list(one.defaults)[:4])
-        raise ConfigError(f"{source} has no {one.title} settings, such as {some}")
+        raise ConfigError(f"{source} has no settings for {one.title}, such as {some}")
     if sweep is None and command.searched:
         sweep = Sweep(command.searched)
     shown = source

@@ -101,7 +101,7 @@ config["NUM_UPDATES"] = config["TOTAL_TIMESTEPS"] // config["NUM_STEPS"] // conf
 config["MINIBATCH_SIZE"] = config["NUM_ENVS"] * config["NUM_STEPS"] // config["NUM_MINIBATCHES"]
 """
     found, says = imported("purejaxrl", text)
-    assert found is None and "has no PureJaxRL settings" in says
+    assert found is None and "has no settings for PureJaxRL" in says
 
 
 def test_equal_values_under_two_names_are_accepted(imported):

@@ -129,7 +129,7 @@ def test_env_steps_include_all_environments():
         ("eval_env: {gravity: 9}", "eval_env works only with a single environment; remove it"),
         ("baselines: [ksp_ff]", "baselines need an optical network"),
         ("executor: {type: ray, workers: 2}", "several environments run in one process"),
-        ("loggers: [tensorboard]", "loggers has tensorboard, which supports only one"),
+        ("loggers: [tensorboard]", "loggers has tensorboard, which supports only a single"),
         ("space: {env.lenth: {min: 1, max: 2}}", "did you mean 'env.length'"),
         ("fixed: {distribution: gaussian}", "does not fit CartPole-v1"),
         ("over_environments: median", "Known: mean, iqm, worst"),
