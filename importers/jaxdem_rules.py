@@ -200,6 +200,6 @@ def after(draft: ConvertedStudy) -> None:
     if together > 1 and "learning_rate" not in draft.space:
         draft.fixed["learning_rate"] = rounded(rate * together)
         draft.note(
-            f"accumulate_n_gradients: JaxDEM adds the steps of {together} minibatches but hpo "
+            f"accumulate_n_gradients: JaxDEM adds the steps of {together} minibatches, but hpo "
             f"averages them, so learning_rate is multiplied by {together}"
         )

@@ -345,7 +345,7 @@ STATIC = (
         "accumulate_minibatches",
         "int",
         1,
-        "number of minibatches whose mean gradient makes one optimiser step",
+        "number of minibatches whose gradients are averaged for one optimiser step",
         low=1,
         high=65536,
         search={"values": [1, 2, 4]},

@@ -425,7 +425,7 @@ class ConfirmStage:
         names = {objective.metric.name for objective in search_state.objectives.others}
         costs = names.intersection(COSTS)
         if costs and trial.state is not TrialState.FINISHED:
-            trial.lack(f"{', '.join(sorted(costs))} of an unfinished run cannot be compared")
+            trial.lack(f"{', '.join(sorted(costs))} from an unfinished run cannot be compared")
             search_state.touch(trial)
             return []
         if self._join_bucket(trial) is None:

@@ -266,7 +266,7 @@ def test_stopped_default_has_no_env_steps_objective(tmp_path):
     go(tmp_path, study(objectives=metrics))
     row = rows_of(tmp_path)[0]
     assert row.state is not TrialState.FINISHED and not row.choose_values
-    assert row.error == "env_steps of an unfinished run cannot be compared"
+    assert row.error == "env_steps from an unfinished run cannot be compared"
 
 
 def test_default_is_not_tested_without_test_seeds(tmp_path):
