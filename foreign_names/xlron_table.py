@@ -174,7 +174,7 @@ _SAVED = (
           "OVERWRITE_MODEL DATA_OUTPUT_FILE EPISODE_DATA_OUTPUT_FILE"),
     *left("the journal has every metric",
           "LOG_LOSS_INFO LOG_ALL_INFO ENHANCED_LOGGING log_wrapper"),
-    *left("traces are written by `hpo eval --trace`", "TRAJ_DATA_OUTPUT_FILE"),
+    *left("traces are written by an evaluation", "TRAJ_DATA_OUTPUT_FILE"),
     *left("plots and the report are made after a study", "PLOTTING"),
     *left("used for evaluation, not for training", """
         EVAL_HEURISTIC EVAL_MODEL RENDER_EVAL_MODE RENDER_FPS RENDER_SCALE RENDER_OUTPUT_FILE

@@ -105,7 +105,7 @@ def run(
 
 
 def _load_study(study: Source, out: Path, options: RunOptions) -> tuple[Study, Path, RunOptions]:
-    """Return the loaded study, its folder in `out`, and the options with its text."""
+    """Return the loaded study, its folder in `out`, and the options, which include its text."""
     if not isinstance(study, Study):
         study, text = load_to_run(
             study,
@@ -245,10 +245,10 @@ def ask(
 ) -> TestRequest:
     """Prepare to run some trials of a study on test seeds; write nothing.
 
-    Trial -1 is the default configuration. `seeds` is the minimum number of test seeds; by default
-    as many as the winner has, or 16. `source` is the folder of the study file and its other files;
-    by default it is their last known folder, or the current one. These files run only after a
-    check that they are unchanged, unless changes are accepted.
+    Trial -1 is the default configuration. `seeds` is the minimum number of test seeds, by default
+    the winner's number of test seeds, or 16. `source` is the folder of the study file and its
+    other files; by default it is their last known folder, or the current one. These files run only
+    after a check that they are unchanged, unless changes are accepted.
     """
     holder = lock_holder(folder.path)
     if holder is not None:

@@ -1,4 +1,4 @@
-"""Checks before a study starts or resumes, and the journal records that they compare."""
+"""Checks a study before it starts or resumes, against the records in its journal."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def check_before_code(
         text: the current text of the study file.
         overrides: settings given in addition.
         accept_changed_files: allow changed files.
-        retry_failed: whether failed trials run again, so that more is requested than before.
+        retry_failed: whether failed trials run again, in which case more is requested than before.
     """
 
     def asks_for_the_same(meta: StudyMeta) -> bool:

@@ -42,8 +42,8 @@ def check_loggers(study: Study) -> None:
 def make_sink(logger: Logger, study: Mapping[str, Any], target: Path | None = None) -> Sink:
     """Create one logger's sink for the tables of a study, given as plain data.
 
-    The sink writes to `target`, by default the study's folder. MissingExtraError if its package is
-    missing.
+    The sink writes to `target`, by default the study's folder. Raises MissingExtraError if the
+    logger's package is missing.
     """
     options = dict(logger.options)
     if logger.type == "csv" and target is None:

@@ -154,7 +154,7 @@ class Found:
 
 
 def open_study(asked: Asked, store: StudyStore) -> New | Resumed | Found:
-    """Open a study's folder: as a new study, one to resume, or a finished one.
+    """Open a study's folder; return a new study, one to resume, or a finished one.
 
     Raises:
         StoreError: the folder has a different study, or one that cannot be resumed as requested.

@@ -1,6 +1,6 @@
-"""The results of `hpo check`: checks, and the lanes, memory and time on this machine.
+"""The report of `hpo check`: checks, and the lanes, memory and time needed on this machine.
 
-Only programs to be timed are compiled, and user code runs only for timing.
+Only programs that are to be timed are compiled, and user code runs only for timing.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def preview(
     own_code: bool = False,
     told: Callable[[str], None] = lambda text: None,
 ) -> tuple[CheckReport, str]:
-    """Return the report, and the reason why it lacks lanes and memory, or ""."""
+    """Return the report, and why it contains no lanes and memory ("" if it does)."""
     # a training's code ran when the study was loaded
     own_code = own_code or study.algorithm.made is not None
     if own_code and study.imports:
@@ -126,7 +126,7 @@ def _with_process(study: Study, report: CheckReport, told: Callable[[str], None]
 def process_time(
     study: Study, expected: Expected, tried: Tried, at_once: int
 ) -> TimeEstimate | None:
-    """Return the time of a study with processes as fast as the tested one; None if unknown."""
+    """Return a study's time if all processes are as fast as the tested one; None if unknown."""
     speed, start, steps = tried.steps_per_second, tried.start_seconds, expected.total
     if steps is None or (not speed and tried.run_seconds is None):
         return None
@@ -208,7 +208,7 @@ def _examine_study(study: Study, own_code: bool) -> tuple[CheckReport, str]:
 
 
 def _places(study: Study, factory: Any, first: Resolved, notes: list[str]) -> int | None:
-    """Return how many processes run at the same time; None if a cluster decides."""
+    """Return how many processes run at the same time; None if that depends on a cluster."""
     settings = study.processes or Processes()
     if study.executor.type == "local":
         factory.check(first)

@@ -1,4 +1,4 @@
-"""The time a study takes here: its remaining work multiplied by measured program times.
+"""Estimates a study's time on this machine: remaining work multiplied by measured program times.
 
 The work is counted for a study that has just drawn its first trials (`state.remaining_work`). A
 program is timed on a few chunks with few lanes, and on one evaluation. The program is the same as
@@ -177,7 +177,7 @@ def _started_engine(study: Study, factory: PopulationFactory) -> Engine:
 
 
 def _without_stops(expected: Expected, phases: Mapping[str, float]) -> float | None:
-    """Return the seconds of a study whose rule stops no trial; None if unbounded."""
+    """Return the seconds that the study takes if its rule stops no trial; None if unbounded."""
     if not expected.search or expected.full is None:
         return None
     full = expected.full
@@ -269,7 +269,7 @@ def _longer_episodes(program: ExpectedProgram, costs: Costs) -> float:
 
     Learning may make episodes longer or shorter. A compiled evaluation runs until the longest of
     many episodes ends, which is assumed to reach the environment's limit. With host environments
-    all episodes count; their length is assumed to be between the current one and that limit.
+    all episodes count; their length is assumed to lie between the current one and that limit.
     """
     study, shape = program.factory.study, program.shape
     limit = own_limit(study)
@@ -287,7 +287,7 @@ def _time_programs(
     timing: bool,
     told: Callable[[str], None],
 ) -> dict[int, Costs]:
-    """Return times by index of program; some are measured now, as long as that is quick.
+    """Return times by program index; missing ones are measured as long as that is quick.
 
     The program with the most work comes first. One program per environment is always timed,
     because other programs do not predict its times.
@@ -365,7 +365,7 @@ def time_program(program: ExpectedProgram, baseline: bool = False) -> Costs:
 
 
 def _block_seconds(program: ExpectedProgram, population: Any) -> float:
-    """Return the mean seconds of a chunk of one block, over as many chunks as run quickly."""
+    """Return a block's mean seconds per chunk, over as many chunks as a short time allows."""
     drawn = itertools.cycle(program.drawn)
 
     def run(blocks: int, starts: bool = False) -> float:
@@ -393,7 +393,7 @@ def _block_seconds(program: ExpectedProgram, population: Any) -> float:
 
 
 def _time_evaluation(population: Any, hosted: bool) -> tuple[float, int]:
-    """Time one evaluation call; return its seconds and the env steps that they scale with."""
+    """Time one evaluation; return its seconds, and the env steps that they are proportional to."""
     lanes = range(min(population.program.evaluation_width, population.lanes))
     population.evaluate(lanes)  # the first call compiles the program that gathers policies
     started = time.perf_counter()

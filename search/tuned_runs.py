@@ -1,6 +1,7 @@
 """Runs of one configuration on a tuned record's test seeds, as a study that can be resumed.
 
-All compared configurations run with the same root seed, which no study uses, for equal env steps.
+All compared configurations run for equal env steps, with the same root seed, which is not used by
+any study.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Distributions: frozen data that map axis positions to values and back, named as in study files.
+"""Distributions, named as in study files: frozen data that maps axis positions to values and back.
 
 `outward` turns a position on `axis` into a value; `inward` inverts it exactly for values that
 `outward` returned; `why_not` gives the reason why a value is not allowed.
@@ -19,7 +19,7 @@ from ..files.plain_data import freeze, is_number, same
 
 @dataclass(frozen=True)
 class Axis:
-    """An interval or a list of choices, both ends included."""
+    """An interval that includes both ends, or a list of choices."""
 
     kind: Literal["real", "integer", "choice"]  # choice: unordered positions 0 .. high
     low: float
@@ -27,7 +27,7 @@ class Axis:
     log: bool = False  # equal ratios are equally likely, instead of equal differences
 
     def at(self, share: float) -> float | int:
-        """Return the position with `share` (0 to 1) of the axis below it.
+        """Return the position that has the fraction `share` (0 to 1) of the axis below it.
 
         >>> Axis("real", 1.0, 3.0).at(0.5), Axis("integer", 3, 5).at(0.99)
         (2.0, 5)
@@ -43,7 +43,7 @@ class Axis:
     def share(self, position: float) -> float:
         """Return the share of the axis below a position; the inverse of `at`.
 
-        On an integer axis, each position covers an interval, and the share is that of its middle.
+        On an integer axis, each position covers an interval; the share is measured to its middle.
         """
         if self.kind != "real":
             low, high = self.low - 0.5, self.high + 0.5
@@ -108,7 +108,7 @@ class Axis:
 
 
 def _between_logs(low: float, high: float, share: float) -> float:
-    """Return the value at `share` of the way between the logarithms; exact at both ends."""
+    """Interpolate between two numbers on a logarithmic scale; exact at both ends."""
     if share <= 0.0:
         return low
     if share >= 1.0:
@@ -148,7 +148,7 @@ class Distribution(ABC):
 
     @abstractmethod
     def _why_not(self, value: Any) -> str | None:
-        """Return the reason why a value, other than an allowed zero, is not allowed; or None."""
+        """Return why a value is not allowed, or None; not called for an allowed zero."""
 
     @property
     def axis(self) -> Axis:
@@ -163,7 +163,7 @@ class Distribution(ABC):
         return self._value_at(position)
 
     def inward(self, value: Any) -> float | int:
-        """Return a value's position; its `outward` is exactly `canonical(value)`."""
+        """Return a value's position, which `outward` converts to exactly `canonical(value)`."""
         if self.zero and value == 0:
             inner, whole = self._axis(), self.axis
             if whole.kind == "integer":
@@ -174,7 +174,7 @@ class Distribution(ABC):
         return self._axis().clip(self._position_of(value))
 
     def positions(self, value: Any) -> list[float | int]:
-        """Return every position of a value; several only for a zero on an integer axis."""
+        """Return all positions of a value; only a zero on an integer axis can have several."""
         whole = self.axis
         if self.zero and value == 0 and whole.kind == "integer":
             return list(range(int(whole.low), int(self._axis().low)))
@@ -185,7 +185,7 @@ class Distribution(ABC):
         return self.outward(self.inward(value))
 
     def why_not(self, value: Any) -> str | None:
-        """Return the reason why a value is not allowed, as text; None if it is allowed."""
+        """Return why a value is not allowed, as text; None if it is allowed."""
         if self.zero and is_number(value) and value == 0:
             return None
         return self._why_not(value)
@@ -212,14 +212,14 @@ class Distribution(ABC):
         return self._value_at(axis.clip(moved))
 
     def share(self, value: Any) -> float:
-        """Return a value's position on the axis, from 0 to 1; for choices by list order."""
+        """Return a value's position on the axis, from 0 to 1; choices are placed in list order."""
         axis, position = self.axis, self.inward(value)
         if axis.kind == "real":
             return axis.share(position)
         return (position - axis.low + 0.5) / (axis.high - axis.low + 1.0)
 
     def column(self, value: Any) -> float:
-        """Return `share`; for choices, which have no order, return the position in their list."""
+        """Return the value's `share`; for choices, which are unordered, its index in the list."""
         if self.axis.kind == "choice":
             return self.inward(value)
         return self.share(value)
@@ -229,7 +229,7 @@ class Distribution(ABC):
         return self.outward(self.axis.at(rng.random()))
 
     def grid(self, points: int) -> Iterator[Any]:
-        """Return up to `points` values spread evenly over the axis; an allowed zero is first."""
+        """Return up to `points` values, evenly spread over the axis; an allowed zero is first."""
         values = map(self._value_at, self._axis().grid(points))
         if self.zero:
             values = chain([self.nothing], values)
@@ -306,7 +306,7 @@ class Ordinal(_Listed):
 
 
 def _decimals(smallest: float, at_most: int) -> int:
-    """Return how many decimals keep at least eight digits of `smallest`, capped at `at_most`."""
+    """Return the decimals (up to `at_most`) needed for at least eight digits of `smallest`."""
     return min(at_most, 8 + math.ceil(-math.log10(smallest)))
 
 
@@ -329,7 +329,7 @@ def _why_outside(value: Any, low: float, high: float) -> str | None:
 
 @dataclass(frozen=True)
 class _Stepped(_Range):
-    """A range that may have a step, counted from `min`."""
+    """A range with an optional step, counted from `min`."""
 
     q: float | None = None
 
@@ -435,7 +435,7 @@ class IntUniform(_Whole):
 
 @dataclass(frozen=True)
 class LogIntUniform(_Whole):
-    """Integers from 1, uniform in the logarithm, so that small ones are more likely."""
+    """Integers of at least 1, uniform in the logarithm, so that small ones are more likely."""
 
     kind = "log_int_uniform"
     meaning = "integer of at least 1, uniform in its logarithm"

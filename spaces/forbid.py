@@ -1,7 +1,8 @@
 """Rules that forbid combinations: mappings of names to values, and text comparisons.
 
 Text is parsed by `ast` and evaluated here, never by Python's `eval`. A rule does not apply if it
-names an inactive hyperparameter, tests the order of a value that is off, or divides by zero.
+names an inactive hyperparameter, uses an order comparison on a value that is off, or divides by
+zero.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Rule(Protocol):
         ...
 
     def holds(self, values: Mapping[str, Any]) -> bool:
-        """Return whether a configuration is forbidden; `values` has only active ones."""
+        """Return whether a configuration is forbidden; `values` are the active hyperparameters."""
         ...
 
     def as_data(self) -> Any:
@@ -108,7 +109,7 @@ class TextRule:
 
 
 class _Undefined(Exception):
-    """Raised for a comparison of values without an order, or a division by zero."""
+    """Raised if values without an order are compared by order, or a number is divided by zero."""
 
 
 def parse_rule(text: str) -> TextRule:
@@ -140,7 +141,7 @@ def _rule_error(node: ast.AST, shown: str) -> ConfigError:
 
 
 def _check_truth(node: ast.expr, shown: str) -> Iterator[str]:
-    """Yield the names in a Boolean expression; raise for anything but comparisons."""
+    """Yield the names in a Boolean expression of comparisons; raise for any other operand."""
     if isinstance(node, ast.BoolOp):
         for part in node.values:
             yield from _check_truth(part, shown)

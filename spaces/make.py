@@ -1,8 +1,9 @@
-"""Creation of distributions from a study file's mappings; every error names its key.
+"""Creates distributions from a study file's mappings; every error names its key.
 
 An omitted kind is inferred, as in Weights & Biases: `values` give a categorical, integer bounds an
-int_uniform, other bounds a uniform, `mu` and `sigma` a normal. But integer bounds of a real-valued
-hyperparameter give a uniform: `ent_coef: {min: 0, max: 1}` includes the numbers between.
+int_uniform, other bounds a uniform, `mu` and `sigma` a normal. For a real-valued hyperparameter,
+integer bounds give a uniform: `ent_coef: {min: 0, max: 1}` includes all real numbers between 0 and
+1.
 """
 
 from __future__ import annotations
@@ -73,7 +74,8 @@ def range_kind(whole: bool, log: bool) -> str:
 def infer_kind(fields: Mapping[str, Any], real: bool = False) -> str | None:
     """Return the kind implied by the keys, or None.
 
-    Integer bounds of a `real` number do not imply integers; an integer step `q` does.
+    For a `real` hyperparameter, integer bounds do not imply integers, but an integer step `q`
+    does.
 
     >>> infer_kind({"min": 0, "max": 1}), infer_kind({"min": 0, "max": 1}, real=True)
     ('int_uniform', 'uniform')
@@ -94,7 +96,7 @@ def read_distribution(
 ) -> tuple[Distribution | None, list[KeyFault]]:
     """Make a distribution, or return every fault in its mapping.
 
-    `fields` exclude `default` and `when`; for `real` see `infer_kind`.
+    `fields` excludes `default` and `when`; `real` is explained in `infer_kind`.
     """
     kind = fields.get("distribution") or infer_kind(fields, real)
     if kind is None:
@@ -226,7 +228,7 @@ def _crossed_text(low: float, high: float) -> str:
 
 
 def _lost_minus(low: float, high: float) -> str:
-    """Return the lower bound with a negative exponent if the minus seems to be missing, or "".
+    """Return the lower bound with a minus in its exponent, if that seems to be missing; or "".
 
     >>> _lost_minus(1e4, 1e-2), _lost_minus(3e5, 0.1), _lost_minus(64.0, 32.0)
     ('1e-4', '3e-5', '')
@@ -304,7 +306,7 @@ ARCHITECTURE = (
 
 
 def knob_space(names: Sequence[str]) -> Space:
-    """Return a space of hyperparameters with the distributions suggested in their table."""
+    """Return a space of hyperparameters, with the distributions that their table suggests."""
     each = [(KNOBS[name], make_distribution(KNOBS[name].search or {})) for name in names]
     return Space(
         tuple(Parameter(knob.name, own, own.canonical(knob.default)) for knob, own in each)

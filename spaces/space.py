@@ -1,7 +1,7 @@
 """A search space: ordered parameters, conditions between them, and rules that forbid combinations.
 
-`Space` is plain frozen data that can draw, complete, enumerate and explain configurations. It does
-not depend on PPO hyperparameters, files or search libraries.
+`Space` is plain frozen data, with methods that draw, complete, check and enumerate configurations.
+It does not depend on PPO hyperparameters, files or search libraries.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DRAWS = 100  # attempts at a configuration that no rule forbids
 
 @dataclass(frozen=True)
 class Condition:
-    """True if the hyperparameter `name` is active and has one of `values`."""
+    """A condition, true if the hyperparameter `name` is active and has one of `values`."""
 
     name: str
     values: tuple[Any, ...]
@@ -58,7 +58,7 @@ class Space:
         parameters: the searched hyperparameters, in file order, which is the order of every
             configuration.
         forbid: rules; a configuration that makes one of them true never runs.
-        constants: values that are not searched but named by a condition or a rule.
+        constants: values that are not searched, but that occur in a condition or a rule.
 
     Raises:
         ConfigError: conditions form a cycle or name an unknown hyperparameter, or two parameters
@@ -81,7 +81,7 @@ class Space:
 
     @cached_property
     def keyed(self) -> tuple[tuple[str, Parameter], ...]:
-        """(key, parameter) pairs, parents first; the key is the name, or name#i if repeated.
+        """(key, parameter) pairs, parents first; the key is the name, or name#i if names repeat.
 
         Other libraries use the keys as parameter names, because they allow one distribution per
         name.
@@ -140,7 +140,7 @@ class Space:
         return next((rule for rule in self.forbid if rule.holds(known)), None)
 
     def why_not(self, params: Mapping[str, Any]) -> list[str]:
-        """Return all reasons why a complete configuration is not in this space; empty if none."""
+        """Return all reasons why a complete configuration is not in this space; empty if it is."""
         others = [name for name in params if name not in self.names]
         reasons = [f"{name!r} is not searched;{suggestion(name, self.names)}" for name in others]
         known = dict(self.constants)
@@ -192,10 +192,10 @@ class Space:
         return tuple((name, isinstance(value, bool), freeze(value)) for name, value in given)
 
     def grid(self, points: int | Mapping[str, int]) -> Iterator[dict[str, Any]]:
-        """Enumerate the space; the last parameter varies fastest, forbidden ones are omitted.
+        """Enumerate allowed configurations; the last parameter varies fastest.
 
-        `points` is the number of values per range (all choices are used), or a mapping of numbers
-        by name, with `*` for the rest.
+        `points` is the number of values per range, or a mapping from names to such numbers, with
+        `*` for the remaining names. Choices are always enumerated in full.
         """
         if isinstance(points, int):
             points = {"*": points}
@@ -222,7 +222,7 @@ class Space:
 def structure_faults(
     parameters: Sequence[Parameter], constants: Mapping[str, Any]
 ) -> list[tuple[int, str]]:
-    """Return faults between parameters: (parameter index, message)."""
+    """Return inconsistencies between parameters, as (parameter index, message)."""
     names = {parameter.name for parameter in parameters}
     faults: list[tuple[int, str]] = []
     for index, parameter in enumerate(parameters):
@@ -256,7 +256,7 @@ def _parents(parameters: Sequence[Parameter]) -> dict[str, set[str]]:
 
 
 def _parents_first(parameters: Sequence[Parameter]) -> list[str]:
-    """Order names so that parents come first, otherwise as given; cycles come last."""
+    """Order names so that parents come first, but otherwise keep their order; cycles come last."""
     waiting = _parents(parameters)
     ordered: list[str] = []
     while waiting:

@@ -1,4 +1,4 @@
-"""Conversion of spaces to and from ConfigSpace, as values or as axis positions.
+"""Converts spaces to and from ConfigSpace, in terms of values or of axis positions.
 
 Features that ConfigSpace lacks (a probability of zero, 1 - x on a log scale, expression rules) are
 stored as `meta`. `from_configspace` reads them back, so nothing is lost in a round trip.
@@ -66,7 +66,7 @@ def as_configspace(space: Space, seed: int | None = None) -> CS.ConfigurationSpa
 
 
 def _conditions(space: Space, nodes: Mapping[str, Any]) -> list[Any]:
-    """Return the conditions of all hyperparameters, without those that constants satisfy."""
+    """Return the conditions of all hyperparameters, except those satisfied by constants."""
     kinds = (CS.EqualsCondition, CS.InCondition)
     found = list[Any]()
     for _, one in space.keyed:
@@ -78,7 +78,7 @@ def _conditions(space: Space, nodes: Mapping[str, Any]) -> list[Any]:
 
 
 def _forbidden_clauses(space: Space, nodes: Mapping[str, Any]) -> list[Any]:
-    """Return the rules on values, each as a single clause or a conjunction."""
+    """Return the rules that list values, each as a single clause or a conjunction."""
     clauses = (CS.ForbiddenEqualsClause, CS.ForbiddenInClause)
     found = list[Any]()
     for rule in space.forbid:
@@ -109,7 +109,7 @@ def _join_parts(kind: Any, parts: list[Any]) -> Any:
 
 
 def shown_value(value: Any) -> Any:
-    """Return a value in ConfigSpace's form, with lists and null as JSON text."""
+    """Return a value as ConfigSpace stores it, with lists and null as JSON text."""
     if isinstance(value, list | tuple) or value is None:
         return json.dumps(value)
     return value
@@ -241,7 +241,7 @@ _RANGES = ("uniform_float", "uniform_int")  # types in files
 
 
 def _middle(fields: Mapping[str, Any]) -> float:
-    """Return the middle of a range, ConfigSpace's default."""
+    """Return the middle of a range, which is ConfigSpace's default value."""
     low, high = fields["lower"], fields["upper"]
     middle = (low + high) / 2
     if fields["log"]:
@@ -252,7 +252,7 @@ def _middle(fields: Mapping[str, Any]) -> float:
 
 
 def _modernise_fields(fields: Any) -> Any:
-    """Return a hyperparameter with the fields from before ConfigSpace 1 replaced."""
+    """Return a hyperparameter after replacing fields from before ConfigSpace 1."""
     if not is_dict(fields):
         return fields  # which ConfigSpace refuses
     found, step = dict(fields), fields.get("q")
@@ -302,7 +302,7 @@ def from_configspace(theirs: CS.ConfigurationSpace) -> Space:
 
 
 def _parts(theirs: Any, joined: Any) -> Sequence[Any]:
-    """Return the conditions or clauses of a conjunction, or the single one."""
+    """Return the parts of a conjunction; a single condition or clause is the only part."""
     if isinstance(theirs, joined):
         return theirs.components
     return (theirs,)
@@ -331,7 +331,7 @@ def _distribution(theirs: Any) -> Distribution:
 
 
 def _own_value(distribution: Distribution, value: Any) -> Any:
-    """Return the value of the distribution; ConfigSpace may store it as JSON text."""
+    """Convert a value from ConfigSpace (possibly JSON text) to the distribution's value."""
     value = _plain_value(value)
     if not isinstance(distribution, Categorical | Ordinal) or not isinstance(value, str):
         return value
@@ -384,7 +384,7 @@ def _our_values(parent: Any, theirs: Any) -> tuple[Any, ...]:
 
 
 def _plain_value(theirs: Any) -> Any:
-    """Return a plain Python value for a value that may come from NumPy."""
+    """Convert a value, possibly from NumPy, to a plain Python value."""
     if hasattr(theirs, "item"):
         theirs = theirs.item()
     return freeze(theirs)
@@ -410,7 +410,7 @@ def to_configspace(space: Space, seed: int | None = None) -> CS.ConfigurationSpa
 
 
 def from_configuration(space: Space, configuration: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configuration for axis positions, given by key."""
+    """Return the configuration at these axis positions, which are given by key."""
 
     def choose(key: str, parameter: Parameter) -> Any:
         axis, position = parameter.distribution.axis, configuration[key]
@@ -450,7 +450,7 @@ def _hyperparameter_on_axis(key: str, parameter: Parameter) -> Any:
 def _possible_positions(
     space: Space, name: str, values: Sequence[Any]
 ) -> list[tuple[str, list[Any]]]:
-    """Return (key, positions) for each parameter of this name that can have one of the values."""
+    """Return (key, positions) for each parameter with this name that can have any of `values`."""
     found: list[tuple[str, list[Any]]] = []
     for key, parameter in space.keyed:
         if parameter.name == name:

@@ -1,4 +1,4 @@
-"""Optuna studies read from their storage: the searched space and the finished trials.
+"""Reads the searched space and the finished trials of an Optuna study from its storage.
 
 Optuna stores the distributions of each trial, but no space. The distributions are merged into one
 space; a parameter that only some trials had is searched in all of them.
@@ -150,8 +150,8 @@ def _our_trial(theirs: optuna.trial.FrozenTrial) -> OptunaTrial:
 def open_storage(storage: str, make: bool = False) -> Any:
     """Open a storage: a URL, an SQLite file, or a journal (`.log`).
 
-    With `make` it may be new. Otherwise it must exist, because Optuna would create one at a
-    misspelt path.
+    With `make`, it is created if it does not exist. Without `make` it must exist, because Optuna
+    would create one at a misspelt path.
 
     Raises:
         ConfigError: it does not exist, or is not an Optuna storage.
@@ -172,7 +172,7 @@ def open_storage(storage: str, make: bool = False) -> Any:
 
 
 def _check_file(path: Path, make: bool) -> None:
-    """Reject files that Optuna would wait for, or would write its tables into."""
+    """Reject files for which Optuna would wait, or into which it would write its tables."""
     if not path.is_file() and (path.exists() or not make):
         what = "no such file"
         if path.exists():
@@ -196,7 +196,7 @@ def _check_file(path: Path, make: bool) -> None:
 
 @contextmanager
 def refusals(storage: str) -> Generator[None]:
-    """Turn any database error for a file that is not a storage into one sentence."""
+    """Replace any database error caused by a file that is not a storage with one sentence."""
     try:
         yield
     except HpoError:
@@ -240,7 +240,7 @@ def written_params(
 
 
 def told_changes(space: Space) -> list[str]:
-    """Return, for every parameter, the part that Optuna cannot express."""
+    """Describe the parts of parameters that Optuna cannot express."""
     changes = ((key, _export_change(key, parameter)) for key, parameter in space.keyed)
     return [f"{key}: {change}" for key, change in changes if change]
 

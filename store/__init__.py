@@ -7,7 +7,7 @@ Writing, only by the search loop:
         store.commit(loop_state=state, checkpoint=path.name, trials=..., evaluations=...)
         store.publish()                            # Parquet tables, at most every 30 s
 
-Reading, also while a study runs:
+Reading, even while the study is running:
 
     folder = find_study("cartpole")
     entries = read_leaderboard(folder)             # from the journal, best first

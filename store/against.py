@@ -75,7 +75,7 @@ class Against:
     def advice(self) -> Advice:
         """Return whether to take the winner or keep the opponent; "" if there is no evidence.
 
-        If the test does not decide, the winner must lead by more than one standard error of the
+        If the test is undecided, the winner must lead by more than one standard error of the
         paired differences. If both are truly equal, the winner leads by that much in 16 to 20 % of
         studies, which does no harm.
         """
@@ -231,7 +231,7 @@ def _by_value(pairs: _Pairs, rival: str, terms: Terms, among: int) -> Against:
 def with_constraints(
     against: Against, samples: ConstraintSamples, rival: Values | None, level: float
 ) -> Against:
-    """Add the verdict under constraints to a comparison; `by_value` keeps the one without them."""
+    """Add the verdict under constraints to a comparison; `by_value` is the one without them."""
     both = LimitsOfBoth(
         winner=feasibility(samples.limits, samples.winner, level, samples.seen),
         rival=feasibility(samples.limits, rival, level, samples.seen),

@@ -37,7 +37,7 @@ _RESAMPLES, _FEWEST = 2_000, 5
 
 
 def together(scores: Sequence[float], over: str) -> float:
-    """Aggregate one seed's scores over environments; NaN if any score is NaN.
+    """Aggregate the scores of one seed over environments; NaN if any score is NaN.
 
     `iqm` drops floor(n / 4) scores at either end, so with fewer than four environments it is the
     mean.
@@ -75,11 +75,12 @@ def overall_interval(scores: Scores, over: str = "iqm", bounds: Sequence[Bounds]
     """Return the 95 % interval of `overall`; `bounds` is the score range in each environment.
 
     For `mean`, it is the wider of two intervals, because a seed's mean over environments may not
-    be normal. One is the interval of these means (`unobserved.bounded_interval`), the other is
-    Student's, from the spread of seeds in each environment, with Welch's degrees of freedom. For
-    `iqm`, it is a stratified bootstrap (section 4.1) with expanded percentiles. `worst` has no
-    interval, because the smallest of several means is biased. There is also no interval below 5
-    seeds, with a non-finite score, or without variation (for `mean`: unless the bounds are known).
+    be normally distributed. One is the interval of these means (`unobserved.bounded_interval`),
+    the other is Student's, from the spread of seeds in each environment, with Welch's degrees of
+    freedom. For `iqm`, it is a stratified bootstrap (section 4.1) with expanded percentiles.
+    `worst` has no interval, because the smallest of several means is biased. There is also no
+    interval for fewer than 5 seeds, for non-finite scores, or without variation (for `mean`:
+    unless the bounds are known).
     """
     table, statistic = _score_table(scores), _statistic(over)
     if over == "worst" or not np.isfinite(table).all():
@@ -129,7 +130,7 @@ def difference(
     Welch's degrees of freedom over environments and sides, because one environment may have most
     of the spread. The interval includes 0 unless the exact test of equal distributions excludes 0.
     Interval and test both use the level of a first look. There is no interval for `worst` (see
-    `overall_interval`), below 5 seeds, with a non-finite score, or without variation.
+    `overall_interval`), for fewer than 5 seeds, for non-finite scores, or without variation.
 
     >>> round(difference([[0.5, 0.7], [0.9, 1.0]], [[0.4, 0.6], [0.9, 1.0]], "mean")[0], 3)
     0.05
@@ -209,7 +210,7 @@ def performance_profile(scores: Scores, thresholds: Sequence[float]) -> list[flo
 
 
 def profile_band(scores: Scores, thresholds: Sequence[float]) -> list[tuple[float, float]] | None:
-    """Return the pointwise 95 % interval of the profile at each threshold; None below 5 seeds."""
+    """Return the profile's pointwise 95 % intervals; None for fewer than 5 seeds."""
     table = _score_table(scores)
     if table.shape[1] < _FEWEST:
         return None

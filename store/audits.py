@@ -54,7 +54,8 @@ def audit_of(
 ) -> Audit | None:
     """Return a study's audit; None with constraints, or if no audited trial has finished.
 
-    `finishing` are the rules whose stops are not audited, because they end complete runs.
+    `finishing` are the rules whose stops are not audited, because the runs that they end count as
+    complete.
     """
     if meta.objectives or meta.constraints:
         return None

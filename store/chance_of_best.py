@@ -1,4 +1,4 @@
-"""The probability that the chosen trial is the best one, from the seeds that selected it."""
+"""The probability that the chosen trial is the best one, estimated from the selection seeds."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ class ChosenTrial:
     def words(self) -> str:
         """Return the probability as a phrase that is no more precise than the estimate.
 
-        In simulated studies the chosen trial was the best in 89 to 99 % of cases if the estimate
-        was at least 0.9, in 60 to 83 % from 0.6, in 35 to 60 % from 0.3, and in 12 to 37 % below.
+        In simulated studies the chosen trial was the best in 89 to 99 % of cases for estimates of
+        at least 0.9, in 60 to 83 % for estimates from 0.6, in 35 to 60 % for estimates from 0.3,
+        and in 12 to 37 % for lower estimates.
 
         >>> ChosenTrial(3, 0.97).words, ChosenTrial(3, 0.2).words
         ('is almost certainly the best', 'is one of several that may be the best')
@@ -41,11 +42,12 @@ class ChosenTrial:
 def chance_of_best(values: Sequence[Sequence[float]], chosen: int) -> ChosenTrial | None:
     """Return the probability that `values[chosen]` has the highest true mean; None if unknown.
 
-    `values` [trials, seeds] are on the same seeds, and greater is better; there must be at least
-    three trials and two seeds, not all equal. The model is empirical Bayes, integrated over its
-    two unknown variances: seed effects common to all trials are removed, and seed noise is pooled
-    over trials. True means are normal around their median, with the spread of the upper half (poor
-    trials are not informative about the top). Only the 200 highest means are used.
+    `values` [trials, seeds] are on the same seeds, and greater is better. The probability is known
+    for at least three trials and two seeds, unless all values are equal. The model is empirical
+    Bayes, integrated over its two unknown variances: seed effects common to all trials are
+    removed, and seed noise is pooled over trials. True means are normal around their median, with
+    the spread of the upper half (poor trials are not informative about the top). Only the 200
+    highest means are used.
     """
     y = np.asarray(values, np.float64)
     trials, seeds = y.shape if y.ndim == 2 else (0, 0)

@@ -1,7 +1,7 @@
-"""Conversion of rows to SQLite cells and back: JSON text for small rows, bytes for episodes.
+"""Converts rows to SQLite cells and back: JSON text for small rows, bytes for episodes.
 
 SQLite turns NaN into NULL. Floats are therefore stored as JSON text (with Python's `NaN` and
-`Infinity`, exact by the shortest repr) or as little-endian float64 in blobs.
+`Infinity`; the shortest repr is exact) or as little-endian float64 in blobs.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ _TRIAL_TUPLES, _DECISION_TUPLES = map(_tuple_names, (TrialRow, DecisionRow))
 
 @dataclass(frozen=True)
 class _Column:
-    """How a field of a row is stored."""
+    """Describes how a field of a row is stored."""
 
     name: str
     number: str = ""  # "int" or "float"; "" for other data

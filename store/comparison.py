@@ -1,10 +1,10 @@
 """Comparison of two configurations: the verdict, and the number of seeds that would decide.
 
 The comparison is decided if the interval of the mean difference (`mean_difference`) excludes 0. If
-the interval includes 0, the verdict is `undecided` if at most four times the current seeds would
-decide, or if only unseen outcomes prevent a verdict; otherwise it is `no_difference`. With too few
-seeds for an interval, the verdict is also `undecided`. Equal differences on all seeds have no
-interval; then the exact test alone decides.
+the interval includes 0, the verdict is `undecided` if at most four times as many seeds would be
+needed to decide, or if only unseen outcomes prevent a verdict; otherwise it is `no_difference`.
+With too few seeds for an interval, the verdict is also `undecided`. If the difference is the same
+on all seeds, there is no interval, and the exact test alone decides.
 """
 
 from __future__ import annotations

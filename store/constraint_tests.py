@@ -1,4 +1,4 @@
-"""Tests of whether a trial satisfies a study's constraints, on its test seeds.
+"""Tests whether a trial satisfies a study's constraints on its test seeds.
 
 Selection prefers trials that satisfy the constraints on selection seeds, so results on these seeds
 favour the winner. A trial satisfies or violates a limit only if its mean's interval on test seeds
@@ -63,7 +63,7 @@ class ConstraintTest:
 
 @dataclass(frozen=True)
 class Feasibility:
-    """All constraints of one trial."""
+    """The tests of all constraints for one trial."""
 
     state: State  # kept: all are satisfied; violated: at least one is violated
     tests: tuple[ConstraintTest, ...]

@@ -28,7 +28,7 @@ def environment_metric(number: int, name: str) -> str:
 
 
 def split_metric(name: str) -> tuple[int | None, str]:
-    """Return the environment's number, None for a metric of all environments, and the metric.
+    """Return the environment's number (None for all environments) and the metric's name.
 
     >>> split_metric("1:loss"), split_metric("loss")
     ((1, 'loss'), (None, 'loss'))

@@ -102,7 +102,7 @@ class Follower:
     planned: int | None = None
 
     def news(self, directory: Path, mark: SinkProgress, final: bool = False) -> News:
-        """Return the data since the mark, and move the mark; `final`: the study has ended."""
+        """Return the data since the mark, and advance it; `final` means that the study ended."""
         table = pq.read_table(directory / "trials.parquet").to_pydict()
         rows = _searched(table)
         followed = self._followed_trials(rows, mark, final)
@@ -188,7 +188,7 @@ def _end_state(row: Mapping[str, Any]) -> str:
 
 
 def block_means(points: Sequence[CurvePoint], every: int) -> list[CurvePoint]:
-    """Average blocks of `every` neighbouring points, at the env steps of the last one.
+    """Average blocks of `every` neighbouring points; a mean gets the env steps of the last one.
 
     >>> points = [CurvePoint(1, {"a": 1.0}), CurvePoint(2, {"a": 3.0}), CurvePoint(3, {"b": 5.0})]
     >>> block_means(points, 2)
@@ -368,7 +368,7 @@ class FollowingSink(ABC, Generic[Run]):
         return news
 
     def _id(self, directory: Path, key: str) -> str:
-        """Return a run's permanent id."""
+        """Return the permanent id of a run."""
         ids: dict[str, str] = self._mark.kept.setdefault("runs", {})
         if key not in ids:
             ids[key] = uuid.uuid4().hex[:12]

@@ -63,7 +63,7 @@ def _interval_text(apart: Apart) -> str:
 
 
 def _number_text(value: float) -> str:
-    """Format a number with four digits; from 10,000 on as an integer, such as env steps.
+    """Format a number with four digits, or as an integer from 10,000 on (such as env steps).
 
     >>> _number_text(0.123456), _number_text(40960.0), _number_text(12345.6)
     ('0.1235', '40,960', '12,346')

@@ -1,10 +1,10 @@
-"""The hyperparameters that matter: those that explain more of the ranking than expected by chance.
+"""Finds the hyperparameters that explain more of the ranking than is expected by chance.
 
 A hyperparameter is named only if it explains more than any hyperparameter does in 24 of 25
-permutations of the values (Westfall and Young 1993, min-P). So at most 5 % of studies without
-effects name one. Named hyperparameters are removed one after the other, and the rest are tested on
-the residuals, because a model's proposals correlate hyperparameters that have no effect with those
-that matter.
+permutations of the values (Westfall and Young 1993, min-P). So in at most 5 % of studies without
+effects, one is named. Named hyperparameters are removed one after the other, and the rest are
+tested on the residuals, because a model's proposals correlate hyperparameters that have no effect
+with those that matter.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def _explained_share(form: Regressors, own: np.ndarray, variance: np.ndarray) ->
 def resampled(
     column: ImportanceColumn, before: np.ndarray, ranks: np.ndarray, weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return two shares [b] per resample, from weighted normal equations.
+    """Return two shares for each of b resamples, from weighted normal equations.
 
     The first is the fraction of the squared error after `before` [n, q] that a hyperparameter
     removes. The second is the fraction of the total variance that remains after `before`.
@@ -356,9 +356,9 @@ def main_effect(
 
     `bounds` is the range of possible values.
 
-    Choices, and up to 8 different values, form one group per value with at least 5 trials; other
-    values form up to 8 groups of equal size with at least 8 trials. The result is empty if there
-    are fewer than two groups.
+    For choices, or if there are up to 8 different values, each value with at least 5 trials forms
+    a group. Other values form up to 8 groups of equal size, with at least 8 trials each. The
+    result is empty if there are fewer than two groups.
     """
     known = sorted(
         (place, value)

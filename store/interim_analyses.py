@@ -4,11 +4,11 @@ Testing twice, the second time with more seeds, at 5 % each time gives a false v
 cases. The 5 % is therefore divided among all looks: 4 % for the first, a fifth of that for the
 second, and so on. For means of normal returns, two looks give a false verdict in at most 4.96 % of
 cases, even if the first one determines the size of the second (Proschan and Hunsberger 1995). A
-look is a trial's values on a new number of test seeds.
+look is the test of a trial on a new number of test seeds.
 
-A first look at 4 or 5 seeds uses 3 %: a sign test cannot decide there, but splits of both sides'
-values can (2 of 70). The next look uses 1.6 %; together they give a false verdict in at most 4.7 %
-of cases.
+A first look at 4 or 5 seeds uses 3 %: a sign test cannot decide there, but a test over all splits
+of both sides' values can (2 of 70). The next look uses 1.6 %; together they give a false verdict
+in at most 4.7 % of cases.
 
 If a study plans an interim look (`confirm.interim`), the first two looks swap their levels: an
 early stop needs strong evidence, and the planned end keeps its power (like O'Brien and Fleming
@@ -52,7 +52,7 @@ def level_of(look: int, interim: bool = False, few: bool = False) -> float:
 
 
 def fewest_pairs(level: float) -> int:
-    """Return the number of pairs n that a sign test at `level` needs: 2 / 2^n is at most `level`.
+    """Return the number n of pairs that a sign test at `level` needs: 2 / 2^n <= `level`.
 
     >>> fewest_pairs(0.05), fewest_pairs(0.008)
     (6, 8)
@@ -70,9 +70,9 @@ def levels(
 ) -> tuple[list[tuple[int, float]], float]:
     """Return (pairs, level) for each earlier look that could decide, and the next look's level.
 
-    `earlier` has the pairs at each look in order, 0 for a look at different values; `pairs` is the
-    number at the next look, 0 if unknown. A look with too few pairs for its level cannot decide,
-    and uses none of the error rate.
+    `earlier` has the number of pairs at each look, in order (0 for a look at different values);
+    `pairs` is the number at the next look (0 if unknown). A look with too few pairs for its level
+    cannot decide, and uses none of the error rate.
 
     >>> levels([3, 8, 0])
     ([(8, 0.04)], 0.0016000000000000003)

@@ -60,7 +60,7 @@ class Sum:
 
 
 def digest(table: str, cells: Sequence[Any]) -> int:
-    """Return a row's BLAKE2b digest, from cells as text and bytes unchanged.
+    """Return a row's BLAKE2b digest; cells are converted to text, except for bytes.
 
     >>> digest("asks", (1, "1")) == digest("asks", ("1", 1))
     False
@@ -246,8 +246,8 @@ class Journal:
     """The journal in a study's folder, opened for reading unless `writable`.
 
     Writing requires the study's lock (`store.lock`). With `copied`, a copy in memory is read. A
-    reader that holds the file at one commit delays the next commit, by a second for thousands of
-    trials.
+    reader that holds the file at one commit delays the next commit (by a second with thousands of
+    trials).
     """
 
     def __init__(self, directory: Path, *, writable: bool = False, copied: bool = False):

@@ -106,7 +106,7 @@ class Entry:
         return 0
 
     def as_json(self) -> dict[str, Any]:
-        """Return JSON data: non-finite numbers are null, but text in `params` (null means off)."""
+        """Return JSON data: non-finite numbers are null, or text in `params` (null means off)."""
         found = {name: _or_none(value) for name, value in vars(self).items()}
         for name in ("values", "objectives", "constraints", "scores"):
             found[name] = [_or_none(value) for value in getattr(self, name)]
@@ -152,8 +152,8 @@ class Ranking:
 def volume_of(entries: Sequence[Entry], ranking: Ranking) -> float | None:
     """Return the front's hypervolume as a share of the box spanned by all trials.
 
-    In each objective, the box extends from the best to the worst among feasible trials in the
-    front's state. The result is None with one objective, or if the box has no volume.
+    In each objective, the box extends from the best to the worst among feasible trials with the
+    same state as the front. The result is None with one objective, or if the box has no volume.
     """
     group = _shown_front(entries)
     if not group:
@@ -301,7 +301,7 @@ class _Chosen(Protocol):
 def seeds_that_choose(trials: Iterable[_Chosen]) -> int:
     """Return the number of selection seeds of confirmed trials; 0 if there are none.
 
-    A trial with fewer seeds was confirmed by a smaller stage, and is not compared with the others.
+    A trial with fewer seeds was confirmed in a smaller stage, and is not compared with the others.
     """
     return max((len(trial.choose_values) for trial in trials), default=0)
 

@@ -118,7 +118,7 @@ def ask_to_stop(folder: Path, holder: str) -> None:
 
 
 class StopRequest:
-    """Whether the process with this lock text was asked to stop, read at most every 0.2 s."""
+    """Whether the process with this lock text must stop; checked at most every 0.2 s."""
 
     def __init__(self, folder: Path, holder: str):
         self._path, self._holder = folder / STOP_NAME, holder

@@ -9,8 +9,9 @@ exact test excludes 0, and is clipped to the bounds of the difference.
 With 4 or 5 seeds per side, too few for a test of signs, all splits of both sides' values are
 compared instead. That is exact for equal distributions, whether or not seeds are paired.
 
-No test can detect outcomes that no seed has shown. So the end of the interval next to 0 allows for
-such outcomes on either side; the less a side varies, the more it allows for them (`unobserved`).
+No test can detect outcomes that no seed has shown. So the interval's end that is nearer to 0
+allows for such outcomes on either side; the less a side varies, the more it allows for them
+(`unobserved`).
 """
 
 from __future__ import annotations
@@ -77,9 +78,10 @@ def paired_interval(
     """Return the interval of the mean of `ours` minus `theirs`, seed by seed.
 
     It excludes 0 only if the exact test does (`sign_flip_p`) and unseen outcomes could not change
-    its sign (`unobserved`). There is none below 6 pairs, where the exact test cannot exclude 0, or
-    if both sides vary but differ by the same amount on every seed. `level` is the error rate, by
-    default that of a first look; `bounds` is the range of possible values on both sides.
+    its sign (`unobserved`). No interval is returned for fewer than 6 pairs, because the exact test
+    cannot exclude 0 there, or if both sides vary but differ by the same amount on every seed.
+    `level` is the error rate, by default that of a first look; `bounds` is the range of possible
+    values on both sides.
 
     >>> found = paired_interval([3.0, 4, 6, 4, 5, 4], [1.0, 3, 3, 3, 2, 3])
     >>> round(found.low, 3), round(found.high, 3), found.kind
@@ -106,8 +108,8 @@ def unpaired_interval(
 
     It uses the level of a first look, with degrees of freedom rounded down. It includes 0 unless
     the exact test of equal distributions excludes 0 (`deal_p`) and unseen outcomes could not
-    change its sign (`unobserved`). There is none below 5 values per side, or with a non-finite
-    value.
+    change its sign (`unobserved`). No interval is returned for fewer than 5 values per side, or if
+    any value is not finite.
     """
     return compare_unpaired(a, b, bounds).whole
 
@@ -206,7 +208,7 @@ def _with_unseen(
     unseen: Sequence[End],
     bounds: Bounds,
 ) -> DifferenceInterval:
-    """Move the interval's end next to 0 to allow for unseen outcomes, but not beyond 0.
+    """Move the interval's end that is nearer to 0, to allow for unseen outcomes, but not beyond 0.
 
     Unseen outcomes can prevent a verdict, but a few seeds cannot show how far beyond 0 they reach.
     """
@@ -246,9 +248,9 @@ def _seen_interval(
 ) -> Interval:
     """Return an interval between Student's and Hall's, closer to Hall's for unequal spreads.
 
-    Differences between equal distributions are symmetric; next to a constant side they are as
-    skewed as the other side. If all signs are equal, Hall's interval does not extend beyond 0
-    further than Student's.
+    Differences between equal distributions are symmetric; if one side is constant, they are as
+    skewed as the other side. If all differences have the same sign, Hall's interval does not
+    extend beyond 0 further than Student's.
     """
     tail, unlike = 1.0 - level / 2.0, _unlike_spreads(ours, theirs)
     low, high = _hall(differences, tail, unlike)

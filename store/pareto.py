@@ -31,8 +31,8 @@ def places(
 ) -> list[ParetoRank]:
     """Return each point's rank by constrained domination (Deb et al. 2002, section VI).
 
-    Feasible points rank by front and crowding, and then the others by total violation (0 if
-    feasible).
+    Feasible points rank first, by front and then crowding; the others follow, by total violation
+    (0 if feasible).
 
     >>> [place.front for place in places([(1.0, 4.0), (2.0, 2.0), (3.0, 3.0)])]
     [1, 1, 2]

@@ -1,7 +1,7 @@
-"""Exact tests for equal distributions: observed statistics compared with their permutations.
+"""Exact tests for equal distributions: compare observed statistics with their permutations.
 
 `sign_flip_p` is for paired differences, `split_p` for a few values per side, and `deal_p` for more
-values, also in several environments. `agreement` is the permutation interval of a difference.
+values, in one or several environments. `agreement` is the permutation interval of a difference.
 """
 
 from __future__ import annotations

@@ -26,10 +26,10 @@ def chance_of_better(
     """Return the probability of improvement P(ours > theirs) + P(tie) / 2, with its interval.
 
     Paired values are compared on the same new seed, with Clopper and Pearson's interval, where a
-    tie counts as half a hit. Unpaired values are compared for any two seeds (Agarwal et al. 2021,
-    "Deep Reinforcement Learning at the Edge of the Statistical Precipice", section 4.3); see
-    `placement_interval`. A non-finite value is worse than a finite one. Below 5 seeds there is no
-    interval.
+    tie counts as half a hit. Unpaired values are compared for all pairs of seeds (Agarwal et al.
+    2021, "Deep Reinforcement Learning at the Edge of the Statistical Precipice", section 4.3); see
+    `placement_interval`. A non-finite value is worse than a finite one. There is no interval for
+    fewer than 5 seeds.
 
     >>> chance_of_better([2.0, 2.0, 2.0, 2.0], [1.0, 1.0, 2.0, 3.0])[0]
     0.625
@@ -57,9 +57,10 @@ def placement_interval(ours: Scores, theirs: Scores) -> tuple[float, Interval]:
 
     This is Wilson's score interval (1927). Its sample size is the number of independent pairs that
     matches the variance of the seeds' placements (Brunner and Munzel 2000), and its quantile is
-    Student's t at Welch's degrees of freedom. Half a pair with the largest possible variance, p (1
-    - p) / n, is added, so that 32 wins of 32 give at least 0.88. The interval includes 1/2 unless
-    an exact test on ranks (`deal_p`) rejects equal distributions. There is none below 5 seeds.
+    Student's t at Welch's degrees of freedom. Half a pair with the largest possible variance,
+    p (1 - p) / n, is added, so that 32 wins of 32 give at least 0.88. The interval includes 1/2
+    unless an exact test on ranks (`deal_p`) rejects equal distributions. No interval is returned
+    for fewer than 5 seeds.
     """
     tables = [_wins(a, b) for a, b in zip(ours, theirs, strict=True)]
     counts = [count for table in tables for count in table.shape]

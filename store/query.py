@@ -1,4 +1,4 @@
-"""SQL over one study's tables, by DuckDB on a read-only connection.
+"""Runs SQL on one study's tables, with DuckDB on a read-only connection.
 
 Only a single SELECT (or WITH, DESCRIBE, SHOW, SUMMARIZE, FROM) is allowed, and only files in the
 study's folder can be read. The configuration is locked before the user's SQL runs.
@@ -122,7 +122,7 @@ def streamed(
 
 
 class Rows:
-    """A query's rows in batches, to be iterated over once; `columns` are their names."""
+    """A query's rows in batches, to be iterated over once; `columns` are the column names."""
 
     def __init__(
         self, connection: duckdb.DuckDBPyConnection, sql: str, folder: Path, allowed: QueryTime

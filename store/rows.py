@@ -93,7 +93,7 @@ class TrialRow:
 
 
 def as_left(rows: Iterable[TrialRow]) -> list[TrialRow]:
-    """Return the trials of a study that no process runs: running ones become interrupted."""
+    """Return the trials of a study that is not running: running trials become interrupted."""
     return [
         replace(row, state=TrialState.INTERRUPTED) if row.state is TrialState.RUNNING else row
         for row in rows

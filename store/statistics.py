@@ -1,7 +1,7 @@
 """Mean, median and IQM over seeds, with 95 % intervals.
 
-There is no interval below 5 seeds; for 5 to 10 seeds it is a t-interval for the mean, and for more
-seeds an expanded percentile bootstrap interval.
+There is no interval for fewer than 5 seeds. For 5 to 10 seeds it is a t-interval for the mean, and
+for more seeds an expanded percentile bootstrap interval.
 """
 
 from __future__ import annotations
@@ -73,7 +73,9 @@ def median(values: Sequence[float]) -> float:
 
 
 def iqm(values: Sequence[float]) -> float:
-    """Return the interquartile mean of at least 8 values; floor(n / 4) are trimmed at either end.
+    """Return the interquartile mean of at least 8 values.
+
+    At either end, floor(n / 4) values are trimmed.
 
     Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical Precipice",
     section 4.3, here over the seeds of one configuration.
@@ -108,13 +110,13 @@ def aggregate(values: Sequence[float], kind: str = "mean") -> float:
 
 
 def variance(values: Sequence[float]) -> float:
-    """Return the sample variance (n - 1 in the denominator) of two or more values."""
+    """Return the sample variance of two or more values (n - 1 in the denominator)."""
     centre = mean(values)
     return math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1)
 
 
 def deviation(values: Sequence[float]) -> float:
-    """Return the sample standard deviation (n - 1 in the denominator) of two or more values."""
+    """Return the sample standard deviation of two or more values (n - 1 in the denominator)."""
     return math.sqrt(variance(values))
 
 
@@ -130,10 +132,10 @@ def _require_values(values: Sequence[float], kind: str) -> None:
 def interval(values: Sequence[float], kind: str = "mean") -> Interval:
     """Return the 95 % interval of the mean, median or IQM over seeds.
 
-    There is none below 5 seeds (11 for median and IQM), for `min` and `max` (resampling cannot
-    show how far they are from the distribution's extremes), with a non-finite value, or for equal
-    values, which show no spread. If the range of values is known, `unobserved.bounded_interval`
-    may give one.
+    No interval is returned for fewer than 5 seeds (11 for median and IQM), for `min` and `max`
+    (resampling cannot show how far they are from the distribution's extremes), if any value is not
+    finite, or if all values are equal. For equal values in a known range, see
+    `unobserved.bounded_interval`.
     """
     count = len(values)
     if kind in ("min", "max") or not has_interval(values) or min(values) == max(values):
@@ -180,8 +182,9 @@ def percentiles(sampled: np.ndarray, tail: float) -> Interval:
 def expanded_tail(count: int, degrees: int, level: float = 1 - LEVEL) -> float:
     """Return the share of resamples beyond each end of an expanded percentile interval.
 
-    This is Phi(-sqrt(n / (n - 1)) t) instead of half the level, where `count` is n, at least 2
-    (Hesterberg 2015, "What Teachers Should Know About the Bootstrap", section 5.3).
+    This is Phi(-sqrt(n / (n - 1)) t) instead of half the level, where n is `count` (at least 2)
+    and t is Student's quantile (Hesterberg 2015, "What Teachers Should Know About the Bootstrap",
+    section 5.3).
 
     >>> round(expanded_tail(16, 15), 4)
     0.0139

@@ -249,7 +249,7 @@ def find_study(
     root: Path = RESULTS,
     skipped: Callable[[str], None] | None = None,
 ) -> StudyFolder:
-    """Find a study by name in `root` or by path; None finds the only one in `root`."""
+    """Find a study by name in `root` or by path; None means the only study in `root`."""
     if study is not None:
         for path in (root / study, Path(study)):
             try:

@@ -1,4 +1,4 @@
-"""The store of a running search: one study's lock, journal, curve parts and tables.
+"""The store of a running search: the study's lock, journal, curve parts and tables.
 
 A commit writes curve rows to a part, syncs the lane checkpoint, runs one transaction in the
 journal, and then deletes obsolete files. A crash between any two of these steps loses nothing that

@@ -20,7 +20,7 @@ from .verdict_text import sentences
 
 @dataclass(frozen=True, kw_only=True)
 class Circumstances:
-    """Facts about a finished study that are not in its rows and leaderboard."""
+    """Facts about a finished study that are in neither its rows nor its leaderboard."""
 
     ceiling: float | None = None  # the best possible value
     why: Sequence[str] = ()  # sentences on why there is no verdict
@@ -67,7 +67,7 @@ def concluded(
     baselines: Sequence[BaselineRow] = (),
     given: Circumstances | None = None,
 ) -> Conclusion:
-    """Return a study's verdict on test seeds; with several objectives, on the front."""
+    """Return a study's verdict, based on test seeds or, with several objectives, on the front."""
     given = given or Circumstances()
     if not entries:
         return _no_verdict(given.why, given.front)

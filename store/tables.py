@@ -83,9 +83,9 @@ class Publisher:
             self._at = clock()  # tables of a resumed study are those of its last commit, or nearly
 
     def publish(self, *, force: bool = False, ranked: RankedTrials | None = None) -> bool:
-        """Write all tables if due (or forced) and if there are commits; return whether it did.
+        """Write all tables if due (or forced) and if there are commits.
 
-        `ranked` are the trials of the last commit, if they are known.
+        Returns whether they were written. `ranked` are the trials of the last commit, if known.
         """
         number, now = self._journal.head().number, self._clock()
         due = now - self._at >= max(self._every, _SHARE * self.seconds)
@@ -101,7 +101,7 @@ class Publisher:
 
 
 def sql_names(names: Iterable[str], taken: Sequence[str]) -> dict[str, str]:
-    """Return a column name for each metric that SQL accepts without quotes, ignoring case.
+    """Return, for each metric, a column name that SQL accepts without quotes, ignoring case.
 
     Invalid characters become `_`; a name that is taken or starts with a digit gets the prefix
     `metric_`.

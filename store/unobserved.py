@@ -1,14 +1,14 @@
 """Outcomes that a small number of seeds may have missed, and their possible effect on a mean.
 
 For a configuration that fails on one seed in ten, eight seeds show no failure in 43 % of cases,
-and no test of observed values can detect it. The same rule applies to both sides of a comparison,
-constant or noisy:
+and no test of observed values can detect this risk. The same rule applies to both sides of a
+comparison, constant or noisy:
 
 - *Location.* The worst unseen outcome is the known bound of the values. Without a bound, it is
-  beyond all values of both sides by 1.5 times their distance from 0 or, if that is more, by 1.2
+  beyond all values of both sides, by 1.5 times their distance from 0 or, if that is more, by 1.2
   times their range, weighted by how much longer this side's tail is there.
 - *Number.* The number of unseen outcomes is the largest that the seeds allow. The lower end of a
-  mean is a quantile of randomly weighted seeds, to which one with the worst outcome is added
+  mean is a quantile of randomly weighted seeds, to which a seed with the worst outcome is added
   (Gaffke 2005; Learned-Miller and Thomas 2020, "A New Confidence Interval for the Mean of a
   Bounded Random Variable").
 - *Strictness.* The quantile is `level / weight`. The weight is 1 for a side that hardly varies.
@@ -198,7 +198,7 @@ def unpaired_ends(
 
 
 def seeds_to_trust(gap: float, causes: Sequence[Hidden], level: float) -> int:
-    """Return the number of seeds, all with the difference `gap`, that would exclude 0.
+    """Return how many seeds, all with the difference `gap`, are needed to exclude 0.
 
     >>> seeds_to_trust(1.0, [Hidden(True, -1.0, -1.0, -1.0, 1.0)], 0.04)
     5
@@ -232,7 +232,10 @@ def _add_worst_seed(drawn: np.ndarray, worst: float, count: int) -> np.ndarray:
 
 
 def _weighted_means(values: Sequence[float], stream: int) -> np.ndarray:
-    """Return 10,000 means of randomly weighted values (Dirichlet); normal above 100 values."""
+    """Return 10,000 means of randomly weighted values.
+
+    Weights are Dirichlet; above 100 values, the means are normal instead.
+    """
     count, centre = len(values), mean(values)
     if count > _MANY:
         squares = math.fsum((value - centre) ** 2 for value in values)

@@ -1,4 +1,4 @@
-"""A study's verdict about its winner: from the evidence to a conclusion.
+"""Derives a study's verdict about its winner from the evidence.
 
 `study_verdict.py` reads the evidence from a study's rows; `verdict_text.py` has the sentences.
 """
@@ -231,7 +231,7 @@ def _shared_value(evidence: Evidence, winner: Sample) -> float | None:
 
 
 def _is_ceiling(evidence: Evidence, alike: float | None) -> bool:
-    """Return whether a shared value is a ceiling: other values are worse, and none is better."""
+    """Return whether a shared value is a ceiling: some values are worse, and none is better."""
     if evidence.ceiling is not None:
         return True
     if alike is None:

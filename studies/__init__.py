@@ -1,4 +1,4 @@
-"""Conversion of a study file to a frozen `Study`, or a report of all its mistakes at once."""
+"""Converts a study file to a frozen `Study`, or reports all of its mistakes at once."""
 
 if __name__ == "studies":
     raise ImportError("import hpo.studies instead, after `pip install -e .`")

@@ -1,7 +1,7 @@
 """The training algorithm that a study tunes: PPO, a class in a file, or a command.
 
 `algorithm: my_sac.py:SAC` runs the file and uses the hyperparameters declared by the class. The
-resolved study records them, so that a finished study can be read without its code.
+resolved study records them, so that a finished study can be read without that file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads `algorithm`, `command` and `length`, which replaces `env_steps`."""
+"""Reads `algorithm`, `command`, and `length` (used instead of `env_steps`)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LENGTH = re.compile(r"(?P<count>[0-9.]+[kKMGB]?)\s*(?P<unit>[A-Za-z ]*)")
 def read_algorithm(
     notes: Notes, root: Node, source: Path | None, before_code: Callable[[], None]
 ) -> Algorithm:
-    """Read `algorithm` and run its file; if `source` is None, read it from the record.
+    """Read `algorithm` and run its file; with `source` None, use the recorded data instead.
 
     `before_code` is called before the file runs.
     """

@@ -79,7 +79,7 @@ class BenchFile:
         return list(self.spec.environments or found)
 
     def study(self, method: str, table_text: str) -> Study:
-        """Return a method's study on a table's environment; `table_text` is the recorded study.
+        """Return a method's study on a table's environment; `table_text` is the table's study.
 
         Raises `StudyError` with all mistakes in the method, or `ConfigError` if the method cannot
         use recorded runs.
@@ -115,7 +115,7 @@ class BenchFile:
         return study
 
     def budgeted(self, study: Study, runs: int) -> Study:
-        """Return the study with a budget of `runs` full runs for the search, plus confirm."""
+        """Return the study with a search budget of `runs` full runs, plus the confirm stage."""
         env_steps = (runs + study.confirming) * study.env_steps
         return replace(study, budget=Budget(trials=None, env_steps=env_steps))
 

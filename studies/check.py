@@ -330,7 +330,7 @@ def _whole_note(study: Study, parameter: Parameter) -> Iterator[str]:
 
 
 def unlearnt_note(study: Study, draws: list[dict[str, Any]]) -> str:
-    """Return a note if some configurations would finish before a gradient step; otherwise ""."""
+    """Return a note if some configurations would finish before the first gradient step, or ""."""
     name = getattr(study.algorithm.made, "learns_after", "")
     if not name:
         return ""
@@ -470,7 +470,7 @@ def _rungs(rungs: Sequence[int]) -> str:
 
 
 def _lanes(report: CheckReport, lanes: int) -> str:
-    """Return the lanes of a program as text; an estimate if there are several programs."""
+    """Return a program's number of lanes as text; an estimate if there are several programs."""
     study = report.study
     several = report.bucket_count > 1 or not report.bucket_count_exact
     text, workers = counted(lanes, "lane"), study.executor.workers

@@ -1,15 +1,16 @@
-"""Divides a run into chunks: updates per chunk, and the chunks with a rung or an evaluation.
+"""Divides a run into chunks, and finds the chunks that end at a rung or an evaluation.
 
 A lane is stopped, evaluated or ended only between two chunks, so rungs, evaluation points and run
 lengths are rounded up to whole chunks.
 
-K, the number of updates per chunk, follows from this rule. Let U be the updates of a full run (of
-the horizon, if `schedule_env_steps` is given, so that a run can be extended and keep its chunks).
-The marks are the rungs, the evaluation points that are given by number, and U, all rounded up to
-whole updates. Long chunks save dispatches, and short ones give control: 16 to 64 chunks per run
-are a good compromise. Rounding should move no mark by more than 5 %. The first rung, where most
-decisions are made, should not move at all. Of all K that give at least 16 chunks and are at most
-the first mark, take the largest for which
+K, the number of updates per chunk, follows from this rule. Let U be the number of updates in a
+full run (or in the horizon, if `schedule_env_steps` is given, so that a run can be extended
+without changing its chunks). The marks are the rungs, the evaluation points (if `evaluation.every`
+is a number) and U, all rounded up to whole updates. Long chunks save dispatches, and short ones
+give
+control: 16 to 64 chunks per run are a good compromise. Rounding should move no mark by more than 5
+%. The first rung, where most decisions are made, should not move at all. Of all K that give at
+least 16 chunks and are at most the first mark, take the largest for which
 
 1. the first mark is a whole number of chunks, and no mark moves by more than 5 %; but if that
    gives more than 64 chunks per run, because the first mark has no good divisor,
@@ -58,7 +59,7 @@ def row_ends(updates: int, rows: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class ChunkSizes:
-    """The chunks of a run in one bucket."""
+    """How a run in one bucket is divided into chunks."""
 
     steps_per_update: int  # for one lane: num_envs x rollout_length
     updates_per_chunk: int  # K
@@ -152,7 +153,7 @@ def _evaluation_points(study: Study, end: int) -> Sequence[int]:
 
 
 def _round_to_chunks(steps: Iterable[int], quantum: int, end: int) -> tuple[int, ...]:
-    """Round up to whole chunks; equal results are merged, and those at the end are dropped."""
+    """Round up to whole chunks; merge equal results, and drop those at the end of the run."""
     rounded = (_ceil(step, quantum) for step in steps)
     return tuple(sorted({chunks for chunks in rounded if chunks < end}))
 

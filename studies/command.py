@@ -71,7 +71,7 @@ class Template:
         return words[:start], words[start:]
 
     def argv(self, values: Mapping[str, Any]) -> list[str]:
-        """Return the process's arguments; a list that is a whole word becomes several of them."""
+        """Return the process's arguments; a list alone in its word becomes several of them."""
         if self.needs_shell:
             line = _PLACEHOLDER.sub(
                 lambda found: shlex.quote(_argument_text(values[found[1]])), self.text
@@ -169,7 +169,7 @@ def _has_listed_values(distribution: Distribution) -> bool:
 
 
 def _knob_type(values: list[Any], whole: bool) -> tuple[KnobType, tuple[str, ...]]:
-    """Return the type of a hyperparameter with these values, and the words that it allows."""
+    """Infer a hyperparameter's type from these values, and the words that it allows."""
     words = tuple(dict.fromkeys(value for value in values if isinstance(value, str)))
     others = [value for value in values if not isinstance(value, str)]
     if others and all(isinstance(value, bool) for value in others):
@@ -203,8 +203,8 @@ def command_algorithm(notes: Notes, root: Node, source: Path | None) -> Algorith
 def _take_default(notes: Notes, root: Node) -> dict[str, Any]:
     """Remove and return the default configuration given as a mapping under `confirm.default`.
 
-    The key then becomes a flag. Without a mapping, the default is the middle of the ranges, and
-    takes part in the comparison only on request.
+    The key then becomes true or false. Without a mapping, the default is the middle of the ranges,
+    and takes part in the comparison only on request.
     """
     confirm = root.value.get("confirm")
     if confirm is None or not confirm.is_map:

@@ -1,4 +1,4 @@
-"""Rules across sections that a study must satisfy.
+"""Rules that involve several sections of a study.
 
 `contradictions` lists every broken rule as (path, message). The loader adds the path's line, and
 the search raises the messages. A path is `section.key`; alternative places to blame follow after
@@ -60,7 +60,7 @@ def stages(root: Node, study: Study) -> Iterator[Iterable[tuple[str, str]]]:
 
 
 def contradictions(study: Study) -> list[tuple[str, str]]:
-    """Return (path, message) for every rule across sections that a study breaks."""
+    """Return (path, message) for every cross-section rule that a study breaks."""
     rules = (
         _seed_problems,
         _training_weight,
@@ -156,7 +156,7 @@ def _racing_problems(study: Study, racing: Racing) -> Problems:
 
 
 def _training_weight(study: Study) -> Problems:
-    """For training returns, require a single environment and an evaluated return to mix with."""
+    """If training returns count, require a metric and an environment that support them."""
     metrics, path = study.objectives or (study.metric,), "metric.training_weight"
     if not any(metric.training_weight for metric in metrics):
         return
@@ -368,7 +368,7 @@ def _ray_tune(study: Study) -> Problems:
 
 
 def _ray_class(study: Study, key: str, given: str, known: Collection[str]) -> Problems:
-    """Require a class from Ray Tune or `imports`: a study file alone must not run any code."""
+    """Require a class from Ray Tune or `imports`, because a study file alone must not run code."""
     stems = [path.rpartition("/")[2].removesuffix(".py") for path in study.imports]
     module = given.rpartition(".")[0]
     if given not in known and not module:
@@ -435,7 +435,7 @@ def _several_env_problems(study: Study) -> Problems:
 
 
 def _worker_problems(study: Study) -> Problems:
-    """Allow workers and their time limit only for environments that the host steps."""
+    """Allow workers and their time limit only for environments that are stepped on the host."""
     population, hosted = study.population, _hosted_environments(study)
     compiled = [one.id for one in environments_of(study) if one.id not in hosted]
     for key in ("workers", "step_timeout"):

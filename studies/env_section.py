@@ -49,14 +49,14 @@ def read_imports(notes: Notes, items: Sequence[Node], source: Path | None) -> tu
 
 @dataclass(frozen=True)
 class EnvList:
-    """The environments of a study; `entries` and `items` are empty unless it lists several."""
+    """A study's environments; `entries` and `items` are empty unless the study lists several."""
 
     specs: tuple[EnvSpec, ...] = ()
     entries: tuple[EnvEntry | None, ...] = ()
     items: tuple[Node, ...] = ()
 
     def with_scales(self, notes: Notes, metric: str) -> tuple[EnvSpec, ...]:
-        """Add scores to the environments: the given ones, or those measured with a metric."""
+        """Add reference scores to the environments: the given ones, or the metric's known ones."""
         found: list[EnvSpec] = []
         for item, spec, known in zip(self.items, self.specs, self.entries, strict=True):
             fault = metric_fault(metric, known)
@@ -69,7 +69,7 @@ class EnvList:
 def read_env(
     notes: Notes, root: Node, imports: bool, checked: bool = False
 ) -> tuple[EnvList, EnvEntry | None]:
-    """Read `env`, one environment or a list, and its table entry (merged for a list)."""
+    """Read `env` (one environment or a list) and its table entry; a list gets a merged entry."""
     node = root.value.get("env")
     if node is None:
         return EnvList(), None  # noted with the other top-level keys
@@ -239,8 +239,8 @@ def _given_scale(notes: Notes, node: Node) -> Reference | None:
 def merged_entry(specs: Sequence[EnvSpec], entries: Sequence[EnvEntry | None]) -> EnvEntry | None:
     """Return the common entry of several environments; None if one of them is unknown.
 
-    It has the parameters and keys of all environments (the first one's if several share a name)
-    and the metrics that all of them have.
+    The entry has the parameters and keys of all environments (for a shared name, those of the
+    first environment) and the metrics that all of them have.
     """
     known = [one for one in entries if one is not None]
     if not known or len(known) < len(specs):
@@ -261,14 +261,14 @@ def merged_entry(specs: Sequence[EnvSpec], entries: Sequence[EnvEntry | None]) -
 
 
 def _common(values: Sequence[_Value], different: _Value) -> _Value:
-    """Return the value shared by all, or `different`."""
+    """Return the common value of all items, or `different` if there is none."""
     if len({*values}) > 1:
         return different
     return values[0]
 
 
 def _shared(each: Sequence[Mapping[str, _Value]]) -> dict[str, _Value]:
-    """Return the entries of the first mapping whose names are in all mappings."""
+    """Return the first mapping, restricted to names that are in all mappings."""
     shared = set(each[0]).intersection(*each)
     return {name: value for name, value in each[0].items() if name in shared}
 
@@ -279,7 +279,7 @@ def _once(names: Iterable[Iterable[str]]) -> tuple[str, ...]:
 
 
 def _merged(each: Sequence[Mapping[str, _Value]]) -> dict[str, _Value]:
-    """Merge mappings; for a name in several of them, the first value is used."""
+    """Merge mappings; for a name that is in several of them, the first value is used."""
     found: dict[str, _Value] = {}
     for one in reversed(each):
         found |= one
@@ -358,7 +358,7 @@ def optical_faults(study: Study) -> Iterator[tuple[str, str]]:
 
 
 def _key_places(section: str, key: str | None) -> str:
-    """Return the places to blame: a key in the section, `space` or `env`, else the section."""
+    """Return the places to blame: a key (in the section, `space` or `env`), else the section."""
     if key is None:
         return section
     return f"{section}.{key}|space.env.{key}|env.{key}"

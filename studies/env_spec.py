@@ -36,7 +36,7 @@ class EnvSpec:
 
 
 def labels_of(environments: Sequence[EnvSpec]) -> tuple[str, ...]:
-    """Return unique names of a study's environments, for tables, folders and text.
+    """Return unique names for a study's environments, for use in tables, folders and text.
 
     The name is the id; if several share an id, the name includes the keys in which they differ.
     Names consist of letters, digits, `.`, `_`, `-`, `=`, so that they are valid folder names.

@@ -1,4 +1,4 @@
-"""The step limit at which evaluations truncate episodes that the environment does not end."""
+"""The step limit at which evaluation episodes are truncated if the environment sets none."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ def _frames_limit(entry: EnvEntry, given: Mapping[str, Any]) -> int | None:
 def cut_after(study: Study) -> int:
     """Return the number of env steps after which evaluation episodes are truncated.
 
-    Environments in the tables end their episodes. Episodes of other environments (imported code,
-    Gymnasium environments without a time limit) are truncated after the length of a full training
-    run, which no training episode can exceed, but not before 20,000 steps.
+    Environments in the tables end their episodes themselves. Episodes of other environments
+    (imported code, Gymnasium environments without a time limit) are truncated after the length of
+    a full training run, which no training episode can exceed, but not before 20,000 steps.
     """
     if not _environments_without_limit(study):
         return LONGEST
@@ -117,7 +117,7 @@ def cut_words(study: Study, lengths: Sequence[int]) -> str:
 
 
 def goal_note(study: Study) -> str:
-    """Return a warning if a metric that is named like a loss is maximized by default, else ""."""
+    """Return a warning if a metric whose name suggests a loss is maximized by default, else ""."""
     losses = [name for name in study.goals_left_out if _is_loss(name)]
     if not losses:
         return ""

@@ -1,6 +1,6 @@
 """Where and how long a study's trials run, as frozen data: one class per section of its file.
 
-Lanes, limits, executors, processes of a command, checkpoints and loggers are here. The objective
+It covers lanes, limits, executors, processes of a command, checkpoints and loggers. The objective
 and the search are in `search_spec`.
 """
 
@@ -19,7 +19,7 @@ PARTS = ("parameters", "optimiser", "losses", "gradients", "advantages", "trajec
 
 @dataclass(frozen=True)
 class PopulationSpec:
-    """Lanes of a program; None means `auto`: `search.lanes` and `search.hosting` decide."""
+    """Lanes per program; None means `auto`: chosen in `search.lanes` or `search.hosting`."""
 
     lanes: int | None = key(
         None,
@@ -57,7 +57,7 @@ class PopulationSpec:
 
 @dataclass(frozen=True)
 class Budget:
-    """Limits of the whole study; None means unlimited."""
+    """Limits on the whole study; None means unlimited."""
 
     trials: int | None = key(64, "number of configurations proposed", low=1, high=1e9)
     env_steps: int | None = key(None, "training env steps of the whole study", low=1)
@@ -217,7 +217,7 @@ class Init:
 
 @dataclass(frozen=True)
 class Logger:
-    """A sink in addition to the store: `console`, `csv`, `tensorboard`, `wandb` or `mlflow`."""
+    """A logger in addition to the store: `console`, `csv`, `tensorboard`, `wandb` or `mlflow`."""
 
     type: str
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])

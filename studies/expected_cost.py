@@ -23,7 +23,7 @@ FACTOR = 1.5  # ratio between actual and expected time, as seen in ten shipped s
 
 @dataclass(frozen=True)
 class Expected:
-    """Training env steps, without evaluation."""
+    """A study's expected training env steps, without those of evaluations."""
 
     trials: int | None  # None if only steps or time end the study
     full: int | None  # for the search without early stopping
@@ -35,13 +35,13 @@ class Expected:
 
     @property
     def is_rough(self) -> bool:
-        """Whether the cost of the search depends on the values of its trials."""
+        """Whether the search's cost depends on the trials' values."""
         stops = self.trials is not None and any(past < self.trials for past in self.passing)
         return stops and (self.budget is None or self.total != self.budget + self.asked)
 
     @property
     def total(self) -> int | None:
-        """The env steps of search and confirm, limited by the budget, and of `confirm.also`."""
+        """Env steps of search and confirm, limited by the budget, plus those of `confirm.also`."""
         bounds = list[int]()
         if self.search is not None:
             bounds.append(self.search + self.confirm)
@@ -113,7 +113,7 @@ def _passing_rungs(
 
 
 def _trial_count(study: Study) -> int | None:
-    """Return the number of trials in the budget, or of points if the space has fewer."""
+    """Return the trials in the budget, or the number of configurations if that is smaller."""
     limit, points = study.budget.trials, 2**31
     if study.search.method == "grid":
         points = study.search.options.get("points", 5)

@@ -73,10 +73,10 @@ class Field(Range):
 
 
 def key(value: Any, meaning: str, *, also: tuple[Field, ...] = (), **rest: Any) -> Any:
-    """Declare a dataclass field as a key of the file; its annotation gives type and legal words.
+    """Declare a dataclass field as a file key; type and legal words come from its annotation.
 
-    `value` is the default, `also` are keys without a field, which are listed after this one, and
-    `rest` are fields of `Field`.
+    `value` is the default, `also` contains keys without a field, to be listed after this one, and
+    `rest` contains further fields of `Field`.
     """
     default: Any = value
     if is_dataclass(value):
@@ -156,7 +156,7 @@ def option(
     low_open: bool = False,
     words: tuple[str, ...] = (),
 ) -> Field:
-    """Return an option of a registered sampler or rule; its type is that of the default.
+    """Return an option of a registered sampler or rule; its type is inferred from the default.
 
     Args:
         name: the key in study files.

@@ -153,7 +153,7 @@ def _observation(env: EnvEntry) -> Observation | None:
 
 
 def _observation_lines(seen: Observation | None, imports: Sequence[str]) -> list[str]:
-    """Return the comment about an observation that needs a wrapper."""
+    """Return a comment for an environment whose observations need a wrapper."""
     if seen is None or (seen.is_image and not seen.line):
         return []
     if not seen.line:

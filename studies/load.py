@@ -84,7 +84,7 @@ def loads(
 
 
 def loads_elsewhere(text: str, shown: str) -> Study:
-    """Load a study that runs elsewhere, without looking up its files and packages here."""
+    """Load a study that runs on other machines, without looking up its files and packages here."""
     root, notes = read_text(text, shown), Notes(shown)
     return _StudyReader(notes, root, Path("."), PurePosixPath(shown).stem, checked=True).read()
 
@@ -107,7 +107,7 @@ def recorded(
 
 
 def logger_of(kind: str, overrides: Sequence[str]) -> Logger:
-    """Return one logger, with options written as `key=value`."""
+    """Read one logger, whose options may be written as `key=value`."""
     notes, node = Notes(kind), Node(None, {}, {})
     apply_overrides(notes, node, overrides)
     options = read_section(notes, kind, node, LOGGERS[kind])
@@ -193,7 +193,7 @@ class _StudyReader:
         return study
 
     def _check(self, study: Study) -> None:
-        """Raise the mistakes of the first stage that has any."""
+        """Run the checks in stages, and raise all mistakes from the first stage that finds any."""
         for problems in stages(self.root, study):
             for path, text in problems:
                 self.notes.add(text, *place_of(self.root, path))
@@ -252,7 +252,7 @@ class _StudyReader:
         }
 
     def _check_metric(self, name: str, env: EnvEntry | None) -> None:
-        """Note the mistake if a study without `objectives` names a metric that is not measured."""
+        """Note a mistake if a study without `objectives` names a metric that is not measured."""
         fault = self._metric_fault(name, env)
         if self.is_process and "metric" not in self.root.value:
             fault = (
@@ -262,7 +262,7 @@ class _StudyReader:
             self.notes.add(f"metric: {fault}", *place_of(self.root, "metric.name"))
 
     def _executor(self, values: dict[str, Any]) -> Executor:
-        """Read the options for sbatch: words, numbers, and flags."""
+        """Read the options for sbatch, whose values are words, numbers, or true for a flag."""
         node, given = values["options"], dict[str, Any]()
         if isinstance(node, Node):
             given = plain(node)
@@ -386,7 +386,7 @@ class _StudyReader:
         return tuple(sorted(also.items()))
 
     def _read_baselines(self, env: EnvEntry | None) -> tuple[str, ...]:
-        """Read the heuristics; a study of a single optical network has defaults."""
+        """Read the heuristics; there are defaults for a study of a single optical network."""
         items, several = self._list_items("baselines"), self.root.child("env").is_list
         optical = env is not None and env.source == "optical"
         if "baselines" not in self.root.value:
@@ -492,7 +492,7 @@ class StudyText:
 
 
 def written_study(given: Written) -> StudyText:
-    """Return the text of a study that is given in any form other than a loaded one."""
+    """Return the text of a study that is given in any form except as a `Study`."""
     if isinstance(given, YamlText):
         return StudyText(given.text, "hpo.yaml(...)", Path("."), "study")
     if isinstance(given, Mapping):

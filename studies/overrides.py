@@ -115,7 +115,7 @@ class Given:
         return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
 
     def on_top_of(self, text: str) -> str:
-        """Return the file, with a comment on the command if it changed anything."""
+        """Return the file's text, with the command as a comment if options changed the study."""
         text = without_given(text)
         if not self.overrides and self.name is None and self.verb == "run":
             return text

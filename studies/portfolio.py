@@ -57,7 +57,7 @@ def read_portfolio() -> Portfolio:
 
 @dataclass(frozen=True)
 class Forecast:
-    """How often a short study found a better configuration than the default in replays."""
+    """How often, in replays, a short study found a configuration better than the default."""
 
     better: float
     low: float  # lower end of the 95 % interval over tables
@@ -70,7 +70,7 @@ class Forecast:
         """Return the forecast as a phrase.
 
         >>> Forecast(0.36, 0.07, 0.65, 0.007, 14).words
-        'better than the default in 36 % [7, 65] of replays on 14 environments, worse in 1 %'
+        'better than the default in 36 % [7, 65] of replays on 14 environments; worse in 1 %'
         """
         around = f"[{100 * self.low:.0f}, {100 * self.high:.0f}]"
         better = f"better than the default in {100 * self.better:.0f} % {around} of replays"
@@ -80,8 +80,8 @@ class Forecast:
 def forecast_of(study: Study) -> Forecast | None:
     """Return the forecast from replays for a study that tries only learnt configurations.
 
-    The result is None for any other study. It comes from the largest recorded plan (by
-    configurations and test seeds) that is no larger than this study's.
+    For any other study, return None. The forecast is that of the largest recorded plan that has at
+    most as many configurations and test seeds as this study.
     """
     confirm, places, trials = study.confirm, study.search.portfolio, study.budget.trials
     is_short = trials is not None and trials <= 1 + places + len(study.enqueue)
@@ -174,7 +174,7 @@ def _nearest(parameter: Parameter, value: Any) -> Any:
 
 
 def _distance(one: float, other: float) -> float:
-    """Return the absolute log ratio of two positive numbers, otherwise their difference."""
+    """Return the absolute log ratio of two positive numbers, or else the absolute difference."""
     if one > 0 and other > 0:
         return abs(math.log(one / other))
     return abs(one - other)

@@ -35,7 +35,7 @@ def _minibatch_counts(rows: int, count: int, alone: bool) -> tuple[int, bool]:
 def _minibatch_notes(
     study: Study, points: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]
 ) -> list[str]:
-    """Return notes on adjusted minibatches, for (parameters, configuration) points."""
+    """Return notes on adjusted minibatch counts, given (parameters, configuration) points."""
     cutting = _Cutting.of(study)
     fewer: dict[str, dict[str, None]] = {}  # start of a note -> counts
     single: dict[str, None] = {}
@@ -178,7 +178,7 @@ def buckets_of(
 
 
 def env_kinds(study: Study) -> list[dict[str, Any]]:
-    """Return the distinct keys and values of the environments that a bucket may have."""
+    """Return the distinct environment settings that occur in the study's buckets."""
     kinds: list[dict[str, Any]] = []
     for bucket in buckets_of(study).found:
         searched = {k[4:]: v for k, v in bucket.config.items() if k.startswith("env.")}
@@ -271,7 +271,7 @@ def programs_note(
 
 
 def _with_several_values(study: Study) -> str:
-    """Return the reason for several programs if no static hyperparameter is searched."""
+    """Explain why there are several programs although no static hyperparameter is searched."""
     if study.enqueue:
         return "enqueue"
     searched = [name for name in study.space.names if name.startswith("env.")]
@@ -279,7 +279,7 @@ def _with_several_values(study: Study) -> str:
 
 
 def open_searched(study: Study) -> list[str]:
-    """Return the searched numbers that an environment's constructor accepts by `**kwargs`."""
+    """Return the searched numbers that an environment's constructor accepts through `**kwargs`."""
     found: list[str] = []
     known = [find(one.id) for one in environments_of(study)]
     for name in static_searched(study):

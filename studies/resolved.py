@@ -1,6 +1,6 @@
-"""Resolved studies: all defaults filled in, amounts as numbers; their hashes and changes.
+"""Resolved studies (all defaults filled in, amounts as numbers), and their hashes and changes.
 
-A resolved study loads to a study with the same resolved form, and studies with equal resolved
+Loading a resolved study gives a study with the same resolved form, and studies with equal resolved
 forms are equal. Hyperparameters whose defaults have changed are always included.
 """
 
@@ -165,7 +165,7 @@ def defaults_of_old(data: Mapping[str, Any]) -> list[tuple[str, Any]]:
 def meanings_of_old(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return a record's fixed values whose meaning has changed, in their current form.
 
-    With reward_centering, average_reward_initial: 0 used to mean the mean of the first rollout.
+    With `reward_centering`, `average_reward_initial: 0` used to mean the first rollout's mean.
     """
     fixed: Mapping[str, Any] = data.get("fixed") or {}
     if fixed.get(AVERAGE_REWARD) == 0 and _centres_of_old(data):
@@ -184,13 +184,13 @@ def _searched_of_old(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _centres_of_old(data: Mapping[str, Any]) -> bool:
-    """Return whether a record centres rewards, and predates the literal meaning of 0."""
+    """Return whether a record uses reward centring and predates the literal reading of 0."""
     said: dict[str, Any] = {**(data.get("space") or {}), **(data.get("fixed") or {})}
     return bool(lanes_of_old(data)) and bool(said.get("reward_centering"))
 
 
 def lanes_of_old(data: Mapping[str, Any]) -> dict[str, str]:
-    """Return the `population` keys missing from an old record, when tiles were fitted to lanes."""
+    """Return the `population` keys that old records lack; tiles were then fitted to lanes."""
     population: dict[str, Any] = data.get("population") or {}
     if not population or "tiles" in population:
         return {}
@@ -270,14 +270,14 @@ def _is_fixed(changed: _Changed) -> str:
 
 
 def _free_for_processes(changed: _Changed) -> str:
-    """Return why an executor may not change; a command's process is the same on every executor."""
+    """Return why an executor may not change; a command runs the same process on all executors."""
     if "command" in changed.after:
         return ""
     return _is_fixed(changed)
 
 
 def _keeps_value(changed: _Changed) -> str:
-    """Return why a hyperparameter may not change, and what to set if its meaning changed."""
+    """Return why a hyperparameter may not change, and the value to set if its meaning changed."""
     section, _, rest = changed.key.partition(".")
     name, old, new = rest.removesuffix(".default"), changed.old, changed.new
     moved = name in DEFAULTS_OF_OLD and (old, new) == (DEFAULTS_OF_OLD[name], KNOBS[name].default)

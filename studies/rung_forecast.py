@@ -1,9 +1,9 @@
 """The expected number of trials that pass each rung, simulated with ranks before a study runs.
 
-The values of trials are unknown, but rules only compare their ranks. Therefore, trials with random
-losses pass through the rungs as in the search: the same number at a time, and trials that arrive
-together are compared together. Methods that learn propose better trials later, and those pass
-more often.
+Trial values are not known in advance, but the rules use only their ranks. Therefore, trials with
+random losses are simulated as in the search: with the same number in parallel, and with joint
+comparisons of trials that reach a rung together. In a real search with a model, later proposals
+are better and pass more often.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Order = tuple[float, int]
 
 @dataclass(frozen=True)
 class Race:
-    """The inputs of a study's forecast."""
+    """The inputs to a study's forecast."""
 
     trials: int
     at_once: int  # number of trials in lanes

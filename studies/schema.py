@@ -34,7 +34,7 @@ _PPO = Algorithm()
 
 
 def schema(algorithm: Algorithm = _PPO) -> dict[str, Any]:
-    """Return the schema for studies of an algorithm; by default, for PPO and for any command."""
+    """Return the schema for studies of one algorithm; by default, of PPO or of any command."""
     names = _condition("the parameter is searched if all are true", _names(algorithm.knobs))
     found: dict[str, Any] = {
         "$schema": _DIALECT,
@@ -64,7 +64,7 @@ def _of_algorithm(algorithm: Algorithm) -> dict[str, Any]:
 
 
 def _of_command() -> dict[str, Any]:
-    """Return the schema for a study whose hyperparameters are names in its command."""
+    """Return the schema for a study whose hyperparameters are placeholders in its command."""
     properties = {field.key: _top_of_command(field) for field in TOP}
     properties["length"] = _length("env steps, or in the unit written after the number")
     needed = _any([{"required": ["metric"]}, {"required": ["objectives"]}])
@@ -104,7 +104,7 @@ def _any(options: Sequence[Any]) -> dict[str, Any]:
 
 
 def _with_meaning(field: Field, body: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a top-level key, which can also be off."""
+    """Return the schema of a top-level key that can also be `off`."""
     options = [body]
     if field.off:
         options.append(_OFF)
@@ -317,7 +317,7 @@ def _of_rule(row: StoppingRule) -> dict[str, Any]:
 def _if_key_is(
     key: str, name: str, then: Mapping[str, Any], left_out: bool = False
 ) -> dict[str, Any]:
-    """Return a schema that applies if a key has this value, or optionally if it is omitted."""
+    """Return a schema that applies if a key has this value, and optionally if it is omitted."""
     condition: dict[str, Any] = {"properties": {key: {"const": name}}}
     if not left_out:
         condition["required"] = [key]

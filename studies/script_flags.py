@@ -1,7 +1,7 @@
-"""A first study for a training script, from the flags declared in its file, which is not run.
+"""Writes a first study for a training script, from the flags that its file declares.
 
-The flags are declared with argparse, click or dataclasses, or are the keys of a Hydra
-configuration.
+The file is parsed, never run. Its flags are declared with argparse, click or dataclasses, or are
+the keys of a Hydra configuration.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MOST, _NEAR_ONE, _LENGTH = 6, 0.8, 100_000
 
 @dataclass(frozen=True)
 class ScriptFlag:
-    """One flag of a script as typed, with its default."""
+    """One flag of a script, as typed on its command line, with its default."""
 
     flag: str
     default: Any
@@ -47,7 +47,7 @@ class ScriptFlag:
         return self.flag.lstrip("-").replace("-", "_").rpartition(".")[2]
 
     def typed(self, value: str) -> str:
-        """Return the words that set the flag.
+        """Return the command-line words that set the flag.
 
         >>> ScriptFlag("--lr", 0.1).typed("{lr}"), ScriptFlag("optimizer.lr", 0.1).typed("{lr}")
         ('--lr {lr}', 'optimizer.lr={lr}')
@@ -154,7 +154,7 @@ def _flags_of_config(
 
 
 def _defaults_of(given: Any) -> Iterator[tuple[str, str]]:
-    """Yield (group, option) for a defaults list, without Hydra's own."""
+    """Yield (group, option) from a defaults list, except for Hydra's built-in groups."""
     if not is_sequence(given):
         return
     for entry in given:
@@ -251,7 +251,7 @@ def command_init_text(command: str, folder: Path = Path(".")) -> str:
 
 
 def _open_flags(path: Path, command: str) -> list[ScriptFlag]:
-    """Return the flags of a script that a given command does not set."""
+    """Return those flags of a script that the given command does not set."""
     given = {word.partition("=")[0] for word in shlex.split(command)}
     read = flags_of_script(path.read_text(encoding="utf-8"), path.parent)
     return [flag for flag in read if flag.flag not in given]

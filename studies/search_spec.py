@@ -120,7 +120,7 @@ class EarlyTerminate:
     def evolves(self) -> bool:
         """Whether all trials run at the same time and copy each other's states.
 
-        If the rule is not registered here (in a recorded study), its keys decide.
+        For a rule that is not registered here (in a recorded study), its keys determine this.
         """
         if self.type in RULES:
             return RULES[self.type].evolves
@@ -182,7 +182,7 @@ class Confirm:
     )
 
     def reports(self, objectives: int) -> int:
-        """Return the maximum number of test-seed replicates, without `also`; 0 for a front."""
+        """Return the maximum number of test replicates, without `also`; 0 for a Pareto front."""
         if objectives > 1 or self.top_k == 0:
             return 0
         return self.report * (1 + bool(self.default))
@@ -194,5 +194,5 @@ class Confirm:
 
     @property
     def asked(self) -> int:
-        """The maximum number of replicates for `also`, including any of the winner or default."""
+        """The maximum number of replicates for `also`; it may name the winner or the default."""
         return sum(seeds for _, seeds in self.also)

@@ -55,7 +55,7 @@ def _has(fields: Sequence[Field], key: str) -> bool:
 
 
 def _homes_of(key: str) -> list[str]:
-    """Return the sections that have a key."""
+    """Return the sections that have this key."""
     return [name for name, fields in SECTIONS.items() if _has(fields, key)]
 
 
@@ -110,7 +110,7 @@ def checked_options(
 def read_section(
     notes: Notes, where: str, node: Node | None, fields: Sequence[Field]
 ) -> dict[str, Any]:
-    """Return each field's value by target; wrong values are noted and replaced by defaults.
+    """Return field values by target; mistakes are noted, and wrong values replaced by defaults.
 
     `where` is the section's name in messages, "" at the top of the file.
     """
@@ -146,7 +146,7 @@ def _note_unknown(notes: Notes, where: str, node: Node, fields: Sequence[Field])
 
 
 def _read_nested(notes: Notes, where: str, field: Field, value: Any) -> Any:
-    """Return a value; if the field is a section itself, read it as one."""
+    """Return a field's value, read as a section if the field is one."""
     if not where or field.section is None or not isinstance(value, Node):
         return value
     keys = keys_of(field.section)
@@ -157,7 +157,7 @@ def _read_nested(notes: Notes, where: str, field: Field, value: Any) -> Any:
 
 
 def _knob_place(root: Node, key: str) -> str:
-    """Return the section for a hyperparameter at the top of the file; "" for other keys."""
+    """Return advice on where to put a hyperparameter that is a top-level key; else ""."""
     name = canonical_name(key)
     if name is None:
         return ""
@@ -205,7 +205,7 @@ def _read_value(notes: Notes, where: str, node: Node, field: Field) -> Any:
 
 
 def _hint_of_word(field: Field, given: str) -> str:
-    """Return what to use instead of an unknown word, preceded by a semicolon."""
+    """Return a suggestion to replace an unknown word, preceded by a semicolon."""
     if field.key != "method":
         return f";{suggestion(given, field.words)}"
     later = ""
@@ -219,7 +219,7 @@ def _hint_of_word(field: Field, given: str) -> str:
 
 
 def _example_section(fields: Sequence[Field], given: Node) -> str:
-    """Return the section that was probably meant: the value under the first key, if it fits."""
+    """Return an example of the section: the given value under the first key, if it fits there."""
     if fields and given.value is not None and read_kind(fields[0], given) is not BAD:
         return flow({fields[0].key: given.value})
     required = [field for field in fields if not field.has_default]

@@ -60,7 +60,7 @@ class SpaceReader:
         )
 
     def _read_entries(self, space: Node | None) -> list[tuple[str, Node]]:
-        """Return (our name, node of one distribution) in file order."""
+        """Return pairs of our name and the node of one distribution, in file order."""
         entries: list[tuple[str, Node]] = []
         if space is None:
             return entries

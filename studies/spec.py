@@ -146,7 +146,7 @@ class Study:
 
     @property
     def spread(self) -> int:
-        """The number of environments on each of which a replicate trains for the full length."""
+        """The number of environments; a replicate trains on each of them for the full length."""
         return 1 + len(self.more_envs)
 
     @property
@@ -226,7 +226,7 @@ class Study:
 
 
 def _unit_of(length: int) -> int:
-    """Return a round number of steps as the chunk size of a process.
+    """Return the chunk size of a process: a round number of steps.
 
     >>> _unit_of(20_000), _unit_of(200_000), _unit_of(3_000_000)
     (1, 10, 200)

@@ -1,7 +1,7 @@
 """The table of `early_terminate` rules; files in `imports` can add rows.
 
-A rule stops trials at rungs, or runs them as an evolving population: all run at the same time and
-copy each other's states.
+A rule stops trials at rungs, or runs them as an evolving population, in which all trials run at
+the same time and can continue from copies of each other's states.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The environments of a study: each one alone, reference scores, and names in tables and text."""
+"""A study's environments: restriction to one of them, reference scores, and displayed names."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def metric_words(study: Study) -> str:
 
 
 def value_words(study: Study, alone: bool = False) -> str:
-    """Return the name of values used for selection; test values do not have `WITH_TRAINING`.
+    """Return the name of selection values; that of test values lacks `WITH_TRAINING`.
 
     With `alone`, only evaluations count, because some trial had no training return.
     """

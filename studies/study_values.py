@@ -114,7 +114,7 @@ class Vocabulary:
         raise _unknown_key_error(self.env, key, "env.")
 
     def env_key(self, name: str) -> EnvKey | None:
-        """Return the environment key that a name refers to, if it changes shapes."""
+        """Return the shape-changing environment key with this name, or None."""
         if self.env is None or not name.startswith("env."):
             return None
         return self.env.keys.get(name.removeprefix("env."))

@@ -159,7 +159,7 @@ def _shadows(study: Study) -> list[Any]:
 
 
 def _shares_all_layers(study: Study) -> bool:
-    """Return whether all networks over links are transformers without a separate critic."""
+    """Return whether all networks over links are transformers whose critic shares all blocks."""
     networks = {n for n in possible_values(study, "network") if matters("link_critic_sees", n)}
     return networks == {"transformer"} and all(possible_values(study, "transformer_share_layers"))
 

@@ -63,10 +63,10 @@ def _imports_of(source: Path, path: Path, roots: list[Path]) -> Iterator[Path]:
 
 
 def import_user_code(paths: Iterable[str], source: str | Path) -> None:
-    """Run the files named by a study; a file that has changed, as in a notebook, runs again.
+    """Run the files named by a study; a file that was edited (as in a notebook) runs again.
 
-    The files may import each other and their neighbours: their folder is last on `sys.path`, so it
-    hides no other module. Errors are reported as `file:line: message`.
+    The files may import each other and other modules in their folder. The folder is last on
+    `sys.path`, so it hides no other module. Errors are reported as `file:line: message`.
     """
     for given in paths:
         path = (Path(source) / given).resolve()
@@ -101,7 +101,7 @@ def user_module(name: str) -> ModuleType | None:
 
 
 def choices_of(study: Study) -> list[tuple[str, str, Any]]:
-    """Return (section, hyperparameter, word) for every word that a study sets."""
+    """Return (section, hyperparameter, word) for every word that a study gives as a choice."""
     found = [("fixed", *item) for item in study.fixed.items()]
     for parameter in study.space.parameters:
         values = getattr(parameter.distribution, "values", ())
@@ -172,7 +172,7 @@ def _run_file(path: Path, shown: Path) -> ModuleType:
 
 
 def _error_line(error: BaseException, path: Path) -> int:
-    """Return the line in a file that raised an error, the innermost one in the traceback."""
+    """Return the line in a file at which an error was raised, the innermost in the traceback."""
     if isinstance(error, SyntaxError) and error.filename == str(path):
         return error.lineno or 1
     frames = traceback.extract_tb(error.__traceback__)
@@ -193,7 +193,7 @@ def _error_text(error: BaseException) -> str:
 def run_own_code(study: Study, cores: int | None = None) -> None:
     """Run a study's `imports`, after requesting the devices that the study needs.
 
-    An array that is created at import, as in gymnax and many user modules, starts jax. `cores` is
+    Creating an array at import time, as gymnax and many user modules do, starts jax. `cores` is
     the number of CPUs that this process may use; by default all.
     """
     if study.imports:

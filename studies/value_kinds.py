@@ -36,7 +36,7 @@ class Kind(Protocol):
         ...
 
     def schema(self, field: Field) -> list[dict[str, Any]]:
-        """Return the alternative JSON schemas, without words and `off`."""
+        """Return the alternative JSON schemas, except those for words and `off`."""
         ...
 
 
@@ -245,7 +245,7 @@ def _checked_number(field: Field, number: float | int | None, made: type) -> Any
 
 
 def _different(given: list[Any]) -> Any:
-    """Return the entries; each must be listed only once."""
+    """Return the entries, or `BAD` if any of them is listed twice."""
     if len(set(given)) < len(given):
         return BAD
     return tuple(given)

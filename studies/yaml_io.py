@@ -83,7 +83,7 @@ class Node:
         return [*self.mapping.values(), *self.elements]
 
     def child(self, key: str) -> Node:
-        """Return the node of a mapping's key; a null node without a line if it is not given."""
+        """Return the node at a mapping's key; a null node without a line if the key is absent."""
         return self.mapping.get(key, Node(None, None))
 
     def shown(self) -> str:
@@ -152,7 +152,7 @@ def read_file(path: Path, shown: str) -> Node:
 
 
 def text_of(path: Path, shown: str = "") -> str:
-    """Return the text of a file of at most `MOST_BYTES`; raises `StudyError` if it is missing."""
+    """Return a file's text; raise `StudyError` if it is missing or larger than `MOST_BYTES`."""
     try:
         if path.exists() and not path.is_file() and not path.is_dir():
             fault = Mistake(None, "is a pipe or a device; write it into a file")
@@ -232,7 +232,7 @@ def _error_line_and_text(error: Any, text: str) -> tuple[int, str]:
 
 
 class _Builder:
-    """Converts `yaml` nodes to ours; an alias becomes a copy, so an override changes only one."""
+    """Converts `yaml` nodes to ours; aliases become copies, so an override changes only one."""
 
     def __init__(self, notes: Notes):
         self._notes, self._left = notes, MOST_NODES
@@ -323,7 +323,7 @@ class Notes:
 def place_of(root: Node, path: str) -> tuple[Node, str | None]:
     """Return the node and key to blame for a path `section.key|section.key`.
 
-    This is the first key that is given, or else the first section, or the whole file.
+    It is the first of these keys that is given, or else the first section, or the whole file.
     """
     places = [place.partition(".")[::2] for place in path.split("|")]
     for section, key in places:
@@ -355,7 +355,7 @@ def _entry_text(key: str, value: Any, indent: int) -> str:
 
 
 def _is_block(value: Any) -> bool:
-    """Return whether a top-level value is nested, so that one line per entry is more readable."""
+    """Return whether a top-level value is nested, and thus more readable with a line per entry."""
     if is_mapping(value):
         return any(is_mapping(item) and item for item in value.values())
     return is_sequence(value) and any(is_mapping(item) and item for item in value)

@@ -113,7 +113,9 @@ def test_defaults_page_separates_seed_and_env_intervals(kept):
             apart = [np.mean(each[name]) - np.mean(ours[name]) for name in ours]
             around = together.over_environments(apart)[1]
             unclear += around.low < 0 < around.high
-    assert unclear == 3 and "random sample, all three intervals include 0" in guide
+    assert (
+        unclear == 3 and "random sample, all three intervals of the differences include 0" in guide
+    )
     rows = {line.split("|")[1].strip(): line for line in together.table(fresh).splitlines()[2:]}
     for whose, line in rows.items():
         score = line.split("|")[2].strip().strip("*")

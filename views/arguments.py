@@ -1,4 +1,4 @@
-"""Types of command-line arguments, for argparse."""
+"""Converters for command-line arguments, used as `type` in argparse."""
 
 from __future__ import annotations
 

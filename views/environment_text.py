@@ -1,4 +1,4 @@
-"""Scores over several environments as text, for one trial and for two sides."""
+"""Formats scores on several environments as text, for one trial or for two sides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers, times and small tables as short text, the same in every view."""
+"""Formats numbers, times and small tables as short text, consistently in every view."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def enumerated(names: Sequence[str]) -> str:
 
 
 def origin_words(about: Mapping[str, Any]) -> str:
-    """Describe a kept policy's origin, with the value that its study measured; "" if unknown.
+    """Describe a kept policy's origin, with the value measured in its study; "" if unknown.
 
     >>> origin_words({"trial": 9, "study": "first", "stream": "report", "replicate": 0,
     ...               "metric": "eval/return_mean", "value": 500.0})
@@ -64,7 +64,7 @@ def origin_words(about: Mapping[str, Any]) -> str:
 
 
 def origin_lines(about: Mapping[str, Any]) -> list[str]:
-    """Return the line that names the trial and seed of an evaluated policy, or no line."""
+    """Return a line with the trial and seed of an evaluated policy, or no line if unknown."""
     words = origin_words(about)
     if not words:
         return []
@@ -133,7 +133,7 @@ def number(value: float | None) -> str:
 
 
 def between(low: float | None, high: float | None, spec: str | None = None) -> str:
-    """Format an interval; "" if there is none. With `spec` None, ends are formatted by `number`.
+    """Format an interval; "" if there is none. If `spec` is None, ends are formatted by `number`.
 
     >>> between(494.12, 499.9), between(None, None), between(0.5, 0.75123, ".2f")
     ('[494.1, 499.9]', '', '[0.50, 0.75]')
@@ -320,7 +320,7 @@ def unit_of(study_text: str) -> str:
 
 
 def recorded_value_words(journal: Journal) -> str:
-    """Return `value_words` for a recorded study, which may no longer load."""
+    """Return `value_words` for a recorded study, even if its text can no longer be loaded."""
     meta = journal.meta
     weight = as_recorded(meta.study_text).get("metric", {}).get("training_weight")
     if not weight or counts_evaluations_alone(journal.attributes()):

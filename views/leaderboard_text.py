@@ -1,4 +1,4 @@
-"""The leaderboard as columns, for terminal and report, and sentences about its winner."""
+"""The leaderboard's columns for terminal and report, and sentences about its winner."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class BoardColumn:
 
 
 def knob_columns(trials: Sequence[TrialView]) -> tuple[list[BoardColumn], str]:
-    """Return a column per hyperparameter that differs, and a sentence about the others."""
+    """Return a column per hyperparameter whose value differs, and a sentence about the others."""
     names = list(dict.fromkeys(name for one in trials for name in one.params))
     equal = [name for name in names if _is_equal(name, trials)]
     apart = [name for name in names if name not in equal]
@@ -148,7 +148,7 @@ def headline(
 def deciding_command(
     conclusion: Conclusion, entries: Sequence[Entry], folder: Path
 ) -> tuple[str, str] | None:
-    """Return the command to run for a verdict on the first trial and the default, and its cost."""
+    """Return the command that decides between the first trial and the default, and its cost."""
     default = next((entry.trial for entry in entries if entry.is_default), None)
     if default is None or conclusion.better_rule is not None:
         return None  # a heuristic is better than the first trial, so the other ranks do not matter
@@ -160,7 +160,7 @@ def deciding_command(
 
 
 def _deciding_seeds(conclusion: Conclusion, entries: Sequence[Entry]) -> int:
-    """Return the number of test seeds that would decide; 0 if unknown or already decided."""
+    """Return the number of test seeds needed to decide; 0 if unknown or already decided."""
     against, first = conclusion.against, entries[0]
     if against.verdict == "undecided" and against.more_seeds:
         return seeds_to_propose(against.seeds, against.more_seeds)
@@ -205,7 +205,7 @@ def next_commands(
 
 
 def seeds_to_propose(tested: int, more: int) -> int:
-    """Return the test seeds to propose for two trials that have run on `tested` of them."""
+    """Return the number of test seeds to propose for two trials that already have `tested`."""
     if not tested:
         return max(_ENOUGH, more)
     return tested + more
@@ -279,7 +279,7 @@ def _notes_below(board: Board, shown: Board, hidden: Sequence[str], which: str) 
 
 
 def board_columns(board: Board) -> list[BoardColumn]:
-    """Return the columns of a leaderboard up to its values."""
+    """Return the columns of a leaderboard, up to and including its values."""
     trials = board.trials
     columns = [
         _integer_column("#", [one.place for one in trials]),
@@ -318,7 +318,7 @@ def _tested(trials: Sequence[TrialView]) -> list[BoardColumn]:
 
 
 def _by_seeds(name: str, measured: Sequence[Measured], title: str) -> list[BoardColumn]:
-    """Return a column of values, and a column of their seed counts if these differ."""
+    """Return a column of values, and one of their numbers of seeds if these differ."""
     values = [one.value for one in measured]
     seeds = [None if one.value is None else one.seeds for one in measured]
     counts = {count for count in seeds if count}
@@ -350,7 +350,7 @@ def _front_columns(board: Board) -> list[BoardColumn]:
 
 
 def _objective(one: TrialView, index: int) -> float | None:
-    """Return a trial's value on one objective; for the first, it may be from the last rung."""
+    """Return a trial's value on one objective; that of the first may be from its last rung."""
     if one.objectives:
         return one.objectives[index]
     if index == 0:
@@ -432,7 +432,7 @@ def winner_line(entries: Sequence[Entry], metric: str, unit: str = ENV_STEPS) ->
 
 
 def named(value: str, stream: str) -> str:
-    """Return the name of a value (`study_environments.value_words`) with its kind of seeds."""
+    """Return the name of a value (see `study_environments.value_words`) on one kind of seeds."""
     if stream != "report":
         return value
     return value.removesuffix(WITH_TRAINING)
@@ -467,7 +467,7 @@ def target(folder: Path) -> str:
 
 
 def study_word(folder: Path) -> str:
-    """Return a study's name for commands: its name in `results`, or else its folder."""
+    """Return a study's name as typed in commands: its name in `results`, or else its folder."""
     if folder.absolute().parent == RESULTS.absolute():
         return shlex.quote(folder.name)
     return shlex.quote(str(folder))

@@ -1,8 +1,8 @@
 """Output of commands: text with visible control characters, JSON, CSV files.
 
-Names and messages come from study files, journals and imported files by any author. An escape
-sequence in one of them could rename a window, hide a line or type into a shell. Output printed by
-user code itself is not changed.
+Names and messages can come from untrusted study files, journals and imported files. An escape
+sequence in them could rename a window, hide a line or type into a shell. Output printed by user
+code itself is not changed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def echo(
 
 
 def discard(descriptor: int) -> None:
-    """Discard everything that is written to a file descriptor from now on."""
+    """From now on, discard everything that is written to a file descriptor."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, descriptor)
     os.close(nowhere)

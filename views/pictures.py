@@ -1,4 +1,4 @@
-"""Pictures and videos as files: blocking over load, training curves, spectra."""
+"""Writes pictures and videos: blocking against load, training curves, spectra."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def new_figure(width: float, height: float) -> Any:
 def save_figure(figure: Any, path: Path, kind: str = "png") -> None:
     """Write a figure; PDF files embed TrueType fonts, and SVG files draw text as outlines.
 
-    Publishers reject the Type 3 fonts that matplotlib embeds by default. Neither file contains a
-    date, so equal figures give equal files.
+    Publishers reject the Type 3 fonts that matplotlib embeds by default. Dates are omitted from
+    the files, so equal figures give equal files.
     """
     from matplotlib import rc_context
 
@@ -65,7 +65,7 @@ def check_film(path: str) -> None:
 
 
 def write_film(path: str, rate: float, pictures: Iterator[np.ndarray]) -> int:
-    """Write a video, completely or not at all, and return its number of frames.
+    """Write a complete video or none, and return its number of frames.
 
     Frames are uint8 [height, width, 3], all of the same size; `rate` is frames per second.
     """

@@ -1,6 +1,6 @@
 """Sentences about a study for papers; each can be quoted on its own.
 
-The sentences use the verdict's numbers, and each contains its seeds, interval and test.
+The sentences use the verdict's numbers, and each states the seeds, the interval and the test.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def plain_metric(name: str) -> str:
 
 
 def test_words(pairs: int) -> str:
-    """Return the name of the test for a difference on this many common seeds.
+    """Return the name of the test for a difference, given the number of common seeds.
 
     >>> test_words(8), test_words(4)
     ('paired by seed, exact sign-flip test', 'exact two-sample permutation test')
@@ -124,7 +124,7 @@ def versus(winner: str, against: Against, metric: str, *, lone: bool = False) ->
 def _conditional_sentence(
     winner: str, rival: str, against: Against, metric: str, seeds: str
 ) -> str:
-    """Return the sentence about a difference that only unobserved outcomes could reverse."""
+    """Return a sentence for a difference that only unobserved outcomes could reverse."""
     unless = against.unless
     if unless is None or against.difference is None:
         return ""
@@ -305,7 +305,7 @@ def front_quotes(front: FrontConclusion) -> list[str]:
 
 
 def no_verdict(conclusion: Conclusion) -> Sequence[str]:
-    """Return why a study has no verdict, in the verdict's words; empty if it has one."""
+    """Return the reasons why a study has no verdict; empty if it has one."""
     if conclusion.winner is None and conclusion.front is None:
         return conclusion.why
     return ()

@@ -1,4 +1,4 @@
-"""How to resume a study that no process runs, as one sentence with a command."""
+"""How to resume a study that is not running, as one sentence with a command."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _STARTED = "to resume, rerun the command that started the study"
 
 
 def resuming(folder: Path) -> str:
-    """Return `resume it with: hpo run ...`, or a sentence if the folder records no command."""
+    """Return `resume it with: hpo run ...`, or other advice if the folder records no command."""
     command = resume_command(StudyFolder(folder))
     return f"resume it with: {command}" if command else _STARTED
 
@@ -23,7 +23,7 @@ def resume_command(folder: StudyFolder) -> str:
     """Return the command that resumes a study; "" if its folder does not record one.
 
     The kept file contains the command if options changed the study. Without options, the kept file
-    itself can be run, unless the study imports files, which are not kept.
+    itself can be run, except if the study imports files, because these are not kept.
     """
     if not folder.study_file.is_file():
         return ""

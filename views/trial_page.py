@@ -95,7 +95,7 @@ def _without_environment(found: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class TrialAudit:
-    """The audit of a study's stops, and this trial's outcome if it was audited."""
+    """The audit of a study's stopping rule, and this trial's outcome if it was audited."""
 
     ended: str | None  # better than, worse than or tied with the median of trials never stopped
     audit: Audit
@@ -106,7 +106,7 @@ class TrialAudit:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The study's conclusion about a trial."""
+    """The study's conclusion about one trial."""
 
     sentences: Sequence[str]
     details: Sequence[str]
@@ -176,14 +176,14 @@ class TrialPage:
 
     @property
     def stopped_by(self) -> str:
-        """The rule that stopped the trial; "" if the trial continued as an audit of the rule."""
+        """The rule that stopped the trial; "" if the trial continued, to audit the rule."""
         if self.row.audited:
             return ""
         return self.view.stop
 
     @property
     def environments(self) -> list[str | None]:
-        """The environments in the order of their rows; None for a single one."""
+        """The environments in row order; None if there is only one."""
         return list(dict.fromkeys(row.environment for row in (*self.evaluations, *self.curve)))
 
 
@@ -252,7 +252,7 @@ def _training_weight(study: Mapping[str, Any]) -> float:
 def start_up_words(
     search: Mapping[str, Any], asks: Sequence[AskRow], rows: Sequence[TrialRow]
 ) -> dict[int, str]:
-    """Return, for each trial that was proposed without the sampler's model, the reason."""
+    """Return the reason for each trial that was proposed without the sampler's model."""
     if search.get("warm_start") is not None:
         return {}  # trials of the earlier study are not in these batches
     by_number = {row.trial: row for row in rows}
@@ -308,7 +308,7 @@ def _audit_of(
 
 
 def _audit_outcome(audit: Audit, row: TrialRow, meta: StudyMeta) -> str | None:
-    """Return an audited trial's outcome, to be followed by the median; None for other trials."""
+    """Return an audited trial's result relative to the median; None for other trials."""
     if not row.audited or row.value is None:
         return None
     ahead = (row.value - audit.bar) * sign_of(meta.goal)

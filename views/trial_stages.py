@@ -117,7 +117,7 @@ def _decision_text(judged: DecisionRow, verbose: bool) -> str:
 
 
 def _outcome_text(page: TrialPage, stages: Stages, point: Point) -> str:
-    """Return the outcome at a point without a decision, or ""."""
+    """Return the trial's outcome at a point without a decision, or ""."""
     if point[0] == "choose" and page.view.is_winner:
         return "chosen"
     ended = page.view.state in (TrialState.FINISHED, TrialState.CONFIRMED)

@@ -1,4 +1,4 @@
-"""What `hpo show` prints about a trial: `trial_text` formats a `TrialPage`."""
+"""The output of `hpo show` for a trial: `trial_text` formats a `TrialPage`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _WIDTH, _LABEL = 80, 11
 
 
 def trial_text(page: TrialPage, blocks: bool = True, verbose: bool = False) -> str:
-    """Return the page as text with 80 columns, the answer first."""
+    """Return the page as text, 80 columns wide, with the answer first."""
     parts = ["\n".join(_head_lines(page, verbose)), _params_text(page.view.params)]
     if page.scores is not None:
         from .environment_text import each_text
@@ -99,7 +99,7 @@ def _last_rung_text(page: TrialPage) -> str:
 
 
 def _value_text(page: TrialPage) -> str:
-    """Return a trial's value (or that at its last rung) and its seeds, or ""."""
+    """Return a trial's value (final, or at the last rung) and its seeds; "" if it has none."""
     entry, row = page.entry, page.row
     value, tested, at_rung = map(
         finite_or_none, (entry.value, entry.report_value, entry.rung_value)
@@ -213,6 +213,6 @@ def _detail_lines(page: TrialPage) -> list[str]:
 
 
 def _other_steps_text(row: TrialRow) -> str:
-    """Return the env steps without training, to follow those with training."""
+    """Return the env steps of evaluation and warm-up, to be added after those of training."""
     more = {"evaluation": row.eval_env_steps, "warm-up": row.warmup_env_steps}
     return "".join(f", {steps(count)} of {kind}" for kind, count in more.items() if count)

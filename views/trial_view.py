@@ -1,4 +1,4 @@
-"""A trial in the form that every screen uses, and a study's trials in order."""
+"""A trial in the form that all screens use, and a study's trials in ranking order."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class Board:
 
     @cached_property
     def trials(self) -> tuple[TrialView, ...]:
-        """The trials to show; for a long board, only those that `first` returns."""
+        """The trials on the board; only the first ones if the board was shortened by `first`."""
         return tuple(map(TrialView.of, self.entries))
 
     @classmethod
@@ -130,7 +130,7 @@ class Board:
         return cls.of(entries, objectives, environment_names(meta.environments))
 
     def first(self, most: int | None) -> Board:
-        """Return a board with the first trials, and the default wherever it ranks."""
+        """Return a board with only the first trials, and the default regardless of its rank."""
         if most is None:
             return self
         default = [one for one in self.entries[most:] if one.is_default]

@@ -1,4 +1,4 @@
-"""Error remedies as text for the command line and for Python."""
+"""Writes the remedies in errors as command-line options or as Python arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scores of a study's trials over several environments, by stream and seed."""
+"""Scores of a study's trials on several environments, by stream and seed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _Points = Mapping[int, Mapping[int, Sequence[float]]]  # env steps -> replicate 
 
 @dataclass(frozen=True)
 class EnvironmentScores:
-    """Scores of a study's trials over several environments."""
+    """Scores of a study's trials on several environments."""
 
     names: tuple[str, ...] = ()  # environments; empty for a study on a single one
     over: Over = "mean"  # how one seed's scores are combined into its value

@@ -1,7 +1,7 @@
 """Evaluations of a finished study: trial values at the same point of each run.
 
 Trials that were stopped early have values only at early points, and a model's proposals cluster
-near its optimum. So importance is computed at a single point, from unprompted trials.
+near its optimum. Importance is therefore computed at a single point, from unprompted trials only.
 """
 
 from __future__ import annotations
@@ -65,7 +65,10 @@ class CheckpointValues:
         ]
 
     def latest_shared(self, among: Sequence[int]) -> int | None:
-        """Return the latest point that 90 % of these trials reached before the first copy."""
+        """Return the latest point that 90 % of these trials reached.
+
+        Only points before the first copy of one trial by another are considered.
+        """
         begun = {number for found in self.values.values() for number in found}
         among = [number for number in among if number in begun]
         first_copy = min((way[0][0] for way in self.changes.values()), default=math.inf)
@@ -117,7 +120,7 @@ def points_of(
 
 
 def _without_training(journal: Journal, objective: Objective) -> set[tuple[Stream, int]]:
-    """Return the (stream, env steps) pairs where training returns do not count for any trial."""
+    """Return the (stream, env steps) pairs at which training returns count for no trial."""
     if not objective.metric.training_weight:
         return set()
     return {
@@ -128,7 +131,7 @@ def _without_training(journal: Journal, objective: Objective) -> set[tuple[Strea
 
 
 def ranking_objective(journal: Journal) -> Objective:
-    """Return the objective that the study used to select trials, from its records."""
+    """Return the objective by which the study selected trials, according to its records."""
     objective = Objective.of(recorded(journal.meta.study_text))
     if counts_evaluations_alone(journal.attributes()):
         return objective.of_test
@@ -152,8 +155,8 @@ def fresh_seeds(journal: Journal) -> dict[tuple[int, Stream], dict[int, float]]:
 def point_at(points: CheckpointValues, at: int | None = None) -> int:
     """Return the env steps at which trials are compared; at least ten have values there.
 
-    This is the latest point that 90 % of trials reached. Only unprompted trials count, if there
-    are enough of them.
+    This is the latest point that 90 % of trials reached. If there are enough unprompted trials,
+    only they are considered.
     """
     if not points.values:
         raise ConfigError(f"{_no_values_message(points)}, so importance is unknown")

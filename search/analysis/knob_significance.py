@@ -1,8 +1,8 @@
-"""The hyperparameters of a study whose effects exceed chance.
+"""Finds the hyperparameters whose effects in a study exceed chance.
 
-The analysis uses trials that have a value at the comparison point and whose proposals do not bias
-the result. According to a simulation (`scripts/acceptance conclusions 1`), these are unprompted
-trials and TPE trials. For other models, only unprompted trials count.
+The analysis uses those trials that have a value at the comparison point, and whose proposals do
+not bias the result. According to a simulation (`scripts/acceptance conclusions 1`), these are
+unprompted trials and those proposed by TPE. With other models, only unprompted trials are used.
 """
 
 from __future__ import annotations

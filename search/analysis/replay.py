@@ -59,7 +59,7 @@ _OF_THE_SEARCH = ReplayedSeeds()
 
 @dataclass(frozen=True)
 class ReplayedPoint:
-    """One evaluation of one replicate: the recorded values and the repeated ones."""
+    """One evaluation of one replicate: its recorded values, and those of the replay."""
 
     env_steps: int  # training env steps of the replicate
     replicate: int
@@ -194,7 +194,7 @@ def _missing_evaluations(record: _Record, again: _Again) -> set[tuple[int, int]]
 
 
 def _load_study(folder: StudyFolder, record: _Record, source: Path) -> Study:
-    """Return a record's study; its files run only after a check that they are unchanged."""
+    """Load the recorded study; its Python files run only after a check that they are unchanged."""
     with Journal(folder.path) as journal:
         check_same_files(journal.meta, source)
     of_old = of_its_day(read_text(record.study_text, "study.resolved.yaml"))
@@ -245,7 +245,7 @@ class _Record:
 
     @property
     def trained_in(self) -> tuple[int, ...]:
-        """Return the trials that trained parts of the lineage; on new seeds, this is one trial."""
+        """Return the trials that trained parts of the lineage; on new seeds, there is only one."""
         if self.seeds.stream is not Stream.SEARCH:
             return (self.row.trial,)
         return tuple(dict.fromkeys(part.trial for part in self.lineage))
@@ -270,7 +270,7 @@ class _Record:
     def not_trained_again(self, first: int) -> tuple[int, ...]:
         """Return the search seeds that were not retrained; none if seeds were requested.
 
-        The search seeds are at least the first `first`.
+        The search seeds are the first `first` ones, and any others that the record contains.
         """
         if self.seeds.replicates:
             return ()
@@ -306,7 +306,7 @@ class _Record:
 
 
 class _Again:
-    """The seeds of a record, retrained side by side."""
+    """The recorded seeds, retrained in parallel."""
 
     def __init__(
         self,

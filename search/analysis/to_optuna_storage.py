@@ -1,4 +1,4 @@
-"""Export of a study to an Optuna storage, for use with Optuna's tools.
+"""Exports a study to an Optuna storage, for use with Optuna's tools.
 
 Trials keep their numbers. Values are search values, on seeds that all trials share; results on new
 seeds are stored in the trials' user attributes.

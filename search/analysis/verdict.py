@@ -384,7 +384,7 @@ def conclusion_from(study: StudyRows, measured: Measured) -> Conclusion:
 def _default_and_front(
     meta: StudyMeta, rows: Sequence[TrialRow], entries: Sequence[Entry], values: FrontValues
 ) -> FrontConclusion | None:
-    """Compare the default with the front; None if the default was not measured with it."""
+    """Compare the default with the front; None if it has no values on the front's seeds."""
     default = default_of(rows)
     kept = {
         e.trial: values[e.trial]
@@ -486,7 +486,7 @@ def _default_on_front(entries: Sequence[Entry]) -> list[str]:
 
 
 def _on_the_front(entries: Sequence[Entry], default: Entry, seeds: str) -> str:
-    """Return a sentence saying that the default is on the front, with how many others."""
+    """Return a sentence saying that the default is on the front, and how many other trials are."""
     beside = [entry for entry in entries if entry.confirmed == default.confirmed]
     ranked = [entry for entry in beside if entry.front is not None]
     if len(ranked) == 1 and any(entry.feasible is False for entry in beside):
@@ -522,7 +522,7 @@ def _default_absent(number: int) -> str:
 def _environment_note(
     study: Mapping[str, Any], rows: Sequence[TrialRow], entries: Sequence[Entry]
 ) -> str:
-    """Describe how the winner's environment differs from the default's; "" if it does not."""
+    """Describe how the winner's environment differs from the default's; "" if they are equal."""
     params, default = {row.trial: row.params for row in rows}, default_of(rows)
     if not entries or default is None:
         return ""

@@ -1,6 +1,6 @@
 """`AutoRLEnv`: a vector environment of PPO runs whose actions are hyperparameters.
 
-It is meant for testing and learning schedules, and policies that change hyperparameters during a
+It is meant for testing schedules, and for learning policies that change hyperparameters during a
 run. It has the interface of a Gymnasium vector environment; all runs share one compiled program.
 """
 
@@ -85,7 +85,7 @@ _POSITION = "position.json"
 
 
 class AutoRLEnv:
-    """Parallel PPO runs; each step trains every run further with the given hyperparameters.
+    """Parallel PPO runs; each step continues to train every run with the given hyperparameters.
 
     An action is a mapping of searched hyperparameters to values, one mapping per run, or an array
     [runs, hyperparameters] of numbers from 0 to 1: positions on the axes of the space, in the
@@ -95,7 +95,8 @@ class AutoRLEnv:
         study: a study file, its data, or a loaded study. It defines the environment, the length of
             a run (`env_steps`), `fixed`, `space`, `evaluation`, `metric` and `seed`.
         runs: number of runs.
-        steps: decisions per run; each trains `env_steps / steps`, rounded up to whole chunks.
+        steps: decisions per run; after each, the run trains for `env_steps / steps` env steps,
+            rounded up to whole chunks.
         objectives: names of metrics: `eval/...` from an evaluation after each step, or names in
             `FEATURES`; by default, the study's metric.
         reward: `value` is the objective after the step; `gain` is its increase since the run's
@@ -208,7 +209,8 @@ class AutoRLEnv:
         """Start runs, each with separate random numbers.
 
         Args:
-            configs: their initial hyperparameters, as an action; by default, those of the space.
+            configs: their initial hyperparameters, as an action; by default, the defaults of the
+                space.
             seed: run i becomes replicate `seed * num_envs + i` of the study; by default, the next
             seed.
             runs: the runs to reset; the others are not changed. By default, all.
@@ -306,13 +308,13 @@ class AutoRLEnv:
             atomic_files.write_text(folder / _POSITION, json.dumps(known))
 
     def restore(self, directory: str | Path, parts: Iterable[str] = tuple(PARTS)) -> None:
-        """Restore some parts of all runs; other parts, and hyperparameters, do not change.
+        """Restore some parts of all runs; their other parts and hyperparameters do not change.
 
         With `policy` alone, for example, a new optimiser continues training a trained network.
 
         Args:
             directory: a folder written by `save` with at least these parts.
-            parts: names of `PARTS`; restoring all of them needs no `reset` before.
+            parts: names of `PARTS`; if all of them are restored, no `reset` is needed first.
 
         Raises:
             ConfigError: a part is unknown or cannot be read, or only some parts were requested for

@@ -30,7 +30,7 @@ from .tables import BenchTable, read_table
 
 @dataclass(frozen=True)
 class BenchOutcome:
-    """One search over a table, and the value of the configuration that it chose."""
+    """One search over a table, and the value of the chosen configuration."""
 
     environment: str
     method: str
@@ -59,8 +59,8 @@ class BenchOutcome:
 def search_table(study: Study, factory: TableFactory, move: bool = True) -> Engine:
     """Run a study, including its confirm stage, on a table of recorded runs; return the engine.
 
-    The trials are in the engine's `search_state`. With `move`, proposals are moved to recorded
-    configurations; otherwise each gets the results of the nearest recorded configuration.
+    The trials are in the engine's `search_state`. With `move`, each proposal is replaced by a
+    recorded configuration; otherwise, it gets the results of the nearest one.
     """
     engine, sampler = engine_in_memory(study, factory), make_sampler(study)
     proposer = Proposer(study, sampler)

@@ -1,13 +1,13 @@
-"""Scores of methods over tables, and the env steps that each needs to reach the same value.
+"""Computes methods' scores over tables, and the env steps that each needs to reach a given value.
 
-A method's mean value over searches at each budget is made non-decreasing by isotonic regression.
-These values are interpolated linearly over the logarithm of the mean env steps (of search and
-confirm). A method's cost is the number of env steps where this curve reaches the baseline's value
-at the baseline's budget. If the smallest budget already reaches this value, the cost is that
-budget's env steps; if no budget does, it is infinite. (The mean over environments then uses the
-env steps of the largest budget.) Ratios to the baseline's cost are averaged over environments by
-their geometric mean. Intervals are bootstrapped over searches (the same ones for every method) and
-over environments.
+For each method, values are averaged over searches at each budget, and made non-decreasing in the
+budget by isotonic regression. They are then interpolated linearly in the logarithm of the mean env
+steps (search and confirm). A method's cost is the number of env steps where this curve reaches the
+baseline's value at the baseline's budget. If the smallest budget already reaches this value, the
+cost is that budget's env steps; if no budget does, it is infinite. (The mean over environments
+then uses the env steps of the largest budget.) Ratios to the baseline's cost are averaged over
+environments by their geometric mean. Intervals are bootstrapped over searches (the same ones for
+every method) and over environments.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class BenchEstimate:
 
 @dataclass(frozen=True)
 class BenchRow:
-    """One method on one environment with one budget; means over searches."""
+    """Results of one method on one environment with one budget, as means over searches."""
 
     environment: str
     method: str
@@ -70,7 +70,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Ratio:
-    """Env steps that a method needs to reach the baseline's value, relative to the baseline."""
+    """A method's env steps to reach the baseline's value, relative to the baseline's."""
 
     method: str
     ratio: BenchEstimate  # the interval may be unbounded above
@@ -174,7 +174,7 @@ def needed(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the number of runs needed to reach a target value.
 
-    The second array is whether the smallest number in `runs` already reaches it.
+    The second array tells whether the smallest number in `runs` already reaches it.
 
     >>> at, smallest = needed(np.array([1.0, 3.0, 2.0]), np.array([4.0, 16.0, 64.0]), 2.0)
     >>> round(float(at), 2), bool(smallest)
@@ -215,7 +215,7 @@ def _least_mean(sums: np.ndarray, i: int, k: int) -> np.ndarray:
 def _ratios(
     values: np.ndarray, runs: np.ndarray, at: tuple[int, int], weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return ratios [resamples, environments, methods], and whether the smallest budget is enough.
+    """Return ratios [resamples, environments, methods], and where the smallest budget is enough.
 
     `values` (larger is better) and `runs` are [environments, methods, budgets, searches],
     `weights` [resamples, environments, searches]; `at` is the baseline's method and budget.

@@ -23,7 +23,7 @@ _RECENT = "episode_return_100"
 
 @dataclass(frozen=True)
 class SeedPlan:
-    """The table columns for each kind of seed; the kinds share no column."""
+    """The table columns for each kind of seed; no column is used for more than one kind."""
 
     search: tuple[int, ...]
     choose: tuple[int, ...]  # repeated if the study has more selection seeds
@@ -105,10 +105,10 @@ class TableFactory:
 
 
 class TableProposer(Proposer):
-    """Moves proposals to the nearest recorded configuration that has not been proposed before.
+    """Replaces each proposal by the nearest recorded configuration that is not yet proposed.
 
-    Proposals with attributes, such as an evolutionary sampler's, are not moved, because attributes
-    belong to the exact configuration.
+    Proposals with attributes, such as an evolutionary sampler's, are not replaced, because
+    attributes belong to the exact configuration.
     """
 
     def __init__(self, study: Study, sampler: Sampler, factory: TableFactory):
@@ -130,7 +130,7 @@ class TableProposer(Proposer):
 
 
 class TablePopulation(SimulatedPopulation):
-    """Each lane's payload is a row; each training chunk corresponds to one point of the table."""
+    """Lanes whose payload is a table row; each training chunk is one point of the table."""
 
     def __init__(self, factory: TableFactory, lanes: int):
         super().__init__(lanes, 1, int(factory.table.points[0]), 0)

@@ -108,11 +108,11 @@ class BenchTable:
         return int(away.argmin()), float(away.min())
 
     def distances(self, params: Mapping[str, Any]) -> Float[np.ndarray, " c"]:
-        """Return the distance of every row: the root mean square over hyperparameters.
+        """Return each row's distance: the root mean square of distances in each hyperparameter.
 
-        The distance between two numbers is a fraction of the scaled range, so its ends are 1
-        apart. Two different choices have distance 1, as does a hyperparameter that only one of the
-        two configurations has.
+        The distance between two numbers is a fraction of the scaled range, whose ends are 1 apart.
+        The distance is also 1 between two different choices, and if only one of the two
+        configurations has the hyperparameter.
         """
         own, (places, choices) = _axis_positions(self.space, params), self._axis_positions
         away = np.where(choices, places != own, np.abs(places - own))
@@ -124,7 +124,7 @@ class BenchTable:
         return np.sqrt(np.mean(away * away, axis=1))
 
     def share_beaten(self, row: int, seeds: Sequence[int]) -> float:
-        """Return the share of random configurations that do worse on these seeds; ties are 1/2."""
+        """Return the share of random configurations that are worse on these seeds (ties: 1/2)."""
         means = self.sign * self.finals[:, list(seeds)].mean(axis=1)
         drawn, own = means[1:], means[row]
         return float(np.mean((drawn < own) + 0.5 * (drawn == own)))

@@ -1,4 +1,4 @@
-"""Conversion of a finished study to a table of recorded runs: three small Parquet files.
+"""Converts a finished study to a table of recorded runs: three small Parquet files.
 
 `trials` has one row per configuration, `evaluations` one per seed and evaluation, and `curves` one
 per seed and evaluation with training metrics, as float32. The metadata of `trials` contains the

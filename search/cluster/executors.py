@@ -1,4 +1,4 @@
-"""Choice between this machine's devices and the workers of a cluster."""
+"""Chooses between this machine's devices and the workers of a cluster."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def _checked(
 
 @contextmanager
 def _process_executor(study: Study) -> Iterator[ProcessExecutor]:
-    """Yield the executor for the processes of a command."""
+    """Yield the executor for the processes of a study with `command`."""
     executor, settings = study.executor, study.processes or Processes()
     if executor.type == "local":
         yield LocalProcesses(settings)

@@ -1,6 +1,6 @@
-"""Processes of a command on a Ray cluster: one actor each, with CPUs and a part of a GPU.
+"""Runs a command's processes on a Ray cluster: one actor each, with CPUs and part of a GPU.
 
-The head requests only CPUs and GPUs; Ray finds the node and sets `CUDA_VISIBLE_DEVICES`. A guard
+The head requests only CPUs and GPUs; Ray selects the node and sets `CUDA_VISIBLE_DEVICES`. A guard
 ends the process when its actor ends, and the actor ends with the head.
 """
 

@@ -1,6 +1,6 @@
 """Connects to a Ray cluster, and hosts the shares of a study's populations on its workers.
 
-All cluster errors are turned into single lines here.
+All cluster errors are converted to one-line messages here.
 """
 
 from __future__ import annotations
@@ -280,7 +280,7 @@ class RayTeam:
         )
 
     def _machine_name(self, host: Any, seconds: float) -> str | None:
-        """Return the name of a worker's machine; None if it died or did not start in time."""
+        """Return a worker's machine name; None if the worker died or did not start in time."""
         ready, _ = self._ray.wait([reference := host.machine_name.remote()], timeout=seconds)
         if not ready:
             return None

@@ -52,7 +52,7 @@ _KEPT = 4096  # configurations per host
 
 @dataclass(frozen=True)
 class Facts:
-    """A share of a population: like `Population`, plus the division of all lanes."""
+    """Properties of a share of a population, and the division of all lanes; see `Population`."""
 
     division: Division
     block: int
@@ -279,7 +279,7 @@ class Team(Protocol):
 
 
 def asked(team: Team, share: int, call: Call) -> Any:
-    """Call one share's host, or another host if it dies."""
+    """Call one share's host, or its replacement if it dies."""
     for _ in range(_ATTEMPTS):
         answer = team.call({share: call})[share]
         if not isinstance(answer, Lost):
@@ -417,7 +417,7 @@ class SharedPopulation(Population):
         return self._ask_lanes("evaluate", lanes)
 
     def _ask_lanes(self, method: str, lanes: Sequence[int]) -> list[Any]:
-        """Call for one reply per lane, and return the replies in lane order."""
+        """Make calls that return one reply per lane, and return the replies in lane order."""
         dealt = self._by_share(lanes)
         answers = self._ask(method, {share: (own,) for share, own in dealt.items()})
         queues = {share: iter(found) for share, found in answers.items()}
@@ -467,7 +467,7 @@ class SharedPopulation(Population):
     def _ask(
         self, method: str, work: Mapping[int, tuple[Any, ...]], remember: bool = False
     ) -> dict[int, Any]:
-        """Call hosts in parallel, with arguments by share; if one dies, another host is called.
+        """Call hosts in parallel, with arguments by share; if one dies, its replacement is called.
 
         With `remember`, calls that change lanes are kept, so that a new host can repeat them.
         """
@@ -517,8 +517,8 @@ class SharedPopulation(Population):
     def _calls_to_restore(self, share: int) -> list[Call]:
         """Return the calls that restore a share on a new host.
 
-        If the folder is missing, these lanes had no started replicates at that commit, so
-        everything relevant came later.
+        If the folder is missing, these lanes had no started replicates at that commit, so all
+        relevant calls came later.
         """
         way: list[Call] = [self._host_call("make", (self._resolved, self._asked))]
         saved = self._saved.get(share)

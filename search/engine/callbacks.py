@@ -70,7 +70,7 @@ class EvaluationStartEvent:
 
 @dataclass(frozen=True)
 class ChunkEvent:
-    """A chunk is complete; one entry per replicate with a new curve row.
+    """A chunk is complete; there is one entry for each replicate with a new curve row.
 
     If `log_every` splits chunks, each row has a separate event. If a row covers several chunks,
     its entry comes with the chunk that completes it.
@@ -113,13 +113,13 @@ class Callback(Protocol):
         """A trial is about to train for the first time."""
 
     def on_chunk_start(self, event: ChunkStartEvent) -> None:
-        """Replicates are about to train; `on_trial_start` was called before for new trials."""
+        """Replicates are about to train; for new trials, `on_trial_start` was called first."""
 
     def on_evaluation_start(self, event: EvaluationStartEvent) -> None:
         """Replicates are about to be evaluated."""
 
     def on_chunk(self, event: ChunkEvent) -> None:
-        """A chunk is complete; its evaluations and trial ends have been reported before."""
+        """A chunk is complete; its evaluations and trial ends have already been reported."""
 
     def on_evaluation(self, event: EvaluationEvent) -> None:
         """A replicate was evaluated."""
@@ -131,7 +131,7 @@ class Callback(Protocol):
 class Callbacks(Observer):
     """All callbacks of a study, as one observer.
 
-    Events raise CallbackError if a callback raises; after a start event, the next event raises it.
+    If a callback raises, the event raises CallbackError; for a start event, the next event does.
     """
 
     def __init__(self, callbacks: Iterable[Callback]):
@@ -190,7 +190,7 @@ class Callbacks(Observer):
             raise raised
 
     def _call_at_start(self, method: str, event: object) -> None:
-        """Call all callbacks; raise any error later, because no commit is possible in a step."""
+        """Call all callbacks; raise any error later, because nothing can be committed here."""
         if self._raised is None:
             try:
                 self._call_callbacks(method, event)

@@ -1,4 +1,4 @@
-"""Commits of rows, lanes and loop state together, and their restoration.
+"""Commits rows, lanes and loop state together, and restores them.
 
 Commit times do not affect results: uncommitted work is repeated bitwise.
 """
@@ -133,8 +133,8 @@ class Committer:
     """Decides when to commit, and commits.
 
     At least `every_seconds` pass between commits; with 0 there is one after every chunk. With
-    `soon`, the first chunk is committed at once and the intervals grow from there, so that short
-    processes lose little. A slow commit delays the next one.
+    `soon`, the first chunk is committed at once and the intervals grow from there, so that a
+    short-lived process loses little. A slow commit delays the next one.
     """
 
     def __init__(

@@ -3,8 +3,9 @@
 The search seeds selected these trials, which biases their values upwards. So the `choose` seeds
 are only used for selection (if there are none, the best search value wins), and the reported value
 comes from the `report` seeds. With several objectives there is a front instead of a winner: the
-best trials run on the `choose` seeds, which give a new front. The default also runs on the
-`report` seeds (with a front, on the `choose` seeds), as do the trials listed in `confirm.also`.
+best trials run on the `choose` seeds, and their results form a new front. The default also runs on
+the `report` seeds (with a front, on the `choose` seeds), as do the trials listed in
+`confirm.also`.
 
 A trial runs on each seed once, and no value is discarded. A trial that ran on all selection seeds
 in an earlier stage competes with the new candidates, and test values are kept if the winner
@@ -134,7 +135,7 @@ class ConfirmStage:
         self._fresh, self._bucket_of = fresh, bucket_of
 
     def _finalists(self, finished: Sequence[Trial], confirm: Confirm) -> list[Trial]:
-        """Return the best trials, those with all selection seeds, and the default for a front."""
+        """Return the best trials, any with all selection seeds and, for a front, the default."""
         best = [*finished[: confirm.top_k]]
         best += [
             trial
@@ -144,7 +145,7 @@ class ConfirmStage:
         return [*best, *self._default_of_front(best)]
 
     def begin(self) -> None:
-        """End the search: run its best finished trials on the selection seeds."""
+        """End the search, and start its best finished trials on the selection seeds."""
         search_state, confirm = self._search_state, self._confirm
         self._record_look()
         over = (t for t in search_state.trials.values() if t.state is TrialState.FINISHED)
@@ -171,7 +172,7 @@ class ConfirmStage:
             _enqueue_runs(trial, runs[trial.number], self._buckets[trial.bucket])
 
     def _test_best_of_search(self, finished: Sequence[Trial]) -> None:
-        """Start the test without selection seeds; earlier selection seeds still count."""
+        """Start the test without selection; results on earlier selection seeds still count."""
         winner = finished[0]
         if seeds_that_choose(self._search_state.trials.values()) > 0:
             winner = first_confirmed(self._search_state) or winner
@@ -181,10 +182,11 @@ class ConfirmStage:
         self._start_test(winner)
 
     def _pays_for(self, best: Sequence[Trial], runs: Mapping[int, Sequence[Replicate]]) -> bool:
-        """Return whether the budget covers these selection seeds; if not, record it in the rows.
+        """Return whether the budget covers these selection seeds; if not, note this in the rows.
 
-        A search reserves the cost of selection seeds. But a finished study may request more seeds
-        than its remaining budget covers, and an incomplete set of seeds cannot select a winner.
+        During a search, the cost of selection seeds is reserved. But a finished study may request
+        more seeds than its remaining budget covers, and an incomplete set of seeds cannot select a
+        winner.
         """
         search_state = self._search_state
         cost = sum(
@@ -232,8 +234,8 @@ class ConfirmStage:
         """Store the selection values, and start the winner on the test seeds.
 
         A candidate without a value on some seed is not confirmed, because the other candidates may
-        have had harder seeds. If an error was the cause, the others continue; if it was the
-        budget, no winner is selected. Earlier results are kept.
+        have had harder seeds. If the cause was an error, the other candidates continue; if it was
+        the budget, no winner is selected. Earlier results are kept.
         """
         search_state, state, confirm = self._search_state, self._state, self._confirm
         candidates = [search_state.trials[number] for number in state.candidates]
@@ -339,7 +341,7 @@ class ConfirmStage:
         return found.unless is not None and too_few
 
     def _on_test_seeds(self, trial: Trial, seeds: int) -> tuple[list[Replicate], Bucket | None]:
-        """Return a trial's test-seed replicates and its bucket; none if it cannot run."""
+        """Return a trial's test-seed replicates and its bucket; no replicates if it cannot run."""
         self._state.admit(trial)
         bucket, runs = self._join_bucket(trial), list[Replicate]()
         if bucket is not None:
@@ -377,7 +379,7 @@ class ConfirmStage:
         return True
 
     def _start_asked(self) -> bool:
-        """Start the trials of `confirm.also` on test seeds; return whether there are any."""
+        """Start the trials in `confirm.also` on test seeds; return whether there are any."""
         asked = dict[int, int]()
         if self._confirm is None:
             return False
@@ -412,9 +414,9 @@ class ConfirmStage:
     def _default_of_front(self, best: Sequence[Trial]) -> list[Trial]:
         """Return [default] if the default joins the front on the selection seeds, otherwise [].
 
-        These seeds did not select any of the trials that run on them. The default is left out if
+        None of the trials that run on these seeds was selected by them. The default is left out if
         the study omits it, if it is already among the best, if no program can run it, or if an
-        objective is a cost, which a stopped trial has not paid in full.
+        objective is a cost, because a stopped trial has only part of the cost of a full run.
         """
         search_state, confirm = self._search_state, self._confirm
         if not search_state.objectives.others or confirm is None or not confirm.default:
@@ -470,7 +472,7 @@ class ConfirmStage:
         self._search_state.touch(trial)
 
     def _missing_note(self, runs: Sequence[Replicate], of: str) -> str:
-        """Return how many seeds have no value and which limit cut them; "" if none."""
+        """Describe how many seeds have no value, and which limit cut them; "" if all have one."""
         lost, budget = sum(run.state is not RunState.ENDED for run in runs), ""
         if not lost:
             return ""

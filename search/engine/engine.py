@@ -81,8 +81,8 @@ _NOT_NEEDED = "a program that is no longer needed"
 class CompileBeside:
     """Compiles populations in threads, two at a time.
 
-    `compiling` is entered while the end of a study waits for a compilation that is no longer
-    needed.
+    `compiling` is the context in which a study, at its end, waits for a compilation that is no
+    longer needed.
     """
 
     def __init__(self, compiling: Callable[[str], AbstractContextManager[object]] = nullcontext):
@@ -253,10 +253,10 @@ class Engine:
         return True
 
     def _compile(self, bucket: Bucket, population: Population) -> None:
-        """Compile a bucket's training, and meanwhile trace the programs of other buckets.
+        """Compile a bucket's training program, and meanwhile trace the programs of other buckets.
 
-        The training and its evaluation are compiled in separate threads, so neither waits for the
-        other.
+        The programs for training and evaluation are compiled in separate threads, so neither waits
+        for the other.
         """
         if self._beside is not None and self._beside.begin(population):
             others = [one for one in self.buckets.values() if one is not bucket and one.work]
@@ -433,8 +433,8 @@ class Engine:
     def trials_to_start(self) -> float:
         """Return how many new trials can finish within the budget; may be infinite.
 
-        Live trials may need all their remaining env steps, because a rung may stop none of them.
-        The first trial may always start. An evolving population is limited as a whole.
+        Live trials may need all their remaining env steps, because there may be no rung that stops
+        them. The first trial may always start. An evolving population is limited as a whole.
         """
         search_state, study, early = self.search_state, self.study, self.study.early_terminate
         usage, buckets = search_state.state.usage, self.buckets.values()

@@ -40,7 +40,7 @@ AddRows = Callable[..., None]
 
 
 def refills_of(search_state: SearchState, runs: Sequence[Replicate]) -> list[Refill]:
-    """Return the refills for replicates that start their first chunk next."""
+    """Return the refills for those replicates whose next chunk is their first."""
     refills: list[Refill] = []
     for run in runs:
         if run.chunks == 0 and run.lane is not None:
@@ -55,7 +55,7 @@ def refills_of(search_state: SearchState, runs: Sequence[Replicate]) -> list[Ref
 def changes_of(
     search_state: SearchState, bucket: Bucket, runs: Sequence[Replicate]
 ) -> list[LaneChange]:
-    """Return the hyperparameter changes that are due in lanes on new seeds, by lineage."""
+    """Return the hyperparameter changes due in lanes on new seeds, which repeat the lineage's."""
     changes: list[LaneChange] = []
     for run in runs:
         schedule = search_state.trials[run.trial].schedule

@@ -1,7 +1,7 @@
-"""Extends a finished run of one configuration from its final lanes.
+"""Extends a finished run of one configuration, starting from its final lane states.
 
-The tables then equal those of a run that had this length from the start; otherwise the extension
-is refused.
+An extension is allowed only if the tables then equal those of a run that had this length from the
+start.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def keep_for_growth(search_state: SearchState, trial: Trial) -> None:
 
 
 def lengthen(search_state: SearchState, before: int, checkpoint: Path | None) -> None:
-    """Resume the trial of a study whose runs became longer than `before`; write nothing yet."""
+    """Resume the trial of a study whose runs are now longer than `before`; write nothing yet."""
     study, ended = search_state.study, search_state.state.ended
     lanes = max((bucket.lanes for bucket in search_state.state.buckets), default=0)
     if search_state.state.phase is Phase.SEARCH and 0 < lanes < population_replicates(study):
@@ -131,7 +131,7 @@ def _reopen(search_state: SearchState, ended: EndedTrial, checkpoint: Path | Non
 
 
 def _check_running(search_state: SearchState, before: int) -> None:
-    """Raise if some of the runs to be lengthened have already ended."""
+    """Raise if some of the runs to be extended have already ended."""
     runs = [run for live in search_state.live() for run in live.runs_of(Stream.SEARCH)]
     over = [str(run.replicate) for run in runs if run.state is RunState.ENDED]
     if over:
@@ -148,7 +148,7 @@ def _growth_error(study: Study, why: str, more: str = "") -> StoreError:
 
 
 def _check_points(study: Study, was: EventSchedule, now: EventSchedule) -> None:
-    """Raise if the long run would not have been evaluated where the old run ended."""
+    """Raise if the longer run would not have been evaluated where the old run ended."""
     chunks = chunks_of_row(study.log_every, was.quantum)
     if was.length in now.evaluations and ends_row(now, was.length, chunks):
         return

@@ -46,8 +46,8 @@ def clearly_worse(losses: Sequence[float], best: Sequence[float], risk: float) -
 def more_seeds(search_state: SearchState, trial: Trial) -> list[Replicate]:
     """Return additional replicates for a trial whose runs have ended; possibly none.
 
-    The total risk of dropping a trial equal to the best is 1 - confidence, divided evenly among
-    the looks (Bonferroni).
+    The total risk of dropping a trial that is as good as the best one is 1 - confidence, divided
+    evenly among the looks (Bonferroni).
     """
     seeds = search_state.study.seeds
     done = len(trial.runs_of(Stream.SEARCH))
@@ -70,7 +70,7 @@ def value_of(search_state: SearchState, trial: Trial) -> float:
     """Return a finished trial's value.
 
     For a trial with fewer seeds than the best trial, this is the best trial's value plus the mean
-    difference on the shared seeds, because the trial's own seeds may be the easy ones.
+    difference on the shared seeds, because the trial may have run on the easier seeds.
     """
     values = trial.values_of(Stream.SEARCH)
     plain = search_state.objective.aggregate(values)
@@ -178,7 +178,7 @@ class KeptPolicies:
             self.export(there[0])
 
     def _seeds_of(self, trial: Trial) -> list[Path]:
-        """Return the policies of the finished seeds, by seed."""
+        """Return the policy folders of the finished seeds, in order of seed."""
         folder = self._path(trial.number, "_seeds")
         runs = trial.runs_of(Stream.SEARCH)
         ended = {str(run.replicate): run for run in runs if run.state is RunState.ENDED}
@@ -254,7 +254,7 @@ class KeptPolicies:
         return live | {policy.trial for policy in self._search_state.state.kept}
 
     def _folders(self) -> list[tuple[Path, int, str]]:
-        """Return the folders of trials, with number and kind ("" for the policy itself)."""
+        """Return each trial folder, with trial number and kind ("" for the policy itself)."""
         paths = self._directory.glob("trial_*")
         found = ((path, _FOLDER.fullmatch(path.name)) for path in paths)
         return [(path, int(match[1]), match[2] or "") for path, match in found if match]

@@ -1,4 +1,4 @@
-"""Notification of observers between two steps, and timing."""
+"""Notifies observers between two steps, and measures times."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Notifier:
         self._rates.did(Work(evaluations=float(replicates)))
 
     def chunk_starts(self, bucket: Bucket, runs: Sequence[Replicate]) -> None:
-        """Report the replicates about to train, and the search trials that start with them."""
+        """Report the replicates about to train, and the search trials that start in this chunk."""
         if not self._starts:
             return
         trials = [

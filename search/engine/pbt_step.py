@@ -1,6 +1,6 @@
 """Population based training at a rung: the worst trials copy the best ones.
 
-All trials of such a study run side by side. At every rung, trials in the lower quantile and
+All trials of such a study run at the same time. At every rung, trials in the lower quantile and
 diverged trials copy the training state of a trial in the upper quantile, and get new
 hyperparameters.
 """

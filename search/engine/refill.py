@@ -1,4 +1,4 @@
-"""Keeps lanes busy: which bucket runs, which trials enter its lanes, how many to request.
+"""Keeps lanes busy: decides which bucket runs, which trials fill its lanes, and how many to draw.
 
 Everything is a function of search state and buckets, so a resumed study fills the same lanes.
 """
@@ -104,7 +104,7 @@ class RefillQueue:
 
 
 class Refiller:
-    """Decides, before every chunk, which replicates it runs."""
+    """Decides, before every chunk, which replicates run in it."""
 
     def __init__(self, engine: Engine, refill_queue: RefillQueue):
         self._engine, self._search_state = engine, engine.search_state
@@ -150,7 +150,7 @@ class Refiller:
         return winner.bucket if any(run.is_live for run in winner.runs) else ""
 
     def _look_ahead(self, bucket: Bucket) -> None:
-        """Make the lane count of the bucket with the most remaining work final."""
+        """Fix the lane count of the bucket with the most remaining work."""
         others = [
             other
             for other in self._engine.buckets.values()
@@ -186,8 +186,8 @@ class Refiller:
     def _is_next_ready(self, bucket: Bucket, busy: int) -> bool:
         """Return whether another bucket would use the device better than more trials here.
 
-        Trials are requested until the result is True: waiting costs nothing, but empty lanes cost
-        a tenth of a study's time.
+        Trials are requested until the result is True, because waiting costs nothing, but empty
+        lanes cost a tenth of a study's time.
         """
         if 2 * busy >= bucket.lanes:
             return False

@@ -20,7 +20,7 @@ from ..state.trials import Replicate, RunState, Trial
 
 
 def rung_of(search_state: SearchState, rung: int) -> Rung:
-    """Return the trials judged at a rung; several losses become ranks (`store.pareto`)."""
+    """Return the trials judged at a rung; ranks replace several losses (`store.pareto`)."""
     if search_state.objectives.is_plain:
         return search_state.rung(rung)
     return Rung(
@@ -33,7 +33,7 @@ def rung_of(search_state: SearchState, rung: int) -> Rung:
 
 
 def ranked(search_state: SearchState, trials: Sequence[Trial], rung: int) -> list[TrialAtRung]:
-    """Rank trials with several losses among themselves, and return their standings."""
+    """Rank trials with several losses against each other, and return their results."""
     alone = [search_state.standing(trial, rung) for trial in trials]
     extras = [trial.extra_reports[rung] for trial in trials]
     more = [search_state.objectives.losses(row) for row in extras]
@@ -72,9 +72,9 @@ def promote_last(
 ) -> Trial | None:
     """Resume the best trial of the highest rung if nothing else can run.
 
-    So a search that ends before `eta` trials have reached a rung still has one finished trial.
-    Returns None if a trial has finished, or if none is paused in the buckets that the budget
-    covers (`able`).
+    This way, a search that ends before `eta` trials have reached a rung still has one finished
+    trial. Returns None if a trial has finished, or if none is paused in the buckets that the
+    budget covers (`able`).
     """
     if search_state.live() or any(
         t.state is TrialState.FINISHED for t in search_state.trials.values()
@@ -94,8 +94,8 @@ def promote_last(
 def let_go(search_state: SearchState, rule: PromotingAsha) -> None:
     """Stop surplus paused trials, starting with those furthest from the cutoff.
 
-    These have the largest share of their rung's trials ahead of them; among ties, the lower rung
-    is stopped first, then the larger trial number.
+    Those are the trials with the largest share of the trials at their rung ahead of them. Among
+    ties, trials at lower rungs are stopped first, then those with larger numbers.
     """
     paused = search_state.paused()
     too_many = len(paused) - rule.most
@@ -195,7 +195,7 @@ def _as_given(search_state: SearchState, earlier: Rung) -> Sequence[TrialAtRung]
 def _rung_and_standings(
     search_state: SearchState, rung: int, due: Sequence[Trial]
 ) -> tuple[Rung, list[TrialAtRung]]:
-    """Return the trials judged at a rung earlier, and the trials due now."""
+    """Return the trials already compared at this rung, and those to be compared now."""
     if search_state.objectives.is_plain:
         return search_state.rung(rung), [search_state.standing(trial, rung) for trial in due]
     before = search_state.judged(rung)
@@ -240,7 +240,7 @@ def _counted_runs(trial: Trial) -> list[Replicate]:
 
 
 def _is_protected(search_state: SearchState, trial: Trial) -> bool:
-    """Return whether no rung may stop this trial: the default in a study with a portfolio."""
+    """Return whether rungs never stop this trial: the default in a study with a portfolio."""
     return trial.number == 0 and search_state.study.search.portfolio > 0
 
 

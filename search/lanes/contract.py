@@ -30,7 +30,7 @@ class Resolved:
 
 @dataclass(frozen=True)
 class Refill:
-    """The start of a replicate in a lane."""
+    """A request to start a replicate in a lane."""
 
     lane: int
     resolved: Resolved
@@ -59,7 +59,7 @@ class LaneChange:
 
 @dataclass(frozen=True)
 class ChunkRow:
-    """The metrics of a part of a chunk's updates, for all lanes."""
+    """The metrics of some of the updates in a chunk, for all lanes."""
 
     env_steps: int  # of one lane since the start of the chunk
     metrics: Mapping[str, np.ndarray]  # name -> float64 [lanes]
@@ -130,7 +130,7 @@ class Population(Protocol):
         raise NotImplementedError
 
     def put(self, states: Mapping[int, tuple[Any, Resolved]]) -> None:
-        """Resume lanes from (state, configuration) pairs taken here or in an equal population."""
+        """Resume lanes from (state, configuration) pairs, from this or an equal population."""
         raise NotImplementedError
 
     def save_state(self, state: Any, directory: Path) -> None:
@@ -175,7 +175,7 @@ class Population(Protocol):
     def evaluate_kept(
         self, resolved: Resolved, directory: Path, stream: Stream, replicate: int
     ) -> EvaluationResult:
-        """Evaluate a policy written by `export_policy`, bitwise as its replicate was evaluated."""
+        """Evaluate a policy written by `export_policy`; results equal its replicate's bitwise."""
         raise SearchError(f"{directory}: {_NOT_SAVED}")
 
 
@@ -191,7 +191,7 @@ class RunsAlone(Protocol):
         ...
 
     def keep_only(self, kept: Collection[tuple[int, int]]) -> None:
-        """End lanes returned by `take`, except those of the (trial, replicate) pairs in `kept`."""
+        """End runs returned by `take`, except those of the (trial, replicate) pairs in `kept`."""
         ...
 
 
@@ -207,7 +207,7 @@ class PopulationFactory(Protocol):
     def device_count(self) -> int: ...
 
     def resolve(self, config: Mapping[str, Any]) -> Resolved:
-        """Return a configuration from `Study.complete` ready for lanes, without compiling.
+        """Prepare a configuration from `Study.complete` for lanes, without compiling.
 
         Raises ConfigError if no program can run it.
         """
@@ -220,7 +220,7 @@ class PopulationFactory(Protocol):
     def baseline(
         self, name: str, resolved: Resolved, seeds: Sequence[tuple[Stream, int]]
     ) -> list[EvaluationResult]:
-        """Evaluate a heuristic from `Study.baselines` on these seeds, as for replicates."""
+        """Evaluate a heuristic from `Study.baselines` on the episodes of these replicates."""
         ...
 
 
@@ -250,7 +250,7 @@ class Division:
 
     @classmethod
     def of(cls, total: int, shares: int, tile: int, devices: int) -> Division:
-        """Divide lanes in units of one tile per device, or of one tile if that is uneven.
+        """Divide lanes in units of one tile per device, or of one tile if shares would be unequal.
 
         >>> Division.of(16, 2, 4, 2)
         Division(total=16, tile=4, unit=8, own=8)

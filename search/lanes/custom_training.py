@@ -87,7 +87,7 @@ class TrainingFactory(DeviceFactory["TrainingPopulation"]):
     ) -> TrainingProgram:
         """See `DeviceFactory`.
 
-        On a CPU a tile is a single lane: under `vmap` a conditional runs both branches, which
+        On a CPU a tile is a single lane, because under `vmap` a conditional runs both branches and
         copies large buffers. On a GPU all lanes of a device form one tile.
         """
         if lanes is None:
@@ -217,7 +217,7 @@ class TrainingPopulation(ProgramLanes):
 
 
 def _result(found: Mapping[str, np.ndarray], at: int) -> EvaluationResult:
-    """Return the evaluation in a row; missing `return` and `length` become NaN and 0."""
+    """Return the evaluation in row `at`; missing `return` and `length` become NaN and 0."""
     wide = {name: np.asarray(rows[at], np.float64) for name, rows in found.items()}
     episodes = len(next(iter(wide.values())))
     lengths = wide.pop("length", np.zeros(episodes))

@@ -37,7 +37,7 @@ def tile_of(backend: str, parameter_count: int) -> int:
 def wanted_lanes(backend: str, replicates: int, needed: int = 1) -> int:
     """Return the number of lanes that a study could use, before the limits of devices and memory.
 
-    `replicates` is the number that it can start; `needed` of them must run side by side.
+    `replicates` is the number that it can start; `needed` of them must run at the same time.
 
     >>> wanted_lanes("cpu", 192), wanted_lanes("gpu", 192), wanted_lanes("gpu", 192, 300)
     (64, 192, 300)
@@ -66,8 +66,9 @@ def auto_lanes(
 ) -> int:
     """Return the default number of lanes.
 
-    This is the smallest multiple of devices x tile that is at least `wanted_lanes`, reduced by
-    multiples until it fits into memory. `shared_bytes` do not depend on the number of lanes.
+    This is the smallest multiple of devices x tile that is at least `wanted_lanes`, reduced in
+    steps of devices x tile until it fits into memory. `shared_bytes` is the memory that does not
+    depend on the number of lanes.
     """
     from ...core.memory import MEMORY_SHARE  # imported on use: processes need no jax
 
@@ -86,7 +87,7 @@ def lanes_of_share(lanes: int | None, shares: int) -> int | None:
 
 
 def fitting_lanes(most: int, block: int, replicates: int) -> int:
-    """Return the lanes a bucket needs for its replicates, in whole blocks, capped at `most`.
+    """Return how many lanes a bucket needs for its replicates: whole blocks, at most `most`.
 
     >>> fitting_lanes(64, 8, 12), fitting_lanes(64, 8, 100), fitting_lanes(64, 8, 0)
     (16, 64, 8)
@@ -95,7 +96,7 @@ def fitting_lanes(most: int, block: int, replicates: int) -> int:
 
 
 def population_replicates(study: Study) -> int:
-    """Return how many replicates must run side by side: all of a PBT population, otherwise 1."""
+    """Return how many replicates must run at the same time: a PBT population, otherwise 1."""
     early, trials = study.early_terminate, study.budget.trials
     if early is None or not early.evolves or trials is None:
         return 1
@@ -107,7 +108,7 @@ def startable_replicates(study: Study) -> int:
 
     Trials are limited by `budget.trials` and by env steps, because each trial runs at least to its
     first rung; without a search there is one trial. The confirm stage runs all replicates on
-    selection seeds side by side, and then those on test seeds.
+    selection seeds at the same time, and then those on test seeds.
     """
     bounds = []
     if not study.space.parameters:

@@ -208,7 +208,7 @@ class DeviceFactory(Generic[_Lanes]):
         return -(-lanes // self.device_count) * self.device_count
 
     def _replicates_per_share(self, shares: int) -> tuple[int, int]:
-        """Return how many replicates a share can have, and how many must run side by side."""
+        """Return how many replicates a share can have, and how many must run at the same time."""
         bounds = (startable_replicates(self.study), population_replicates(self.study))
         most, needed = (-(-bound // shares) for bound in bounds)
         return most, needed
@@ -226,7 +226,7 @@ class DeviceFactory(Generic[_Lanes]):
 
 
 class LocalFactory(DeviceFactory[LocalPopulation]):
-    """Creates populations that train by PPO."""
+    """Creates populations that train with PPO."""
 
     def __init__(self, study: Study, *args: Any, **rest: Any):
         super().__init__(study, *args, **rest)
@@ -267,9 +267,9 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
     def _fitting_tile(self, whole: int, lanes: int) -> int:
         """Return the lanes per tile for a study that requests this number of lanes.
 
-        Whole tiles with idle lanes take 1.8 times as long for 4 lanes on two devices, and 2.7
-        times for 1 or 2. So if fewer lanes are requested than one whole tile per device has, they
-        are distributed over all devices in narrow tiles.
+        On two devices, whole tiles with idle lanes take 1.8 times as long as narrow ones for 4
+        lanes, and 2.7 times as long for 1 or 2 lanes. So if one whole tile per device would have
+        more lanes than requested, the lanes are distributed over all devices in narrow tiles.
         """
         tiles, enough = self.study.population.tiles, whole * self.device_count
         is_whole = tiles == "whole" or (tiles == "auto" and lanes >= enough)
@@ -354,7 +354,7 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
         return HostProgram(**parts, workers=self._workers, warn=self.warn)
 
     def expected_program(self, resolved: Resolved, buckets: int) -> program.Program:
-        """Return the program with its likely number of lanes, if a study has this many buckets."""
+        """Return the program with its likely number of lanes for this number of buckets."""
         whole = self.program_of(resolved)
         if buckets < 2 or self.study.population.lanes is not None:
             return whole
@@ -392,7 +392,7 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
 
 
 def _check_alike(plan: Plan) -> None:
-    """Reject an evaluation environment that does not fit policies from the training one."""
+    """Reject an evaluation environment in which policies from the training one cannot run."""
     ours, theirs = environments.make(plan.env), environments.make(plan.eval_env)
     if ours.action_space != theirs.action_space:
         raise ConfigError(
@@ -416,7 +416,7 @@ def device_memory(devices: Sequence[Device]) -> int:
 def baseline_of(
     study: Study, name: str, plan: EnvPlan, params: Any, seeds: Sequence[tuple[Stream, int]]
 ) -> list[EvaluationResult]:
-    """Evaluate a heuristic for an optical network on the same episodes as replicates."""
+    """Evaluate a heuristic for an optical network on the same episodes as the replicates."""
     from ...core.envs.contract import unwrapped
     from ...core.envs.optical.heuristic_evaluation import evaluate_baseline
     from ...core.envs.optical.optical_environment import OpticalEnvironment, make_environment

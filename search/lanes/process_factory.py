@@ -36,7 +36,7 @@ class ProcessFactory:
         self._made: list[ProcessPopulation] = []
 
     def begin(self, folder: Path) -> None:
-        """Set the results folder; end or find processes of an earlier start of the study."""
+        """Set the results folder; end or find processes left over from an earlier start."""
         self.setup.begin(folder)
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
 """Lanes that are processes: the command of a study as a population.
 
-Each lane runs one replicate as a process, at that process's speed. The search counts a lane's
-chunk once the process has reported its steps, and ends the process when its trial stops. At a rung
-the process is suspended until the trial has been judged.
+Each lane runs one replicate as a process, which advances at its own speed. The search counts a
+lane's chunk once the process has reported its steps, and ends the process when its trial stops. At
+a rung the process is suspended until the trial has been judged.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class ProcessPopulation(Population):
         return [*map(_result_of, each)]
 
     def take(self, lanes: Sequence[int]) -> list[Any]:
-        """Remove processes from their lanes; they are suspended, or ended if they can resume."""
+        """Remove processes from their lanes: suspend them, or end those that can resume."""
         found: list[ProcessRun] = []
         for lane in lanes:
             run = self._run(lane)
@@ -142,7 +142,7 @@ class ProcessPopulation(Population):
             self._runs[lane] = run
 
     def keep_only(self, kept: Collection[tuple[int, int]]) -> None:
-        """End processes returned by `take`, except those of these (trial, replicate) pairs."""
+        """End processes returned by `take`, except for the (trial, replicate) pairs `kept`."""
         for key, run in list(self._away.items()):
             if (key[0], key[2]) not in kept:
                 if (process := run.leave()) is not None:

@@ -111,7 +111,7 @@ class ProcessRun:
         self._launch(launch, resume, record)
 
     def _left_over(self, is_wanted: bool) -> Process | None:
-        """Return the process left over from an earlier start of the study; end an unwanted one."""
+        """Return the process left over from an earlier start; end it if it is not wanted."""
         if self._has_looked_back:
             return None
         self._has_looked_back = True
@@ -158,7 +158,10 @@ class ProcessRun:
         return following is not None and self.has_reached(following)
 
     def has_reached(self, chunks: int) -> bool:
-        """Return whether this many chunks can be counted; the last only once the process ended."""
+        """Return whether this many chunks can be counted.
+
+        The last chunk can be counted only after the process has ended.
+        """
         if self.is_over:
             return True
         if chunks >= self.setup.chunk_sizes.chunks:

@@ -27,9 +27,9 @@ _STREAMS = {Stream.SEARCH: 0, Stream.CHOOSE: 1000, Stream.REPORT: 2000}
 
 
 def seed_of(study: Study, stream: Stream, replicate: int) -> int:
-    """Return the `{seed}` of a replicate: from 0 in the search, from 1000 or 2000 on new seeds.
+    """Return the `{seed}` of a replicate: from 0 on in the search, from 1000 or 2000 on new seeds.
 
-    The study's `seed` shifts all of them by 10,000.
+    For each increment of the study's `seed`, all of them increase by 10,000.
     """
     return (study.seed * _SEEDS + _STREAMS[stream] + replicate) % 2**31
 
@@ -53,7 +53,7 @@ class ProcessSetup:
         self._code_read_at = -math.inf
 
     def begin(self, folder: Path) -> None:
-        """Set the results folder; end or find processes of an earlier start of the study."""
+        """Set the results folder; end or find processes left over from an earlier start."""
         self.folder = folder.absolute() / FOLDER
         self.executor.begin(self.folder)
 

@@ -71,7 +71,7 @@ def try_out(setup: ProcessSetup, folder: Path, seconds: float) -> Tried:
 
 
 def _failure_of(run: ProcessRun) -> str:
-    """Return why a run failed, without its output folder, which is deleted."""
+    """Return why a run failed, without naming its output folder, which is deleted."""
     failure = run.failure.partition("\n(all output")[0]
     if run.diverged and not failure:
         return "its metric is not finite"
@@ -83,8 +83,9 @@ def speed_and_start(
 ) -> tuple[float, float]:
     """Return steps per second, and the seconds that a process needs in addition to its steps.
 
-    `marks` are the seconds and steps of the first and the last report, or fewer. For a whole run
-    without two reports, all its time counts as start-up, because no rung can shorten it.
+    `marks` are the seconds and steps of the first and the last report, or of fewer reports. For a
+    whole run with fewer than two reports, all of the time counts as start-up, because no rung can
+    shorten it.
 
     >>> speed_and_start([(3.0, 100), (5.0, 300)], 5.5, False)
     (100.0, 2.0)

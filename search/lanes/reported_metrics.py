@@ -34,7 +34,7 @@ class ReportedMetrics:
         self._reader = reader_of(metrics.type, pattern, folder, metrics.step, since)
 
     def clear(self) -> None:
-        """Forget all rows, because the process starts again."""
+        """Discard all rows, because the process starts again."""
         self._rows, self.last_step, self.has_steps = [], 0.0, False
 
     def read(self, ended: bool) -> bool:
@@ -60,7 +60,7 @@ class ReportedMetrics:
 
     @property
     def missing(self) -> list[str]:
-        """The metrics that the study needs and that were not reported."""
+        """The metrics that the study needs but that were not reported."""
         return [name for name in self._setup.wanted if name not in self.names]
 
     @property

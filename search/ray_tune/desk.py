@@ -200,7 +200,7 @@ class Waiting:
         self._heard = time.monotonic()
 
     def is_complete(self) -> bool:
-        """Return whether lanes can step: all expected trials have asked, or no more will."""
+        """Return whether lanes can step: all expected requests have arrived, or no more will."""
         if not self._asked:
             return False
         waited = time.monotonic() - self._heard

@@ -1,8 +1,8 @@
-"""Lanes driven by an external scheduler: its trials step together, and end when it decides.
+"""Lanes driven by an external scheduler: trials step together, and end when it decides.
 
-Each chunk waits for the trials that it runs, so that their processes are lanes of one program.
-Rows, budget, divergence and policies work as in every study. The scheduler's decisions are
-recorded as rungs, one per evaluation.
+Each chunk waits until all its trials have requested it, so that they can run as lanes of one
+program. Rows, budget, divergence and policies work as in every study. The scheduler's decisions
+are recorded as rungs, one per evaluation.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ class Driven:
         return width
 
     def _population_of(self, bucket: Bucket) -> Population:
-        """Return a bucket's population, created if needed; all have room for as many trials."""
+        """Return a bucket's population, created if needed; all fit the same number of trials."""
         others = [other.lanes for other in self._engine.buckets.values() if other.lanes]
         return self._engine.make(bucket, min(others, default=None))
 

@@ -94,6 +94,6 @@ class Handle(tune.Trainable):
         self._state = (Path(checkpoint) / _STATE).read_text()
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Become a different trial, because starting a new process takes seconds."""
+        """Reuse this process for a different trial, because starting another takes seconds."""
         self.config, self._state = new_config, None
         return True

@@ -1,4 +1,4 @@
-"""A Ray Tune searcher as the source of a study's trials, within the study's rules.
+"""Uses a Ray Tune searcher as the source of a study's trials, subject to the study's rules.
 
 The default and the enqueued configurations come first, then the searcher's suggestions. A
 suggestion that a rule forbids is reported to the searcher as an error, and a new one is requested.
@@ -33,7 +33,7 @@ class _NotNow(Exception):
 
 
 class _Suggested:
-    """A searcher as a sampler, with one trial per batch; see `Sampler` and `Batch`."""
+    """Presents a searcher as a sampler with one trial per batch; see `Sampler` and `Batch`."""
 
     def __init__(self, searcher: Searcher, space: Space):
         self._searcher, self._space = searcher, space

@@ -149,7 +149,7 @@ def _module_named(name: str) -> Any:
 def _build_from_options(
     what: str, cls: Any, known: Mapping[str, Any], options: Mapping[str, Any]
 ) -> Any:
-    """Call a class with its options, and with those known arguments that it accepts."""
+    """Call a class with the given options, and with those known arguments that it accepts."""
     takes = _arguments_of(cls)
     given = {key: value for key, value in known.items() if key in takes}
     try:
@@ -209,7 +209,7 @@ class TuneDesk:
         return True
 
     def begin(self, width: int, schedule: EventSchedule) -> None:
-        """See `Desk`; Tune does not start if all trials had already ended."""
+        """See `Desk`; Tune does not start if all trials have already ended."""
         self._planned = self._trials_left()
         if not self._planned:
             return
@@ -421,7 +421,7 @@ class _Explore:
 
 
 def _as_result(reply: Reply) -> Any:
-    """Convert a report to Ray Tune's form; the name of a state stays as it is."""
+    """Convert a report to Ray Tune's form; a state's name is returned unchanged."""
     if isinstance(reply, Report):
         return {_VALUE: reply.value, TIME: reply.env_steps, "done": reply.done}
     return reply

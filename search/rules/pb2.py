@@ -1,10 +1,10 @@
-"""PB2: a copy's hyperparameters come from a bandit over earlier gains, not from random changes.
+"""PB2: a bandit selects a copy's hyperparameters based on earlier gains, not at random.
 
     Parker-Holder, J., Nguyen, V., Roberts, S. (2020). Provably Efficient Online Hyperparameter
     Optimization with Population-Based Bandits. NeurIPS 33. arXiv:2002.02518.
 
 The model is a Gaussian process for the gain in an interval, as a function of the hyperparameters,
-the loss at the interval's start, and time, which discounts early results.
+the loss at the interval's start, and time, so that early results count less.
 """
 
 from __future__ import annotations
@@ -149,8 +149,8 @@ def fit_process(x: np.ndarray, t: np.ndarray, y: np.ndarray) -> Process:
 class Bandit:
     """Gives a copy the values with the highest upper confidence bound on their gain.
 
-    Unordered values, and all values while there are few gains, are chosen as by `perturb`, because
-    the paper's model covers only real numbers.
+    Unordered values, and all values while there are few gains, are chosen in the same way as by
+    `perturb`, because the paper's model covers only real numbers.
     """
 
     def __init__(self, space: Space, perturb: Perturb):

@@ -1,4 +1,4 @@
-"""Changes to a copy's hyperparameters: resampled, or perturbed (Jaderberg et al. 2017, 4.1).
+"""Changes a copy's hyperparameters by resampling or perturbation (Jaderberg et al. 2017, 4.1).
 
 Jaderberg, M. et al. (2017). Population Based Training of Neural Networks. arXiv:1711.09846.
 """
@@ -18,7 +18,7 @@ from ...studies.spec import Study
 
 @dataclass(frozen=True)
 class Gain:
-    """The gain from one trial's hyperparameters between two rungs."""
+    """The gain of one trial between two rungs, and its hyperparameters there."""
 
     rung: int  # where the interval ends
     params: dict[str, Any]
@@ -39,7 +39,7 @@ class Situation:
 
 
 class Explorer(Protocol):
-    """Gives a copy its hyperparameters."""
+    """Chooses the hyperparameters of copies."""
 
     def explore(
         self, params: Mapping[str, Any], situation: Situation, rng: Generator
@@ -52,9 +52,9 @@ class Explorer(Protocol):
 class Perturb:
     """Resample each hyperparameter with some probability, otherwise perturb it by a factor.
 
-    The paper multiplies each value; here a value moves along the axis of its distribution. A
-    learning rate is multiplied, and so is 1 - gamma; lambda moves up or down by a share of its
-    range.
+    The paper multiplies each value; here a value moves along the axis of its distribution. For
+    example, a learning rate is multiplied, as is 1 - gamma, but lambda moves up or down by a share
+    of its range.
     """
 
     space: Space

@@ -25,7 +25,7 @@ from .pbt_perturb import Explorer
 
 @dataclass(frozen=True, slots=True)
 class TrialAtRung:
-    """A trial at a rung."""
+    """A trial's result at a rung."""
 
     trial: int
     # lower is better; with several objectives or constraints, the rank among all trials judged
@@ -39,7 +39,7 @@ Order = tuple[float, int]
 
 
 class Rung:
-    """The trials judged at a rung, kept in order as they arrive."""
+    """The trials judged at a rung, kept sorted as further ones are added."""
 
     def __init__(self, standings: Iterable[TrialAtRung] = ()):
         self.standings = {standing.trial: standing for standing in standings}
@@ -56,7 +56,7 @@ class Rung:
             parts[part_of(standing.trial)].add(standing)
 
     def part(self, part_of: Callable[[int], int], part: int) -> Rung:
-        """Return the trials of one part; a function of the trial number assigns the parts."""
+        """Return the trials in one part; `part_of` maps trial numbers to parts."""
         if part_of not in self._parts:
             self._parts[part_of] = defaultdict(Rung)
             for standing in self.standings.values():
@@ -82,7 +82,8 @@ class Rung:
 class Judged(Sequence[TrialAtRung]):
     """The trials judged at a rung, in the form used by the rules of this package.
 
-    A rule that uses `ordered` and `part_of` reads no trial twice. Registered rules receive a list.
+    A rule that uses `ordered` and `part_of` does not read any trial twice. Registered rules
+    receive a list instead.
     """
 
     def __init__(self, rung: Rung):
@@ -103,7 +104,7 @@ class Judged(Sequence[TrialAtRung]):
 
 
 class Merged(Sequence[Order]):
-    """Two sorted lists as one, without a copy of the first."""
+    """Two sorted lists merged into one, without copying the first."""
 
     def __init__(self, first: Sequence[Order], second: Iterable[Order]):
         self._first, self._second = first, sorted(second)
@@ -132,7 +133,7 @@ class Merged(Sequence[Order]):
 def ordered(
     earlier: Sequence[TrialAtRung], arriving: Sequence[TrialAtRung] = ()
 ) -> Sequence[Order]:
-    """Return the losses and numbers of trials, best first.
+    """Return (loss, trial number) pairs, best first.
 
     >>> ordered([TrialAtRung(0, 2.0)], [TrialAtRung(1, 1.0), TrialAtRung(2, 2.0)])[:2]
     [(1.0, 1), (2.0, 0)]
@@ -145,7 +146,7 @@ def ordered(
 def part_of(
     standings: Sequence[TrialAtRung], key: Callable[[int], int], part: int
 ) -> Sequence[TrialAtRung]:
-    """Return the trials of one part; a function of the trial number assigns the parts."""
+    """Return the trials in one part; `key` maps trial numbers to parts."""
     if isinstance(standings, Judged):
         return Judged(standings.rung.part(key, part))
     return [standing for standing in standings if key(standing.trial) == part]
@@ -178,7 +179,7 @@ class Pruner(Protocol):
 
         Args:
             rung: index of the rung.
-            earlier: trials judged at this rung before, in any order.
+            earlier: trials already judged at this rung, in any order.
             arriving: trials to judge now, which are also compared with each other.
 
         Returns:
@@ -206,7 +207,7 @@ def register_rule(
         options: keys of `early_terminate` that only this rule has, each created by `option(name,
             default, meaning, low=..., high=...)`.
         evolves: whether `build` creates an `Explorer`, which gives copies their hyperparameters;
-            it then also has the keys of a population.
+            the rule then also has the keys of a population.
         learns: whether such an explorer uses earlier gains.
         even: whether its rungs are all multiples of `min`, instead of min x eta^i.
         finishes: whether its verdicts may end a trial with its current value.
@@ -269,7 +270,7 @@ def rank_of(loss: float, losses: Sequence[float]) -> int:
 
 
 def is_audited(seed: int, trial: int, share: float) -> bool:
-    """Return whether a stopped trial continues as a control; this depends only on the seed.
+    """Return whether a stopped trial continues as a control, given seed and trial number.
 
     >>> sum(is_audited(0, trial, 0.25) for trial in range(1000)) in range(200, 300)
     True

@@ -35,7 +35,7 @@ class _Halving:
 class PromotingAsha(_Halving):
     """Pause all but the best floor(n / eta) of the n trials judged at the rung.
 
-    Of two equal trials the one with the smaller number counts as better.
+    Of two trials with equal losses, the one with the smaller number counts as better.
     """
 
     most: int  # largest number of paused trials
@@ -62,7 +62,7 @@ class PromotingAsha(_Halving):
         return f"asha eta={self.eta:g} pause"
 
     def last(self, order: Sequence[Order]) -> Order | None:
-        """Return the worst judged trial that may resume; None if none may.
+        """Return the worst judged trial that may resume; None if no trial may.
 
         >>> PromotingAsha(2.0, 10).last([(1.0, 1), (2.0, 2), (3.0, 0)])
         (1.0, 1)
@@ -99,7 +99,7 @@ def halve(
 
 
 def build_asha(early: EarlyTerminate, study: Study) -> Asha | PromotingAsha:
-    """Build the rule `asha`, which stops trials or, with `pause`, promotes them."""
+    """Build the rule `asha`, which stops trials or, with `pause`, pauses and promotes them."""
     if early.pause:
         return PromotingAsha(early.eta, early.pause)
     return Asha(early.eta)
@@ -177,9 +177,9 @@ def build_median(early: EarlyTerminate, study: Study) -> Median:
 class Plateau:
     """End a trial that hardly improved on its earlier best over the last `patience` rungs.
 
-    "Hardly" means by less than `tolerance` times the gain so far, the difference between the
-    trial's first and best loss. The value at that rung becomes the trial's value, as if its run
-    were over.
+    "Hardly" means by less than `tolerance` times the gain so far, which is the difference between
+    the trial's first and best losses. The value at that rung becomes the trial's value, as if its
+    run were over.
     """
 
     patience: int = 4  # rungs without a sufficient improvement

@@ -1,8 +1,8 @@
 """A window on a long history for slow samplers, and losses for trials that never finished.
 
 Slow samplers receive only a window of the history. Samplers that support only finished trials get
-a loss for every trial that has ended. With early stopping most trials never finish, and a method
-that ignores them proposes the neighbours of stopped and diverged trials again.
+a loss for every trial that has ended. With early stopping most trials never finish, and a sampler
+that ignored them would again propose neighbours of stopped and diverged trials.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Losses = tuple[float, ...]
 
 @dataclass(frozen=True)
 class Window:
-    """The part of a history that a sampler receives: running trials, the best and the latest."""
+    """The part of a history that a sampler receives: running, best and latest trials."""
 
     best: int  # number of finished trials that are not among the latest
     latest: int  # number of latest trials that have ended

@@ -1,7 +1,7 @@
 """The next trials: the default, enqueued and learnt configurations, then the sampler's.
 
-Configurations that a rule forbids, or that were proposed before, are redrawn; a repeated trial
-would be bitwise the same run. Proposals do not depend on timing.
+Configurations that a rule forbids, or that were proposed before, are drawn again, because a
+repeated configuration would give bitwise the same run. Proposals do not depend on timing.
 """
 
 from __future__ import annotations

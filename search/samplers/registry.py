@@ -70,7 +70,7 @@ class ProposalBatch(Protocol):
     """Draws configurations one by one, given those already kept in the same batch."""
 
     def draw(self, trial: int, attempt: int) -> Draw | None:
-        """Propose for one trial; `attempt` counts from 0 and grows when a draw is rejected.
+        """Propose a configuration for a trial; `attempt` is the number of draws rejected so far.
 
         Returns:
             None if nothing is left to propose, now or later.
@@ -78,7 +78,7 @@ class ProposalBatch(Protocol):
         ...
 
     def keep(self, trial: int, params: Mapping[str, Any]) -> None:
-        """Record that this trial will run, with the last draw or one from another source."""
+        """Record that this trial will run with `params`, which may differ from the last draw."""
         ...
 
 
@@ -89,7 +89,8 @@ class Sampler(Protocol):
         """Start a batch.
 
         Args:
-            batch: number of the batch, which with seed and trial numbers fixes all randomness.
+            batch: number of the batch, which together with the seed and the trial numbers
+                determines all random numbers.
             history: every trial proposed so far, by number, including running ones.
         """
         ...
@@ -157,7 +158,7 @@ def register_sampler(
 
 
 def draws_ahead(study: Study) -> bool:
-    """Return whether proposals are drawn while lanes run, without their results."""
+    """Return whether proposals are drawn while lanes run, without the results of these lanes."""
     if study.search.ahead == "auto":
         return method_row(study.search.method).ahead
     return study.search.ahead == "always"

@@ -1,8 +1,8 @@
 """Default-weighted Thompson sampling (Thompson 1933) on a quadratic mixed model.
 
 A value is modelled as a quadratic surface over the axis positions, plus a configuration effect, a
-seed effect and noise. Each proposal is the best of some candidates on one surface drawn from the
-exact posterior. Candidates near the default configuration are more likely.
+seed effect and noise. Each proposal is the best of some candidates according to one surface drawn
+from the exact posterior. Candidates near the default configuration are more likely.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Coordinates:
         return np.array(row)
 
     def features(self, rows: Sequence[np.ndarray]) -> np.ndarray:
-        """Return 1, the columns minus the default's, their squares, and products [n, p]."""
+        """Return features [n, p]: 1, columns minus the default's, their squares and products."""
         z = np.array(rows) - self.default
         paired = z.shape[1]
         if paired > _MOST_PAIRED:
@@ -105,7 +105,7 @@ def results_of(history: Sequence[PriorTrial]) -> dict[int, Result]:
 def _expected_ends(
     history: Sequence[PriorTrial], finished: Sequence[PriorTrial]
 ) -> dict[int, Result]:
-    """Return the results of stopped trials, by regression of final losses on rung losses."""
+    """Predict the final results of stopped trials by regressing final losses on rung losses."""
     cut = (TrialState.STOPPED, TrialState.UNFINISHED)
     stopped = [past for past in history if past.state in cut and past.reports]
     rungs = {len(past.reports) - 1 for past in stopped}
@@ -143,7 +143,7 @@ def _regression(finished: Sequence[PriorTrial], rung: int) -> tuple[np.ndarray, 
 
 
 def weighed(results: Sequence[Result], weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return values [trial, seed], larger is better, NaN if missing, and their extra variance."""
+    """Return values [trial, seed] (larger is better, NaN if missing), and their extra variance."""
     seeds = max(len(one.losses) for one in results)
     value, extra = np.zeros((len(results), seeds)), np.zeros(len(results))
     for objective, weight in enumerate(weights):
@@ -265,7 +265,7 @@ class Thompson:
 
 
 class _ThompsonBatch:
-    """Proposes the best candidates under one posterior, then random configurations."""
+    """Proposes each trial's candidates, best first, and then random configurations."""
 
     def __init__(self, method: Thompson, results: list[Result], rows: list[np.ndarray]):
         self._method, self._results = method, results
@@ -288,7 +288,7 @@ class _ThompsonBatch:
         """See `Batch.keep`; nothing to do, because each proposal uses a separate surface."""
 
     def _candidates(self, trial: int, rng: np.random.Generator) -> list[dict[str, Any]]:
-        """Return candidates, best first; without a model, they stay in the order drawn."""
+        """Return candidates, best first; without a model, in the order they were drawn."""
         method, pool = self._method, self._method.pool(trial)
         count = min(method.options["candidates"], np.count_nonzero(pool.weights))
         found = rng.choice(len(pool.params), count, replace=False, p=pool.weights)

@@ -33,7 +33,7 @@ class _Generation:
 
 
 def modelled(space: Space) -> list[tuple[str, Parameter]]:
-    """Return (key, parameter) of all ranges that are always active; CMA-ES adapts only these."""
+    """Return (key, parameter) for each range that is always active; CMA-ES adapts only these."""
     return [
         (key, parameter)
         for key, parameter in space.keyed
@@ -106,7 +106,7 @@ class CmaEs:
     def _complete_generation(
         self, history: Sequence[PriorTrial], strategy: _Strategy
     ) -> _Generation | None:
-        """Return the newest generation if it is complete, by trial number."""
+        """Return the newest generation, ordered by trial number; None if it is incomplete."""
         generation = len(strategy.chain)
         members = [past for past in history if past.attributes.get(_GENERATION) == generation]
         if not members:

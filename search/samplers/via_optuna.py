@@ -79,7 +79,7 @@ class HistoryStorage(BaseStorage):
         return self._system
 
     def create_new_trial(self, study_id: int, template_trial: FrozenTrial | None = None) -> int:
-        """See `BaseStorage`; the new trial gets the number after the last one."""
+        """See `BaseStorage`; the new trial gets the next number."""
         number = next(reversed(self._trials), -1) + 1
         if template_trial is not None:
             raise NotImplementedError(
@@ -123,11 +123,10 @@ def frozen_trial(
     losses: Sequence[float] | None = None,
     attributes: Mapping[str, Any] | None = None,
 ) -> FrozenTrial:
-    """Return a trial in Optuna's form, as a `FrozenTrial`.
+    """Convert a trial to an Optuna `FrozenTrial`.
 
     A stopped trial is pruned with its reports, and a diverged one is pruned without any (which
-    ranks it last; a failed one would be ignored). A trial that ended with an error has Optuna's
-    state FAIL.
+    ranks it last; a failed one would be ignored). A failed trial has the Optuna state FAIL.
     """
     params, distributions = internal_params(space, past.params)
     if number is None:
@@ -160,7 +159,7 @@ def frozen_trial(
 
 
 class OptunaMethod:
-    """The common part of Optuna's methods, from the history to a batch."""
+    """The part that all Optuna methods share, from the history to a batch."""
 
     name = ""
     window = Window(best=200, latest=800)  # the part of the history that the sampler receives
@@ -274,8 +273,8 @@ class OptunaBatch:
 class Gp(OptunaMethod):
     """Bayesian optimisation with a Gaussian process (Matern 5/2, log expected improvement).
 
-    Its time grows with the cube of the number of trials, so the window is small. Conditional
-    parameters are not in its model, and are drawn at random.
+    The time per proposal grows with the cube of the number of trials, so the window is small.
+    Conditional parameters are not modelled, but drawn at random.
     """
 
     name = "gp"
@@ -323,7 +322,7 @@ class GpBatch(OptunaBatch):
 class Nsga2(OptunaMethod):
     """NSGA-II (Deb et al. 2002): generations of parents, crossover and mutation.
 
-    Each trial stores its generation, and the first trial of a generation its parents
+    Each trial stores its generation, and the first trial of a generation also stores its parents
     (`nsga2:generation`, `nsga2:parents`), so nothing has to be replayed. Trials from other sources
     (the default, enqueued, random) belong to the generation that was current when they were
     proposed.

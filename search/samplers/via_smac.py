@@ -24,10 +24,10 @@ _CHALLENGERS, _LOCAL_SEARCHES, _PLATEAU_STEPS = 10_000, 10, 10  # SMAC's own def
 class Smac:
     """SMAC (Lindauer et al. 2022): expected improvement under a random forest.
 
-    Running trials count as average (the constant liar), so proposals avoid them. The model
-    includes conditions, and rules written as mappings. Each batch weights several objectives
-    (ParEGO, Knowles 2006); a trial that violates a constraint counts as worse than all feasible
-    ones.
+    Running trials count as average (the constant liar), so proposals avoid them. The model takes
+    conditions into account, and rules written as mappings. Several objectives are combined with
+    weights (ParEGO, Knowles 2006), in each batch separately; a trial that violates a constraint
+    counts as worse than all feasible ones.
     """
 
     window = Window(best=100, latest=400)

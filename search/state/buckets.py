@@ -1,7 +1,7 @@
 """Buckets and their lanes: the waiting and running replicates, and which bucket runs next.
 
-Replicates enter free lanes one by one, in (trial, replicate) order; none waits for another
-replicate of its trial.
+Replicates enter free lanes one by one, in (trial, replicate) order; no replicate waits for others
+of the same trial.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Bucket:
         self.waiting = [run for run in self.waiting if run.state is RunState.WAITING]
 
     def claim(self, run: Replicate) -> int:
-        """Return the lane of a restarting replicate, or a free one if it has none."""
+        """Return the lane of a replicate that restarts, or a free one if it has none."""
         if run.lane is None:
             lane = next((i for i, taken in enumerate(self.slots) if taken is None), None)
             if lane is None:
@@ -151,8 +151,8 @@ class Bucket:
 def order(run: Replicate) -> tuple[int, int, int, int]:
     """Return the sort key of a replicate, used in every queue.
 
-    On test seeds the winner precedes the default, so that the budget cuts the default first. A
-    trial 0 with changed hyperparameters may win; the default is then not a search trial.
+    On test seeds the winner precedes the default, so that the budget cuts the default first. Trial
+    0 may win after its hyperparameters have changed; the default is then not a search trial.
     """
     late = 0
     if run.stream is Stream.REPORT and run.trial <= 0:

@@ -23,7 +23,7 @@ def reserve(study: Study, phase: Phase, env_steps: int) -> int:
     """Return the env steps reserved for later phases.
 
     `env_steps` is the length of the longest full run in any bucket, on each environment. Once
-    selection seeds run, the default gets the steps that the winner leaves.
+    selection seeds run, the default gets the steps left over by the winner.
     """
     confirm = study.confirm
     if confirm is None or phase in (Phase.REPORT, Phase.ALSO, Phase.DONE):
@@ -67,9 +67,9 @@ def seconds_left(search_state: SearchState, run_env_steps: int, run_chunks: int)
     """Return the remaining wall time, minus the reserve for confirm; may be infinite.
 
     The time for confirm is estimated from its env steps and the speed of chunks so far, excluding
-    compile time. It is at least the time of consecutive full runs: selection, test, and the rest
-    after an interim look. At most half of the wall time is reserved. `run_chunks` is the length of
-    the longest full run.
+    compile time. It is at least the time of full runs in sequence: on selection seeds, on test
+    seeds, and on the remaining test seeds after an interim look. At most half of the wall time is
+    reserved. `run_chunks` is the length of the longest full run.
     """
     wall, state = search_state.study.budget.wall_seconds, search_state.state
     phase, usage = state.phase, state.usage

@@ -1,4 +1,4 @@
-"""Evaluation values without training returns, for trials that are ranked by both.
+"""Evaluation values without training returns, for studies that rank trials by both.
 
 `metric.training_weight` mixes the mean return of training episodes into the values used for
 selection. A trial that has not finished a training episode by a rung, or by its end, has only
@@ -34,7 +34,7 @@ class EvaluationsAlone:
     def last(self, trial: int, stream: Stream, end: int | None = None) -> dict[int, float]:
         """Return the value of each seed at the end of the run, which all finished seeds reached.
 
-        `end` is where a rule ended the trial with its value.
+        `end` is the number of env steps at which a rule ended the trial with its value there.
         """
         known = self._points.get((trial, stream), {})
         if not known:

@@ -108,7 +108,7 @@ class KeptPolicy:
 
 @dataclass
 class EndedTrial:
-    """The only trial of a finished study, in lanes that the last commit contains."""
+    """The only trial of a finished study, whose lanes are in the last commit."""
 
     trial: Trial
     env_steps: int  # length of a run, as set by the study
@@ -116,7 +116,7 @@ class EndedTrial:
 
 @dataclass
 class LostSeed:
-    """A replicate on new seeds without a value; if it diverged, that is its result."""
+    """A replicate on new seeds without a value; divergence also counts as a result."""
 
     trial: int
     stream: Stream
@@ -139,7 +139,7 @@ class Outlook:
     least_share: float = 0.0  # completed share by the previous estimate: `share` never decreases
 
     def share(self, env_steps: int) -> float:
-        """Return the completed share, below 1 while any work remains.
+        """Return the completed share, which is below 1 while any work remains.
 
         >>> Outlook(1000, 3.0).share(400), Outlook(1000, 3.0).share(1000)
         (0.4, 0.99)
@@ -221,7 +221,7 @@ class LoopState:
         self.pending = None
 
     def take_foreign(self, trial: int) -> int:
-        """Count a trial proposed by an external scheduler; return its batch of one."""
+        """Count a trial proposed by an external scheduler; return the number of its batch."""
         batch, self.told = self.batches, []
         self.batches += 1
         self.proposed = max(self.proposed, trial + 1)
@@ -255,7 +255,7 @@ class LoopState:
         self.usage.forgive_failure()
 
     def reopens(self, bounds: str, again: bool = False) -> Phase | None:
-        """Return the phase that a study must run again from, or None.
+        """Return the phase from which a study must run again, or None.
 
         `again` is whether search trials run again.
         """

@@ -1,4 +1,4 @@
-"""Conversion of evaluations to metrics, and of replicates to a trial's values.
+"""Converts evaluations to metrics, and replicates' values to a trial's values.
 
 Samplers, pruners and rankings use losses (lower is better); rows contain values.
 """
@@ -132,7 +132,7 @@ class Objective:
         return aggregate(values, self.metric.aggregate)
 
     def loss(self, value: float) -> float:
-        """Convert a value to a loss or back; non-finite values become the worst."""
+        """Convert a value to a loss or back; non-finite values become the worst one."""
         if not math.isfinite(value):
             return math.inf
         if self.metric.goal == "maximize":

@@ -1,4 +1,4 @@
-"""A study's progress, and the loop's events for observers, which cannot affect the search."""
+"""A study's progress, and the events sent to observers, which cannot affect the search."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Best:
         *,
         bounds: Bounds | None = None,
     ) -> Best:
-        """Return the trial with its interval; none with racing, which biases the value."""
+        """Return the trial with its interval; no interval with racing, which biases the value."""
         around = search_interval(value, seeds, aggregate, stop_rule, bounds or Bounds())
         return cls(trial, value, around.low, around.high, seeds)
 
@@ -82,7 +82,7 @@ class Progress:
 
     @property
     def share(self) -> float:
-        """The completed share of its env steps; 1 only if nothing is left to do."""
+        """The completed share of the study's env steps; 1 only if nothing is left to do."""
         if self.phase is Phase.DONE:
             return 1.0
         found = Outlook(self.env_steps_total, least_share=self.least_share)
@@ -100,7 +100,7 @@ class ReplicateProgress:
 
 
 class Observer:
-    """Watches a study, in the loop's thread between chunks. Overridden methods should be quick.
+    """Observes a study, in the loop's thread between chunks. Overridden methods should be quick.
 
     The two start events are sent in the middle of a step, so their methods must not raise.
     """

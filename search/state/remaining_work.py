@@ -1,4 +1,4 @@
-"""Estimates of a study's remaining work and time, also before it starts.
+"""Estimates a study's remaining work and time, even before it starts.
 
 The work follows from each bucket's schedule and the share of trials that pass each rung: at first
 the share expected for the rule, then increasingly the observed one.
@@ -72,7 +72,7 @@ class RemainingWork:
         self._shares = dict[int, tuple[float, ...]]()  # by number of lanes
 
     def _pass_shares(self, buckets: Sequence[Bucket]) -> tuple[float, ...]:
-        """Return the expected share of trials that pass each rung under the rule."""
+        """Return the share of trials expected to pass each rung under the rule."""
         lanes = max((bucket.lanes for bucket in buckets), default=0)
         if lanes not in self._shares:
             self._shares[lanes] = self._shares_past(lanes)
@@ -111,7 +111,7 @@ class RemainingWork:
     def _search_work(
         self, search_state: SearchState, buckets: Sequence[Bucket], shares: Sequence[float]
     ) -> tuple[list[Work], bool]:
-        """Return the search's work within the budget, and whether any trial ends."""
+        """Return the search's work within the budget, and whether any trial can finish in it."""
         state = search_state.state
         left = self._budget_left(state, buckets)
         if state.phase is not Phase.SEARCH or (self._is_endless(state) and left == math.inf):
@@ -130,7 +130,7 @@ class RemainingWork:
         return [work.times(cut) for work in found], finishes
 
     def _is_endless(self, state: LoopState) -> bool:
-        """Return whether no number of trials would end the search."""
+        """Return whether the number of trials does not limit the search."""
         return self._trials is None and not state.exhausted
 
     def _budget_left(self, state: LoopState, buckets: Sequence[Bucket]) -> float:
@@ -147,7 +147,7 @@ class RemainingWork:
         chances: tuple[float, ...],
         left: float,
     ) -> int:
-        """Return the number of trials still to propose, until the budget is used up."""
+        """Return the number of trials that will be proposed before the budget is used up."""
         to_come = max(0, (self._trials or 0) - state.proposed)
         if state.exhausted:
             to_come = 0
@@ -169,7 +169,7 @@ class RemainingWork:
     ) -> Work:
         """Return the work of one bucket: its replicates, `count` new trials, and further seeds.
 
-        If there are many new trials, only some are drawn, and the work is scaled.
+        If there are many new trials, only a sample of them is drawn, and the work is scaled up.
         """
         first, proposed = self._study.seeds.first, search_state.state.proposed
         runs = [run for trial in search_state.live() for run in _live_runs(trial, bucket)]
@@ -241,7 +241,7 @@ class RemainingWork:
         return live + to_come * math.prod(chances) * max(0.0, usual - first)
 
     def _confirm_work(self, search_state: SearchState, bucket: Bucket, share: float) -> Work:
-        """Return the work of confirm in a bucket: running replicates, then later ones."""
+        """Return the confirm stage's work in a bucket: running replicates, and later ones."""
         phase, stage = search_state.state.phase, self._study.confirm
         length, warmup = bucket.schedule.length, bucket.warmup
         trials = [

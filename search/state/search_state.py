@@ -124,8 +124,8 @@ class SearchState:
         """Record the number of test seeds with values, if it is new (`store.interim_analyses`).
 
         Called before a stage that adds test seeds or winners, and at its end. `winner` is the
-        winner in the study's conclusion, unless it is the default. `interim` means before the
-        planned number of seeds.
+        winner in the study's conclusion, unless it is the default. `interim` is True before the
+        planned number of seeds is reached.
         """
         sizes = {one: len(trial.by_report_seed) for one, trial in sorted(self.trials.items())}
         known = {(look.trial, look.seeds, look.won) for look in self.looks}
@@ -246,7 +246,7 @@ class SearchState:
         self._redraws = True
 
     def take_redraw(self) -> bool:
-        """Return whether a pending batch must be drawn again; true once after a replacement."""
+        """Return whether a pending batch must be drawn again; true once after values change."""
         redraws, self._redraws = self._redraws, False
         return redraws
 
@@ -400,7 +400,7 @@ class SearchState:
         return found
 
     def standing(self, trial: Trial, rung: int) -> TrialAtRung:
-        """Return a trial at a rung that it has passed, with losses of the first objective only."""
+        """Return a trial's result at a rung that it has passed, for the first objective only."""
         curve = tuple(map(self.objective.loss, trial.reports[: rung + 1]))
         return TrialAtRung(trial.number, curve[rung], curve)
 

@@ -1,7 +1,7 @@
 """Counts of trials by state, and the best trials, updated on every change.
 
-A study needs both after every chunk. If it read all trials each time, every trial would cost more
-than the one before.
+A study needs both after every chunk. If all trials were read each time, every trial would cost
+more than the one before.
 """
 
 from __future__ import annotations

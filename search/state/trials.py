@@ -37,10 +37,10 @@ class Replicate:
            |                  +--diverge--> DIVERGED
            +-------cut--------+--cut------> CUT
 
-    RUNNING --pause--> PAUSED --resume--> WAITING repeats together with its trial; the lane's state
-    is kept until the replicate has a lane again (`come_back`). A cut also ends PAUSED. `adopt`
-    copies the state of another replicate. A replicate has a lane from `enter`, before it starts,
-    until `leave`, after its last chunk.
+    RUNNING --pause--> PAUSED --resume--> WAITING can occur repeatedly, as for its trial; the
+    lane's state is kept until the replicate has a lane again (`come_back`). A cut also ends
+    PAUSED. `adopt` copies the state of another replicate. A replicate has a lane from `enter`,
+    before it starts, until `leave`, after its last chunk.
     """
 
     trial: int  # trial, stream and replicate determine all random numbers, with the study's seed
@@ -406,7 +406,7 @@ class Trial(TrialRow):
     def note_copies(self, stream: Stream) -> bool:
         """Record whether two seeds of a stream trained identically; return whether that is new.
 
-        Constant metrics are no evidence, because different training runs may share them.
+        Constant metrics do not count as evidence, because different training runs may share them.
         """
         ended = [run for run in self.runs_of(stream) if run.state is RunState.ENDED and run.varies]
         alike = len({run.digest for run in ended}) < len(ended)
@@ -502,7 +502,7 @@ class Trial(TrialRow):
 
 @dataclass(frozen=True)
 class Segment:
-    """A part of a lineage, which starts at `env_steps` of a replicate."""
+    """A part of a lineage, which starts after `env_steps` env steps of a replicate."""
 
     env_steps: int
     trial: int  # the trial whose lanes trained it

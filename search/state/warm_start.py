@@ -129,7 +129,7 @@ def _read_earlier_trials(study: Study, path: Path) -> tuple[list[PriorTrial], st
 
 
 def _rows_of(path: Path) -> tuple[list[TrialRow], StudyMeta | None, bool]:
-    """Read a study's folder or a table; if a journal is next to a table, read the journal.
+    """Read a study's folder or a table; a journal next to the table is preferred.
 
     The last item is whether only evaluations counted.
     """

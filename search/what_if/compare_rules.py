@@ -1,7 +1,7 @@
-"""A study's rule compared with others: env steps, stopped trials, and the winner of each replay.
+"""Compares a study's rule with others: env steps, stopped trials, and the winner of each replay.
 
 For a method that does not learn (random, grid, sobol), a replay equals a study with that rule. For
-a learning method, the verdict is about the recorded trials.
+a search method that learns, the verdict applies only to the recorded trials.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ def _why_inexact(
 
 
 def _decides_on_records(record: RecordedSearch, done: Replayed) -> bool:
-    """Return whether a rule decides nothing, or stops some trial based on recorded values.
+    """Return whether a rule decides nothing, or stops a trial based on recorded values.
 
     Otherwise every possible stop depends on values after the last evaluation.
     """
@@ -230,7 +230,7 @@ def _decides_on_records(record: RecordedSearch, done: Replayed) -> bool:
 
 
 def _unstopped_env_steps(record: RecordedSearch, done: Replayed) -> int:
-    """Return the env steps of the started trials, had all of them finished on all seeds."""
+    """Return the env steps of the started trials if all of them had finished on all seeds."""
     total = 0
     for number, trial in done.search_state.trials.items():
         row = record.trials[number]

@@ -1,6 +1,6 @@
 """The record of a study's search: its trials, their configurations and recorded evaluations.
 
-At each point a replicate has its last evaluation so far.
+At each point, the value of a replicate is its latest evaluation so far.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class RecordedSearch:
         return objective.aggregate([objective.measure(result) for result, _ in shown])
 
     def is_staggered(self, row: TrialRow) -> bool:
-        """Return whether the seeds of a diverged trial had trained for different times."""
+        """Return whether the seeds of a diverged trial had trained to different points."""
         last = {max(points) for points in self.of_trial.get(row.trial, {}).values()}
         chunk = self.quantum(self.study, self.configs[row.trial])
         return len(last) > 1 or row.env_steps % (chunk * self.seeds * self.study.spread) > 0

@@ -1,4 +1,4 @@
-"""Stopping rules as users type them, such as `asha,eta=2,min=2k`, as studies to replay."""
+"""Converts stopping rules as users type them (`asha,eta=2,min=2k`) to studies to replay."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _racing(record: RecordedSearch, rule: str, given: Sequence[str], seeds: int)
 def _early(
     record: RecordedSearch, rule: str, name: str, given: Sequence[str]
 ) -> EarlyTerminate | None:
-    """Return a rule that stops trials; by default its first rung is that of the study."""
+    """Return a rule that stops trials; by default, its first rung is the study's first rung."""
     ran, least = record.study.early_terminate, record.first_point
     if ran is not None:
         least = ran.min  # None: the rule's default is later

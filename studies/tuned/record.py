@@ -131,7 +131,7 @@ def shipped() -> Path:
 
 
 def folders(place: Path | None = None) -> list[Path]:
-    """Return the folders to search, in order; only `place` if it is given."""
+    """Return the folders to search, in order, or only `place` if it is given."""
     if place is not None:
         return [place]
     return list(dict.fromkeys(path.resolve() for path in (PLACE, shipped()) if path.is_dir()))
@@ -147,7 +147,7 @@ def file_name(name: str) -> str:
 
 
 def record_files(where: Sequence[Path]) -> dict[str, Path]:
-    """Return the files by stem, sorted by name; the first folder has precedence."""
+    """Return the files by stem, sorted by name; earlier folders take precedence."""
     found: dict[str, Path] = {}
     for folder in where:
         for path in folder.glob("*.yaml"):

@@ -24,7 +24,7 @@ _COMMENT = 44
 
 
 def knobs_of(record: TunedRecord) -> dict[str, Any]:
-    """Return the tuned configuration in current hyperparameters, without removed ones."""
+    """Return the tuned configuration in terms of current hyperparameters, without removed ones."""
     return {name: value for name, value in record.tuned.config.items() if name in KNOBS}
 
 

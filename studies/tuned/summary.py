@@ -80,7 +80,7 @@ def summary(
     estimator: Literal["mean", "iqm"] = "iqm",
     ranges: Ranges = Ranges(),
 ) -> TestSummary:
-    """Return the summary of one contender; diverged seeds count as its worst value."""
+    """Return the summary of one contender; diverged seeds are given its worst value."""
     reached = [float(steps) for steps in one.to_threshold if steps is not None]
     never = len(one.to_threshold) - len(reached)
     to_threshold: float | None = median([*reached, *[math.inf] * never])
@@ -142,8 +142,8 @@ def compare(ours: Contender, theirs: Contender, goal: str = "maximize") -> Tuned
 def beside_heuristics(record: TunedRecord) -> list[BesideHeuristic]:
     """Compare the tuned configuration with each heuristic in its record.
 
-    A diverged seed counts as the tuned configuration's worst value. Verdicts cover only outcomes
-    seen on these seeds; jointly, they are wrong in at most 5 % of cases.
+    A diverged seed is given the tuned configuration's worst value. Verdicts only consider outcomes
+    observed on these seeds; the probability that any of them is wrong is at most 5 %.
     """
     ours, bounds = _fill_missing(record.tuned.greedy, record.goal), ranges_of(record).greedy
     if not ours:

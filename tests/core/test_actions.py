@@ -87,7 +87,7 @@ def test_a_range_of_one_s_own_replaces_the_space_s():
 
 
 def test_empty_action_range_is_refused():
-    with pytest.raises(ConfigError, match="between 3 and 1; action_low must be below"):
+    with pytest.raises(ConfigError, match="from 3 to 1; action_low must be below"):
         action_range(plan_of(action_low=3.0), SQUARE.action_space)
     with pytest.raises(ConfigError, match=r"action_low .2. must be below action_high .1."):
         complete({"action_low": 2.0, "action_high": 1.0})
@@ -96,7 +96,7 @@ def test_empty_action_range_is_refused():
 @pytest.mark.parametrize("kind", KINDS)
 def test_invalid_action_range_is_refused_at_network_creation(kind):
     """So that `hpo check` says it, which knows shapes alone."""
-    with pytest.raises(ConfigError, match="between 3 and 1"):
+    with pytest.raises(ConfigError, match="from 3 to 1"):
         head_outputs(plan_of(action_low=3.0, distribution=kind), SQUARE)
     if kind != "gaussian":
         with pytest.raises(ConfigError, match="set action_low and action_high"):

@@ -132,7 +132,7 @@ def test_normalisation_must_agree(tiny, lanes, shapes):
 
 
 def test_missing_or_damaged_policy_parts_are_refused(shapes, tmp_path):
-    with pytest.raises(StoreError, match=r"has no optimiser; train it with checkpoint"):
+    with pytest.raises(StoreError, match=r"has no optimiser; train again with checkpoint"):
         read_part(tmp_path, "optimiser", shapes.moments)
     write_parts(tmp_path, {"optimiser": {"other": np.zeros(3)}})
     with pytest.raises(ConfigError, match="to a different network or optimiser"):
@@ -223,7 +223,7 @@ def test_reward_deviation_in_different_units_is_dropped_with_a_note(tiny, lanes)
             assert left.returns is None and left.average is rewards.average
             (note,) = reward_notes(plan, left, same_units=False)
             assert "reward statistics (normalise_rewards)" in note and "average" not in note
-            assert note.endswith("its raw_reward_deviation may be different")
+            assert note.endswith("(its raw_reward_deviation may be different)")
 
 
 def test_missing_reward_statistics_are_noted(tiny, lanes):

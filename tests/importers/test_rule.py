@@ -167,7 +167,7 @@ def test_xlron_sweep_parameters_become_search_space(imported, parameter, space):
     [
         (
             "topology_name: {values: [nsfnet_deeprmsa_directed, 4node_undirected]}",
-            "set env.topology and env.directed together",
+            "change env.topology and env.directed together",
         ),
         ("PRIO_ALPHA: {values: [0.3, 0.6]}", "PRIO_ALPHA is searched, but has no effect in XLRON"),
         ("mlp_latent: {values: [64, 128]}\n  USE_GNN: {value: true}", "all parts of the gnn"),

@@ -106,7 +106,7 @@ def test_uninterruptible_env_call_exits_the_process(batch_of):
     assert left[0] == 1
     said = warned[0]
     assert f"gym:{ID} has not answered for" in said and "(population.step_timeout)" in said
-    assert "everything committed is kept. With population.workers: 1 only" in said
+    assert "everything committed is kept. With population.workers: 1, only" in said
     assert " in threading.py:" in said or " in test_in_process.py:" in said
 
 

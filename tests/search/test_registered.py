@@ -224,7 +224,7 @@ def test_changed_rule_option_is_refused_on_resume(file, tmp_path):
             "10: early_terminate.chance is 'maybe'; allowed: a number from 0 to 1",
         ),
         ("drift", "every: 2k", "every: 16k", "10: early_terminate.every is 16000, but a run"),
-        ("near", "budget: {trials: 60}", "budget: {trials: null}", "10: budget has no bound"),
+        ("near", "budget: {trials: 60}", "budget: {trials: null}", "10: budget has no limit"),
     ],
 )
 def test_check_refuses_invalid_options(file, capsys, name, old, new, told):

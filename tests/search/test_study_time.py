@@ -186,7 +186,7 @@ def test_unwritable_timings_folder_only_adds_a_note(tmp_path):
     (tmp_path / "file").write_text("")
     kept = Timings.read(tmp_path / "file" / "timings.json")
     kept.keep("x", COSTS)
-    assert kept.known == {"x": COSTS} and "not kept for next time" in kept.note
+    assert kept.known == {"x": COSTS} and "timings were not saved" in kept.note
 
 
 def test_only_the_latest_timings_are_kept(tmp_path):

@@ -1,8 +1,8 @@
 """Claims about a study's winner, each with sentences, SQL, an estimator and numbers.
 
-The numbers are computed from the tables by SQL, and the sentences from the journal; each sentence
-can be quoted. Every claim is based on the seeds of one or more trials. To verify a bundle, all
-claims are recomputed.
+The numbers are computed by SQL from the tables, and the sentences are written from the journal;
+each sentence can be quoted. Every claim is based on runs of one or more trials with specific
+seeds. To verify a bundle, all claims are recomputed.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _CLOSE = 1e-9  # versions of NumPy may sum in different orders
 
 @dataclass(frozen=True)
 class _Study:
-    """The parts of a journal that claims use, at one commit."""
+    """The parts of a journal on which claims are based, as of one commit."""
 
     meta: StudyMeta
     rows: Sequence[TrialRow]
@@ -101,7 +101,7 @@ class _Study:
 
 
 def claims_of(folder: Path, trial: int | None = None) -> dict[str, Any]:
-    """Return the claims about a trial (by default the best) and about the study, as JSON data."""
+    """Return the claims about a study and a trial (by default the best) as JSON data."""
     study = _Study.read(folder, trial)
     meta, by_number, first = study.meta, {row.trial: row for row in study.rows}, study.first
     if first is None and trial is None:
@@ -124,7 +124,7 @@ def claims_of(folder: Path, trial: int | None = None) -> dict[str, Any]:
 
 
 def _possible_values(study: _Study) -> dict[str, Any]:
-    """Return the range of values and the best possible value, for readers without our tables."""
+    """Return the range of possible values, and the best one, for readers without our tables."""
     meta = study.meta
     bounds = value_bounds(meta)
     resolved = plain(read_text(meta.study_text, "study.resolved.yaml"))
@@ -190,7 +190,7 @@ def _of_others(conclusion: Conclusion, metric: str) -> list[str]:
 
 
 def _cost_claim(folder: Path, study: _Study) -> dict[str, Any]:
-    """Return the cost that the search counted; curves omit chunks in which seeds diverged."""
+    """Return the cost as counted by the search, because curves omit chunks with diverged seeds."""
     _, [spent] = query(folder, _COST)
     of_rows = dict(zip(("trained", "evaluated"), (int(n or 0) for n in spent), strict=True))
     used = study.usage
@@ -286,7 +286,7 @@ def _is_among(value: float, others: Collection[float]) -> bool:
 
 
 def _all_equal(values: Sequence[float], others: Sequence[float]) -> bool:
-    """Return whether values are a prefix of `others`, because a later stage may add seeds."""
+    """Return whether values are a prefix of `others`; a later stage may have added seeds."""
     return len(values) <= len(others) and all(map(_is_equal, values, others))
 
 
@@ -298,7 +298,7 @@ class _Tables:
     objective: Objective
 
     def value(self, entry: Entry) -> tuple[str, dict[str, Any]] | None:
-        """Return the SQL and the numbers that give a trial's value; None without rows."""
+        """Return the SQL for a trial's rows, and its value with interval; None without rows."""
         sql = self._sql(entry.trial, entry.measured_from)
         found = [*self._values_by_seed(sql).values()]
         if not found:
@@ -344,7 +344,7 @@ class _Tables:
         return f"{sql}({theirs}) b USING (replicate) ORDER BY replicate", found.against
 
     def _sql(self, trial: int, stream: str) -> str:
-        """Return SQL for `replicate` and `seen`, its last value or its episodes.
+        """Return SQL for `replicate` and `seen`: the replicate's last value, or its episodes.
 
         If training returns count, they are in the column `trained`.
         """

@@ -1,7 +1,7 @@
 """A zip file in a canonical form: stored members, fixed attributes, no gaps.
 
-Names, sizes and CRCs determine every other byte. So a change to any byte is detected, and no
-member can be a link, be compressed, or leave the folder.
+Names, sizes and CRCs determine every other byte. Therefore, a change to any byte is detected, and
+no member can be a link, be compressed, or be extracted outside the folder.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ def unpack(path: Path, folder: Path) -> dict[str, str]:
 def _packed_again(path: Path, content: bytes) -> str:
     """Name the changed members if a different program wrote this zip, otherwise return "".
 
-    Otherwise the first member would be blamed, because its header is the first to differ.
+    Without this check, the first member would be reported, because its header is the first to
+    differ.
     """
     try:
         found = _foreign_members(content)
@@ -111,7 +112,7 @@ def _foreign_members(content: bytes) -> tuple[dict[str, str], dict[str, str]] | 
 
 
 def _named(names: Sequence[str], what: str) -> str:
-    """Name the first of some members and their state; "" if there are none."""
+    """Return a sentence about the state of some members, naming the first; "" if none."""
     if not names:
         return ""
     named, verb = names[0], "is"
@@ -123,7 +124,7 @@ def _named(names: Sequence[str], what: str) -> str:
 
 
 def _is_foreign(one: zipfile.ZipInfo) -> bool:
-    """Return whether a member's form differs from what `pack` writes."""
+    """Return whether a member's form differs from the form that `pack` writes."""
     ours = (zipfile.ZIP_STORED, (1980, 1, 1, 0, 0, 0), _MODE)
     return (one.compress_type, one.date_time, one.external_attr) != ours
 
@@ -161,7 +162,7 @@ def _as_written(path: Path, content: bytes) -> dict[str, bytes]:
 
 
 def _listed_name(content: bytes, at: int) -> str:
-    """Return the member's name at a position in the list of members; "" if it has none."""
+    """Return the name at a position in the list of members; "" if there is none."""
     start = int.from_bytes(content[-6:-2], "little")
     entry = re.escape(struct.pack("<2I", _MODE, at)) + rb"([ -~]+?)PK[\1\5]"
     found = re.search(entry, content[start:])

@@ -1,7 +1,7 @@
-"""The page that checks a bundle in a browser, offline: `verify.html`, `hpo verify --page`.
+"""The page that verifies a bundle offline in a browser: `verify.html`, `hpo verify --page`.
 
-Readers should trust a page only if they wrote it with `hpo verify --page`: a forged bundle may
-contain a forged page.
+Readers should trust a page only if they created it with `hpo verify --page`, because a forged
+bundle may contain a forged page.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PARTS = ("statistics.js", "verify.js")
 def verify_page() -> str:
     """Return the page as one HTML file that needs no network.
 
-    Its security policy allows only the scripts and styles of the page and of the report in it.
+    The security policy allows only the scripts and styles of the page and of its report.
     """
     style = style_text() + _HERE.with_name("verify.css").read_text(encoding="utf-8")
     parts = (_HERE.with_name(name).read_text(encoding="utf-8") for name in _PARTS)

@@ -1,4 +1,4 @@
-"""The levels of verification that run a bundle's code: play its policy, retrain its seeds.
+"""The verification levels that run a bundle's code: playing its policy and retraining seeds.
 
 On the same processor and with the same versions, both reproduce the study bit for bit.
 """
@@ -83,7 +83,7 @@ def sides_of(
 
 
 def seconds_of_a_run(bundle: Bundle) -> float:
-    """Return the mean time of a search run of the claimed trial; 0 if unknown."""
+    """Return the mean duration of the claimed trial's search runs; 0 if unknown."""
     with Journal(bundle.folder) as journal:
         row = journal.trial(bundle.trial)
     if row is None:
@@ -148,7 +148,7 @@ def retrained(
 
 
 def _retrained_head(sides: Sequence[ClaimSeeds], exact: bool) -> str:
-    """Return the heading of the sentences that are based on these seeds."""
+    """Return the heading for sentences that are based on these seeds."""
     whole = all(side.drawn == side.replicates for side in sides)
     bits = "bit-equal"
     if not exact:
@@ -279,7 +279,7 @@ def _new_episodes(bundle: Bundle, episodes: int) -> list[float]:
 
 
 def _numpy_apart(bundle: Bundle) -> list[str]:
-    """Return how the policy for NumPy differs from the policy itself."""
+    """Return how the NumPy form of the policy differs from the original policy."""
     if NUMPY_FILES[1] not in bundle.members:
         return []
     about = describe(bundle.policy, "NumPy needs an mlp", ("mlp",))

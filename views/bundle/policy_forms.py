@@ -41,7 +41,7 @@ def export(policy: Path, to: Path) -> str:
 
 
 def describe(policy: Path, allowed: str, networks: Sequence[str]) -> dict[str, Any] | str:
-    """Return a policy with one of these networks as plain data, or why it cannot be converted."""
+    """Return a policy with a supported network as plain data, or why it cannot be converted."""
     if not (policy / FILE).is_file():
         return "it belongs to a custom training class or to several environments"
     from ...core.policy_document import read_document
@@ -204,7 +204,7 @@ class _Graph:
         return add("Gemm", x, arrays["actor_head/kernel"], arrays["actor_head/bias"], transB=1)
 
     def _add_convolutions(self, x: str, tower: str) -> str:
-        """Return images [batch, H, W, C] after all convolutions."""
+        """Add all convolutions of images [batch, H, W, C]; return the name of their output."""
         from ...core.networks.cnn import convolutions_of, is_stacked
 
         add, shape = self._add_node, [*self._about["observation"], 1]

@@ -1,7 +1,7 @@
 """Checks that a bundle is intact, and that its claims follow from its rows.
 
-Both checks read only the bundle, without jax, and run none of its code. They open no file outside
-the unpacked bundle. The levels that run its code are in `play_and_train.py`.
+Both checks read only the bundle, without jax, and run none of its code. They never open a file
+outside the unpacked bundle. The levels that run its code are in `play_and_train.py`.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _MISFITS = (
 
 
 class Bundle:
-    """An intact bundle, unpacked to a folder; `StoreError` names the first damaged part."""
+    """A bundle, unpacked to a folder; raises `StoreError` for the first damaged part."""
 
     def __init__(self, path: Path, folder: Path):
         self.path, self.folder = path, new_folder(folder.resolve())
@@ -115,7 +115,7 @@ class Bundle:
 
     @contextmanager
     def _as_bundle_errors(self) -> Generator[None]:
-        """Turn errors about forged contents into one sentence."""
+        """Replace any error caused by forged contents with one sentence."""
         try:
             yield
         except (HpoError, *_MISFITS) as error:
@@ -229,7 +229,7 @@ class Bundle:
         yield from (f"{name}: is missing" for name in known if name not in self.members)
 
     def _check_numpy(self) -> tuple[str, list[str]]:
-        """Return a sentence about the NumPy policy, and the errors found."""
+        """Check the NumPy policy; return a sentence about it, and the errors found."""
         there = [name for name in NUMPY_FILES if name in self.members]
         if not there and self._no_numpy:
             return f"not for NumPy: {self._no_numpy}", []
@@ -260,7 +260,7 @@ class Bundle:
         return wrong
 
     def _check_report(self, packages: dict[str, str]) -> tuple[str, list[str]]:
-        """Return a sentence about the report, and the errors found."""
+        """Check the report; return a sentence about it, and the errors found."""
         if REPORT not in self.members:
             return "; it has no report", []
         if portable_report(self.folder) == (self.folder / REPORT).read_text(encoding="utf-8"):
@@ -295,7 +295,7 @@ class Bundle:
                 raise StoreError(f"{self.path} names {name!r:.200}, which is outside of it")
 
     def _policy(self, meta: StudyMeta) -> Iterator[str]:
-        """Yield each difference between the run that the policy claims and the rows."""
+        """Yield each difference between the policy's claimed origin and the journal's rows."""
         about = self.about_policy()
         if not about:
             return
@@ -325,7 +325,7 @@ class Bundle:
         return objective.measure(row)
 
     def _differences(self, name: str, again: Path) -> tuple[int, list[str]]:
-        """Return a table's rows, and how they differ from the rows in the journal."""
+        """Return a table's number of rows, and how the rows differ from those in the journal."""
         paths = (glob.escape(str(one / name)) for one in (self.folder, again))
         quoted = (path.replace("'", "''") for path in paths)
         ours, theirs = (f"FROM read_parquet('{path}')" for path in quoted)
@@ -343,7 +343,7 @@ class Bundle:
         return rows, wrong
 
     def _check_rows(self) -> tuple[int, list[str]]:
-        """Return the number of rows, and how the tables differ from the journal's."""
+        """Return the number of rows, and the differences between tables and journal."""
         again, wrong, total = new_folder(self.folder / "from_journal"), list[str](), 0
         write_rows(self.folder, again)
         made = {file.name for file in again.glob("*.parquet")}

@@ -101,7 +101,7 @@ def write_rows(folder: Path, to: Path) -> None:
 
 
 def portable_report(folder: Path) -> str:
-    """Return the report of an unpacked bundle, identical on every machine."""
+    """Return the report of an unpacked bundle; it is identical on every machine."""
     return report_html(read_snapshot(StudyFolder(folder)), portable=True)
 
 
@@ -140,7 +140,7 @@ def _copy_files(names: Iterable[str], source: Path, to: Path) -> None:
 
 
 def _software_here() -> dict[str, Any]:
-    """Return the current software versions; the study's versions are among the claims."""
+    """Return the versions of the installed software; the claims contain the study's versions."""
     return {
         "python": platform.python_version(),
         "packages": {one.metadata["Name"]: one.version for one in metadata.distributions()},

@@ -1,4 +1,4 @@
-"""Charts of value against hyperparameters: parallel coordinates, slices, effects, importance.
+"""Charts of values by hyperparameter: parallel coordinates, slices, effects, importance.
 
 All values are taken at the latest point that 90 % of trials reached, because final values of runs
 with different lengths are not comparable.

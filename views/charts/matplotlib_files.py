@@ -1,4 +1,4 @@
-"""Charts as files drawn by matplotlib: PNG, or SVG and PDF according to the file's suffix."""
+"""Charts drawn to files by matplotlib, as PNG, SVG or PDF according to the file's suffix."""
 
 from __future__ import annotations
 

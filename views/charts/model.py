@@ -21,7 +21,7 @@ class Scale:
     cut: bool = False  # whether marks beyond an end are cut off
 
     def share(self, value: float, beyond: float = 0.0) -> float:
-        """Return a value's position: 0 at `low`, 1 at `high`, or up to `beyond` outside.
+        """Return a value's position: 0 at `low`, 1 at `high`, and at most `beyond` outside.
 
         >>> Scale(0.0, 4.0).share(1.0), Scale(1.0, 100.0, log=True).share(10.0)
         (0.25, 0.5)
@@ -110,7 +110,7 @@ class Bars:
 
 @dataclass(frozen=True)
 class Rail:
-    """One axis of parallel coordinates: its name, and (share, text) of its ticks."""
+    """One axis of parallel coordinates: its name, and its ticks as (share, text) pairs."""
 
     label: str
     ticks: tuple[tuple[float, str], ...]
@@ -118,7 +118,7 @@ class Rail:
 
 @dataclass(frozen=True)
 class Strand:
-    """One trial across all rails: its position on each, 0 to 1; below 0 if it has no value."""
+    """One trial's position on each rail, from 0 to 1; below 0 if the trial has no value there."""
 
     shares: tuple[float, ...]
     style: str

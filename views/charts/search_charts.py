@@ -1,4 +1,4 @@
-"""Charts of the search: learning curves, values in order, the Pareto front, schedules."""
+"""Charts of the search: learning curves, values by trial number, the Pareto front, schedules."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def _in_evaluations(
 
 
 def _winner_and_default(snapshot: Snapshot) -> list[Entry]:
-    """Return the first trial and the default, which a study compares; they may be the same."""
+    """Return the first trial and the default, or a single entry if they are the same."""
     found = snapshot.leaders(1)
     default = next((entry for entry in snapshot.entries if entry.is_default), None)
     if default is not None and default.trial not in {entry.trial for entry in found}:
@@ -533,7 +533,7 @@ def _front_dot(entry: Entry, pair: tuple[int, int], names: Sequence[str], is_bes
 def _front_corners(
     front: Sequence[Entry], pair: tuple[int, int], goals: Sequence[str]
 ) -> tuple[tuple[float, float], ...]:
-    """Return the corners of the line that bounds the dominated area."""
+    """Return the corners of the line around the area that the front dominates."""
     worse = [min if goal == "maximize" else max for goal in goals]
     points = sorted((entry.objectives[pair[0]], entry.objectives[pair[1]]) for entry in front)
     corners = points[:1]

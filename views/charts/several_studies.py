@@ -1,6 +1,6 @@
 """Several studies in one figure, after Agarwal et al. 2021: IQM, improvement, profiles.
 
-Each side is a method with test values on one or more environments. There are three cases:
+The compared sides are methods with test values on one or more environments. There are three cases:
 
 - All studies on one environment: the winner of each study, and the default.
 - Each study on a different environment: the winners, and the defaults, over all environments.
@@ -61,7 +61,7 @@ class Sides:
 
 @dataclass(frozen=True)
 class SideAggregates:
-    """The aggregates of one side; `improvement` compares it with the default or the last side."""
+    """One side's aggregates; `improvement` compares the side with the default or the last side."""
 
     side: MethodValues
     iqm: Estimate
@@ -165,7 +165,7 @@ def _default_values(snapshot: Snapshot, scaled: bool) -> BySeed:
 def _grid_of(
     snapshots: Sequence[Snapshot], environments: Sequence[str]
 ) -> dict[str, dict[str, Snapshot]]:
-    """Return the studies by method and environment; each method has one on every environment."""
+    """Return the studies by method and environment; require one for each such pair."""
     grid: dict[str, dict[str, Snapshot]] = {}
     for snapshot in snapshots:
         cell = grid.setdefault(method_words(snapshot.study), {})

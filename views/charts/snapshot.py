@@ -1,4 +1,4 @@
-"""The data for charts and reports, all from one commit and thus consistent even during a run."""
+"""The data for charts and reports: all from one commit, so it is consistent even during a run."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Snapshot:
 
     @property
     def metric(self) -> str:
-        """The name of the metric that the search values show."""
+        """The name of the metric in which search values are given."""
         return value_words(self.study, self.evaluations_alone)
 
     @property
@@ -126,7 +126,7 @@ class Snapshot:
         return str(row.state)
 
     def thinned(self, trials: Iterable[int], most: int) -> list[int]:
-        """Return at most `most` trials: half of them the best, half an even sample of the rest."""
+        """Return at most `most` trials: half are the best, half an even sample of the rest."""
         place = {entry.trial: entry.rank for entry in self.entries}
         ordered = sorted(trials, key=lambda trial: place[trial])
         if len(ordered) <= most:

@@ -77,7 +77,7 @@ def _importance_text(answer: SignificantKnobs, unit: str) -> str:
 
 
 def _share_of(name: str, answer: SignificantKnobs) -> str:
-    """Return the share that a hyperparameter explains, with an asterisk if it matters."""
+    """Return a hyperparameter's share of the rank variance, with an asterisk if significant."""
     knob = next((knob for knob in answer.decided.knobs if knob.name == name), None)
     if knob is None:
         return "-"

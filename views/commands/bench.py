@@ -109,7 +109,7 @@ def bench_text(results: BenchResults, found: BenchComparison) -> str:
 
 
 def _beats_row(results: BenchResults, found: BenchComparison, ratio: Ratio) -> tuple[str, ...]:
-    """Return the share of configurations that a method's choices beat, and costs, per budget."""
+    """Return a method's table row: the share of configurations beaten per budget, and costs."""
     mine = [row for row in found.rows if row.method == ratio.method]
     cells: list[str] = []
     for budget in results.file.spec.budgets:

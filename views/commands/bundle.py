@@ -1,4 +1,4 @@
-"""`hpo bundle`, `hpo verify`, `hpo paper`: results for readers, in one file or in parts."""
+"""`hpo bundle`, `hpo verify` and `hpo paper`: results for publication, and their verification."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def do_paper(args: Namespace) -> int:
 
 
 def _verdict_sentence(snapshot: Snapshot, studies: int) -> str:
-    """Return the first sentence of a study's verdict, with its name if there are several."""
+    """Return a verdict's first sentence, with the study's name if there are several studies."""
     first = next(iter(snapshot.conclusion.said), "No value yet.")
     if studies == 1:
         return first
@@ -150,7 +150,7 @@ def _level_text(level: Level) -> str:
 def _levels_that_run(
     bundle: Bundle, found: dict[str, Any], sound: bool, args: Namespace
 ) -> Iterator[Level]:
-    """Yield the levels `playable` and `retrained` if requested, and if running code is allowed."""
+    """Yield the levels `playable` and `retrained`, if requested and if running code is allowed."""
     claims = found["claims"]
     sides = list[ClaimSeeds]()
     if sound:
@@ -189,7 +189,7 @@ def _levels_that_run(
 
 
 def _allow_code(bundle: Bundle, args: Namespace) -> None:
-    """Ask before a bundle's code runs, unless it was already allowed."""
+    """Ask for permission to run a bundle's code, unless it was already given."""
     if not bundle.code or args.allow_code:
         return
     note(f"{bundle.path} contains code: {', '.join(bundle.code)}")
@@ -238,7 +238,7 @@ def _indent_sentence(said: str) -> str:
 
 
 def _is_allowed() -> bool:
-    """Ask in the terminal; without a terminal, `ConfigError` names the option."""
+    """Ask in the terminal; without one, raise `ConfigError` with the option to use instead."""
     if sys.stdin is None or not sys.stdin.isatty():
         raise ConfigError("cannot ask without a terminal; to run this code: --allow-code")
     echo("Run it? [y/N] ", end="", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""`hpo knobs`, `hpo envs`, `hpo schema`: names for study files."""
+"""`hpo knobs`, `hpo envs` and `hpo schema`: the names that study files can use."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _default_text(value: Any) -> str:
 
 
 def _range(knob: Knob) -> str:
-    """Return a hyperparameter's allowed values in a few characters.
+    """Describe a hyperparameter's allowed values in a few characters.
 
     >>> _range(KNOBS["gamma"]), _range(KNOBS["learning_rate"]), _range(KNOBS["num_envs"])
     ('0 to 1', '> 0', '1 to 4096')

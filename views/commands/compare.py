@@ -1,10 +1,10 @@
 """`hpo compare`: which of two trials, or of the best trials of two studies, is better.
 
-Values are compared on the seeds that both trials ran on, preferably test seeds. Seeds that ranked
-the trials give no verdict: two trials picked from a leaderboard differ on those seeds even if they
-are equal, and a test on them would be wrong in a third of studies. In that case the output is the
-difference, and the command that runs both trials on test seeds. Studies with the same `seed` share
-their replicates' seeds. Trials in different environments get no verdict.
+Values are compared on the seeds that both trials ran on, preferably test seeds. There is no
+verdict on seeds that ranked the trials: two trials picked from a leaderboard differ on those seeds
+even if they are equally good, and a test would be wrong in a third of studies. The output is then
+the difference, and the command that runs both trials on test seeds. If two studies have the same
+`seed`, their replicates have the same seeds. Trials in different environments get no verdict.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`hpo completion SHELL`, and the replies to a shell when Tab is pressed."""
+"""`hpo completion SHELL`, and the completions that a shell shows when Tab is pressed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def do_completion(args: Namespace) -> int:
 
 
 def complete_words(parser: ArgumentParser) -> None:
-    """Reply to the shell's request, which is in environment variables, and exit."""
+    """Print the completions that the shell requests through environment variables, and exit."""
     try:
         import argcomplete
     except ModuleNotFoundError:

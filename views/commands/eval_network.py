@@ -1,6 +1,6 @@
 """`hpo eval` on optical networks: heuristics and policies on the same requests.
 
-Every rule gets the same request streams, seed by seed, so differences are paired.
+For each seed, every rule gets the same request stream, so differences are paired.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def found_loads(
 
 
 def more_load(ours: SupportedLoad, theirs: SupportedLoad) -> dict[str, float | None]:
-    """Return how much more load one rule supports, as a fraction of the other rule's load."""
+    """Return the extra load that one rule supports, as a fraction of the other rule's load."""
     pairs = zip(ours.of_seeds, theirs.of_seeds, strict=True)
     logs = [math.log(own) - math.log(other) for own, other in pairs]
     around = NO_INTERVAL
@@ -244,10 +244,10 @@ def _table_row(row: Mapping[str, Any]) -> list[str]:
 
 
 def blocking_picture(results: Compared, title: str) -> Picture:
-    """Plot blocking over load, and each rule's difference from the first rule, seed by seed.
+    """Plot blocking against load, and each rule's difference from the first, paired by seed.
 
-    All rules get the same requests, so overlapping intervals of two curves are not evidence of
-    equality.
+    All rules get the same requests, so even rules whose intervals overlap may be significantly
+    different.
     """
     # a policy is given by the path of its folder
     names = [Path(rule).name or rule for rule in results]
@@ -295,7 +295,7 @@ def _difference_points(ours: HeuristicSums, theirs: HeuristicSums) -> _Points:
 
 @dataclass(frozen=True)
 class _Curve:
-    """The results of one rule over load."""
+    """The results of one rule, load by load."""
 
     name: str
     style: str
@@ -315,7 +315,7 @@ class _Curve:
         return [*marks, *(self._dot(at, mean) for at, mean in drawn)]
 
     def drawn(self, even: bool) -> list[tuple[float, float]]:
-        """Return the means; a logarithmic scale cannot show 0."""
+        """Return the means, without zeros if the scale is logarithmic."""
         return [(at, mean) for at, mean, _, _ in self.points if even or mean > 0.0]
 
     def _dot(self, at: float, mean: float) -> Dot:
@@ -429,7 +429,7 @@ def parse_loads(text: str) -> list[float]:
 
 
 def _loads_in_range(parts: Sequence[float]) -> list[float]:
-    """Return the loads of `FROM:TO:STEP`; none if they are not a finite range."""
+    """Return the loads given as `FROM:TO:STEP`; none if the range is not finite."""
     if len(parts) != 3:
         return []
     first, last, step = parts

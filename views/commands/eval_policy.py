@@ -1,4 +1,4 @@
-"""`hpo eval`: evaluation of an exported policy, on seeds that no study uses."""
+"""`hpo eval`: evaluates an exported policy on seeds that no study uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hpo export` and `hpo import`: tables for other tools, and study files from other tools."""
+"""`hpo export` and `hpo import`: export tables for other tools, and import their studies."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def _existing_file(given: str) -> Path:
 
 
 def _import_program(path: Path, given: Mapping[str, Any], to: str | None) -> int:
-    """Write a study that runs a sweep's program; the flags become study keys."""
+    """Write a study that runs the program of a sweep, and turn the sweep's flags into keys."""
     from ...importers.wandb_sweeps import read_program
     from ...studies.load import loads
     from ...studies.yaml_io import to_yaml

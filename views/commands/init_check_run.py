@@ -51,7 +51,7 @@ def do_init(args: Namespace) -> int:
 
 
 def _study_of_env(args: Namespace) -> str:
-    """Return the text of a first study, around a tuned preset if there is one."""
+    """Return the text of a first study, based on a tuned preset if there is one."""
     names = _run_imports(args.imports)
     record = None
     if not args.plain and not names:
@@ -131,7 +131,7 @@ def do_check(args: Namespace) -> int:
 
 
 def _after_portfolio(study: Study, method: str) -> str:
-    """Describe the learnt configurations, and name the method if it gets further trials."""
+    """Describe the learnt configurations, and name the method if it proposes further trials."""
     given, trials = 1 + len(study.enqueue) + study.search.portfolio, study.budget.trials
     words = placement_words(study)
     if trials is not None and trials <= given:
@@ -216,7 +216,7 @@ def _training_words(report: CheckReport) -> str:
 
 
 def _steps_words(report: CheckReport) -> list[str]:
-    """Return the total env steps by stage; nothing if unknown."""
+    """Return the total env steps by stage, as text; empty if unknown."""
     expected = report.expected
     fresh = expected.confirm + expected.asked
     parts: list[str] = []

@@ -1,4 +1,4 @@
-"""`hpo top`, `show`, `query`, `list`, `best`, `stop`, `plot`, `report`: read studies."""
+"""`hpo top`, `show`, `query`, `list`, `best`, `stop`, `plot`, `report`: use existing studies."""
 
 from __future__ import annotations
 
@@ -352,7 +352,7 @@ def _winner_lines(seen: _Board) -> list[str]:
 
 
 def _note_default(conclusion: Conclusion, first: Entry) -> None:
-    """Refer to the default if the advice is to keep it but a different trial was printed."""
+    """Mention the default if the advice is to keep it, but a different trial was printed."""
     keep = conclusion.front is None and conclusion.against.advice == "keep"
     if keep and first.trial != 0:
         note("to keep the default instead: hpo show 0")

@@ -1,4 +1,4 @@
-"""`hpo replay`: retrains a trial by itself, and compares every number with the record."""
+"""`hpo replay`: retrains a single trial, and compares every number with the recorded one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hpo watch` and `hpo serve`: follow other processes' studies, in a terminal or a browser."""
+"""`hpo watch` and `hpo serve`: follow studies that run elsewhere, in a terminal or a browser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A study run with a view of its progress, and the text printed at its end."""
+"""Runs a study with a view of its progress, and prints the result at the end."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _Show = Callable[[RunResults], None]
 
 @dataclass(frozen=True)
 class Words:
-    """The displayed names of a study's values and units."""
+    """The names under which a study's values and units are displayed."""
 
     metric: str
     objectives: Sequence[str] = ()  # if there are several
@@ -176,9 +176,9 @@ _GLANCE = 0.1  # seconds
 class InterruptListener:
     """Listens for Ctrl-C in its context while armed; works only in the main thread.
 
-    The listening thread calls `on_first` at the first signal that ends a study, and `on_second` at
-    the next Ctrl-C or a later SIGTERM. Then the process ends with code 130. The journal is
-    consistent at all times.
+    A thread calls `on_first` after the first signal that ends a study, and `on_second` after the
+    next Ctrl-C or a later SIGTERM. Then the process ends with code 130. The journal is consistent
+    at all times.
     """
 
     def __init__(
@@ -231,7 +231,7 @@ class InterruptListener:
                 self._leave_now()
 
     def _leave_if_stuck(self) -> None:
-        """Quit if compilation takes too long: batch systems kill processes after 10 s or more."""
+        """Quit if compilation takes too long; batch systems kill processes after 10 s or more."""
         end = time.monotonic() + PATIENCE
         while self._is_stuck():
             if time.monotonic() > end:
@@ -247,7 +247,7 @@ class InterruptListener:
 
 
 def before_code_of(args: Namespace) -> BeforeCode:
-    """Return a function that checks, before a resumed study's files run, that none changed."""
+    """Return a function that checks that a resumed study's files are unchanged before they run."""
     file = Path(args.file)
 
     def check(name: str) -> None:

@@ -1,4 +1,4 @@
-"""The runs that would decide an undecided comparison, or pair its two sides by seed."""
+"""The runs needed to decide an undecided comparison, or to pair its two sides by seed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .values import ComparedValues
 
 
 def deciding_lines(result: Comparison, sides: Sequence[Side], chosen: ComparedValues) -> list[str]:
-    """Return lines with the command to run for a verdict; none if there is a verdict."""
+    """Return lines with the command that leads to a verdict; none if there already is one."""
     is_open = chosen.ranked or result.verdict == "undecided"
     if chosen.copied or not is_open:
         return []
@@ -57,7 +57,7 @@ def _limit_note(chosen: ComparedValues) -> list[str]:
 def _deciding_command(
     result: Comparison, sides: Sequence[Side], chosen: ComparedValues, which: str
 ) -> tuple[str, str, bool]:
-    """Return the command to run for a verdict, its cost, and whether the study has finished.
+    """Return the command that leads to a verdict, its cost, and whether the study has finished.
 
     For the winner and the default, it is the command printed by `hpo run` and `hpo top`.
     """
@@ -94,7 +94,7 @@ def _what_to_run_for_studies(
 
 
 def _test_commands(sides: Sequence[Side]) -> list[str]:
-    """Return the commands that give each side as many test seeds as a verdict needs."""
+    """Return the commands that run each side on as many test seeds as a verdict needs."""
     tested = [len(side.values[Stream.REPORT]) for side in sides]
     wanted = max(*tested, FEWEST_PAIRS)
     if not any(tested):

@@ -71,7 +71,7 @@ def seed_counts(side: Side) -> str:
 
 
 def sides_of_trials(folder: StudyFolder, numbers: Sequence[int]) -> tuple[StudyMeta, list[Side]]:
-    """Return two trials of a study, at their last common point unless both have full runs."""
+    """Return two trials of a study, with values at a common point unless both ran in full."""
     board = _read_board(folder)
     for trial in numbers:
         if trial not in board.rows:
@@ -132,7 +132,7 @@ class _Board:
 
     @property
     def ranked(self) -> dict[Stream, int]:
-        """Return, for each stream that ranks trials, the number of trials with values on it."""
+        """Return the number of trials with values, for each stream that ranks trials."""
         searched = [one for one in self.trials.values() if one.search.value is not None]
         chosen = [
             trial
@@ -162,7 +162,7 @@ def _read_board(folder: StudyFolder) -> _Board:
 
 @dataclass(frozen=True)
 class _CommonPoint:
-    """The latest point that two trials reached, in env steps, and the values per seed there."""
+    """The latest point (in env steps) that both trials reached, with the values per seed there."""
 
     at: int
     values: Mapping[int, Sequence[float]]  # trial -> values
@@ -246,6 +246,6 @@ def _finite(stream: Stream, known: Mapping[int, float]) -> SeedValues:
 
 
 def _unfinished(row: TrialRow, fresh: Mapping[Stream, Mapping[int, float]]) -> set[Stream]:
-    """Return the streams whose confirm stage did not finish."""
+    """Return the streams on which the confirm stage did not finish."""
     ended = {Stream.CHOOSE: row.choose_values, Stream.REPORT: row.by_report_seed}
     return {stream for stream, known in ended.items() if fresh.get(stream) and not known}

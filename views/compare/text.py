@@ -145,7 +145,7 @@ def _seed_by_seed(result: Comparison, sides: Sequence[Side], chosen: ComparedVal
 def _environment_part(
     sides: Sequence[Side], chosen: ComparedValues, *, decides: bool
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return the scores on each of several environments, as JSON data and as lines."""
+    """Return the scores on each environment (if there are several) as JSON data and as lines."""
     names, bounds = sides[0].scores.names, sides[0].scores.bounds
     ours, theirs = map(_scores_of, sides, chosen.streams)
     if not names or not ours or not theirs:

@@ -62,7 +62,7 @@ def _values_of_studies(a: Side, b: Side) -> ComparedValues:
 
 
 def _is_better_elsewhere(a: Side, b: Side, stream: Stream) -> bool:
-    """Return whether a different stream can replace one that has too few pairs so far."""
+    """Return whether a stream has too few pairs so far, and a different stream can replace it."""
     partial, ours, theirs = a.partial | b.partial, a.values[stream], b.values[stream]
     if stream not in partial or len([seed for seed in ours if seed in theirs]) >= FEWEST_PAIRS:
         return False
@@ -97,9 +97,9 @@ def _on_seeds(side: SeedValues, seeds: Sequence[tuple[str, int]]) -> list[float]
 
 
 def _looks_at(a: Side, b: Side, seeds: Sequence[int]) -> tuple[tuple[int, ...], bool]:
-    """Return the pairs at each earlier look, and whether the first look was an interim one.
+    """Return the number of pairs at each earlier look, and whether the first was an interim look.
 
-    For the winner and the default, these are the looks of the study's verdict.
+    For the winner and the default, these are the looks taken for the study's verdict.
     """
     looks, count = a.looks, max(seeds, default=-1) + 1
     winner, default = winner_first(a, b)
@@ -130,6 +130,6 @@ def _last_stream(side: Side) -> Stream:
 
 
 def sides_with_copies(sides: Sequence[Side], chosen: ComparedValues) -> tuple[str, ...]:
-    """Return the sides on which several seeds trained identically."""
+    """Return the sides that have several seeds with identical training."""
     each = zip(sides, chosen.streams, strict=True)
     return tuple(side.name for side, stream in each if str(stream) in side.copies)

@@ -1,4 +1,4 @@
-"""The verdict on the compared values, or the reason why there is none, in a sentence."""
+"""The verdict on the compared values, or a sentence that explains why there is none."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .values import ComparedValues
 
 
 def compare_values(chosen: ComparedValues) -> Comparison:
-    """Compare values; ranking seeds and identically trained seeds give only a difference."""
+    """Compare values; seeds that ranked trials or trained identically give only a difference."""
     ours, theirs = chosen.values
     found = compare(
         ours,

@@ -1,4 +1,4 @@
-"""The studies in a results folder by name, for the live pages; cached between commits."""
+"""The studies in a results folder by name, for the live pages; their data is cached."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class CommitMark:
 
 
 def mark_of(folder: Path) -> CommitMark:
-    """Return a study's mark; call this before reading, so that the mark is never too recent."""
+    """Return a study's mark; called before reading, so that it is never newer than the data."""
     # Not opened: closing a file releases all of this process's locks on it, including SQLite's.
     try:
         seen = (folder / JOURNAL_NAME).stat()
@@ -68,9 +68,9 @@ class CachedValue(Generic[_T]):
 class PerCommit(Generic[_T]):
     """Caches a value until its study changes.
 
-    While a study runs, the old value is kept until enough time has passed to justify the cost of a
-    new one. Once the study has ended, the last state is computed at once. Concurrent callers get
-    the old value; only the very first ones wait.
+    While a study runs, the old value is kept until enough time has passed to justify the cost of
+    computing a new one. When the study has ended, the final value is computed at once. During a
+    computation, callers get the old value, and wait only if there is none yet.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class StudyLine:
 
     @property
     def word(self) -> str:
-        """The study's state, `reading` if it is not known yet, or why it cannot be read."""
+        """The study's state (`reading` while it is unknown), or why the study cannot be read."""
         return self.error or ("reading" if self.standing is None else self.standing.word)
 
 
@@ -206,7 +206,7 @@ class Library:
         return made
 
     def lines(self, most_seconds: float = _LIST_SECONDS) -> list[StudyLine]:
-        """Return the list of studies, at most a second old; the next call reads unread ones."""
+        """Return a list of studies, at most a second old; the next call reads more of them."""
         with self._listing:
             if time.monotonic() - self._listed[0] >= _LIST_AGAIN:
                 self._listed = (time.monotonic(), self._read_lines(most_seconds))

@@ -41,7 +41,7 @@ _IDLE_SECONDS = 30.0
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach a server bound to `host`.
+    """Return whether a server bound to `host` can be reached only from this machine.
 
     >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
     (True, True, False)
@@ -59,7 +59,8 @@ class RequestGuard:
     """Decides which requests a server answers.
 
     A page on another site can point its domain here (DNS rebinding) and then read the responses.
-    So a request must address this machine as `localhost`, by IP address, or by one of `names`.
+    Therefore, a request must address this machine as `localhost`, by IP address, or by one of
+    `names`.
     """
 
     host: str
@@ -82,7 +83,7 @@ class RequestGuard:
         return address.is_loopback or not is_loopback(self.host)
 
     def takes(self, token: str | None) -> bool:
-        """Return whether the token is correct, in constant time."""
+        """Check the token in constant time."""
         if self.token is None:
             return True
         return token is not None and hmac.compare_digest(token.encode(), self.token.encode())
@@ -251,7 +252,7 @@ def _text_answer(
 
 
 def _answer_at(server: LiveServer, path: str) -> Response:
-    """Return the response for a path; a study's name is looked up, never used as a path."""
+    """Return the response for a URL path; study names are looked up, never used as file paths."""
     if path in server.fixed:
         return server.fixed[path]
     if path == "/":

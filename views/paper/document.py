@@ -66,7 +66,7 @@ class Paper:
 
 
 def paper_of(snapshots: Sequence[Snapshot], figures: bool = True) -> Paper:
-    """Return the parts of a paper about some studies, as of their last commits."""
+    """Return the parts of a paper about these studies, as of their last commits."""
     notes: list[str] = []
     methods, results = _methods(snapshots), _results(snapshots)
     tables = [results_table([one for one in snapshots if not one.meta.objectives])]
@@ -110,7 +110,7 @@ def _results(snapshots: Sequence[Snapshot]) -> list[str]:
 
 
 def quotes_of(conclusion: Conclusion, metric: str) -> list[str]:
-    """Return all sentences that can be quoted about a conclusion."""
+    """Return all sentences about a conclusion that can be quoted."""
     said = list(no_verdict(conclusion))
     if conclusion.winner is not None and conclusion.front is None and not conclusion.lone:
         said += versus(conclusion.winner, conclusion.against, metric)
@@ -137,7 +137,7 @@ def _file_name(name: str) -> str:
 
 
 def _for_paper(picture: Picture, snapshot: Snapshot) -> Picture:
-    """Adapt a picture to a paper: only recorded training curves, names at the lines, no legend."""
+    """Adapt a picture to a paper: only recorded training curves, labels instead of a legend."""
     in_training = [one for one in picture.panels if one.title.startswith("In training")]
     panels = [_plain_panel(one) for one in in_training or picture.panels if isinstance(one, XY)]
     keys = [key for one in in_training or picture.panels for key in one.keys]

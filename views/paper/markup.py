@@ -111,7 +111,7 @@ def _one_line(text: str) -> str:
 
 
 def _break_long_word(text: str) -> str:
-    """Allow a long word in code, such as a hash, to break over several lines."""
+    """Allow line breaks within a long word in code, such as a hash."""
     if len(text) < 40 or " " in text or "\\" in text:
         return text
     return r"\allowbreak ".join(text[at : at + 8] for at in range(0, len(text), 8))
@@ -171,5 +171,5 @@ class MarkupTable:
 
 
 def _minus_signs(cell: str) -> str:
-    """Print the sign of a negative number as a minus instead of a hyphen."""
+    """Typeset the sign of a negative number as a minus instead of a hyphen."""
     return re.sub(r"(?<![\w.}])-(?=[\d.])", "$-$", cell)

@@ -1,7 +1,7 @@
 """The methods paragraph: everything that a reviewer needs to judge and reproduce a study.
 
-It is marked-up text (see `markup`) on the environment, the search, selection and test, the
-statistics, the cost and the software.
+It is marked-up text (see `markup`) about the environment, search, selection, test, statistics,
+cost and software.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def methods_text(snapshot: Snapshot) -> str:
 
 
 def counted_words(count: int, noun: str) -> str:
-    """Return a count with its noun, spelled out up to ten.
+    """Return a count with its noun; counts up to ten are spelled out.
 
     >>> counted_words(3, "hyperparameter"), counted_words(12, "seed")
     ('three hyperparameters', '12 seeds')
@@ -94,7 +94,7 @@ def counted_words(count: int, noun: str) -> str:
 
 
 def _version(snapshot: Snapshot) -> str:
-    """Return the version of hpo that ran the study; the current one if a checkout ran it."""
+    """Return the version of hpo that ran the study, or the current one if it was a checkout."""
     recorded = snapshot.meta.versions.get("hpo-lanes", "absent")
     if recorded == "absent":
         return __version__
@@ -221,7 +221,7 @@ def _search(snapshot: Snapshot) -> str:
 
 
 def _trained_steps(snapshot: Snapshot) -> int:
-    """Return the length of a full run in whole updates, if it is the same for all runs."""
+    """Return a full run's length, rounded to whole updates, if it is the same for all runs."""
     complete = [
         row
         for row in snapshot.searched.values()
@@ -234,7 +234,7 @@ def _trained_steps(snapshot: Snapshot) -> int:
 
 
 def _proposals_sentence(snapshot: Snapshot, trials: int) -> str:
-    """Return a sentence on the sources of the configurations; learnt ones come first."""
+    """Return a sentence on the sources of the configurations, learnt ones first."""
     study, rows = snapshot.study, snapshot.searched.values()
     learnt = sum(row.proposed_by == "portfolio" for row in rows)
     by_method = sum(row.proposed_by in (study.search.method, "random") for row in rows)
@@ -255,7 +255,7 @@ def _proposals_sentence(snapshot: Snapshot, trials: int) -> str:
 
 
 def _random_share_text(study: Study, proposed: int) -> str:
-    """Describe how many of a learning method's proposals were drawn at random."""
+    """Describe how many proposals of a model-based method were drawn at random."""
     row = METHODS.get(study.search.method)
     if study.search.driver == "ray_tune" or row is None or not row.learns:
         return ""
@@ -309,7 +309,7 @@ def _stopping(snapshot: Snapshot) -> str:
 
 
 def _seed_counts(snapshot: Snapshot) -> SeedCounts:
-    """Return how many seeds the first trial ran on: search, selection, test."""
+    """Return the first trial's numbers of search, selection and test seeds."""
     first = snapshot.winner
     if first is None:
         return 0, 0, 0

@@ -84,7 +84,7 @@ def _configuration_name(snapshot: Snapshot, first: Entry) -> str:
 def _of_default(
     snapshot: Snapshot, default: Entry, first: Entry, against: Against | None
 ) -> list[PaperRow]:
-    """Return the default's row on the winner's seeds; [] if it did not run on them.
+    """Return the default's row, measured on the winner's seeds; [] if it did not run on them.
 
     The default can have values on test seeds whatever its state in the search.
     """
@@ -258,7 +258,7 @@ def _caption(each: Sequence[tuple[Snapshot, list[PaperRow]]], metrics: Sequence[
 
 
 def _value_name(metrics: Sequence[str]) -> str:
-    """Return the name of the value column; it depends on whether there are several metrics."""
+    """Return the heading of the value column, which depends on the number of metrics."""
     if len(metrics) != 1:
         return "Value"
     return _upper_first(metrics[0])
@@ -291,7 +291,7 @@ def _upper_first(text: str) -> str:
 
 
 def front_table(snapshot: Snapshot) -> MarkupTable | None:
-    """Return the Pareto front of a study with several objectives, and its default."""
+    """Return the rows of the Pareto front of a study with several objectives, and its default."""
     shown = _front_and_default(snapshot)
     if not shown:
         return None

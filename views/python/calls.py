@@ -110,7 +110,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Results(_Results):
-    """A study's results; `open()` gives access to tables and pictures, `policy()` to a policy."""
+    """The results of a study; `open()` returns its tables and pictures, `policy()` a policy."""
 
     def open(self) -> Opened:
         """Open the study, to read its tables and draw its pictures."""
@@ -133,19 +133,19 @@ class Results(_Results):
 
 @dataclass(frozen=True, repr=False)
 class Checked:
-    """A study's plan and cost; if lanes and memory are unknown, `note` explains why."""
+    """A study's plan and cost; `note` gives the reason if lanes and memory are unknown."""
 
     report: CheckReport
     note: str
 
     @property
     def mistakes(self) -> tuple[str, ...]:
-        """Combinations in the space that cannot run."""
+        """Configurations in the space that cannot run."""
         return self.report.mistakes
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Settings that are legal but probably unintended."""
+        """Warnings about settings that are legal but probably unintended."""
         return self.report.warnings
 
     def as_data(self) -> dict[str, Any]:

@@ -60,7 +60,7 @@ class Plots:
         return self._draw(history(self._read_snapshot()), ax)
 
     def importance(self, ax: Any = None, *, at: int | None = None) -> Any:
-        """Draw the share of the ranking that every hyperparameter explains.
+        """Draw the share of rank variance that each hyperparameter explains.
 
         Args:
             ax: the axes to draw in.
@@ -69,23 +69,23 @@ class Plots:
         return self._draw(importance(self._read_snapshot(), at), ax)
 
     def effects(self, ax: Any = None) -> Any:
-        """Draw the mean value along each significant hyperparameter, one panel each."""
+        """Draw the mean value against each significant hyperparameter, one panel each."""
         return self._draw(effects(self._read_snapshot()), ax)
 
     def schedule(self, ax: Any = None) -> Any:
-        """Draw the hyperparameters of every member of a population over env steps."""
+        """Draw the hyperparameters of every population member against env steps."""
         return self._draw(schedule(self._read_snapshot()), ax)
 
     def parallel(self, ax: Any = None) -> Any:
-        """Draw all trials across parallel coordinates."""
+        """Draw all trials in parallel coordinates."""
         return self._draw(parallel(self._read_snapshot()), ax)
 
     def slices(self, ax: Any = None) -> Any:
-        """Draw values along each hyperparameter, one panel each."""
+        """Draw values against each hyperparameter, one panel each."""
         return self._draw(slices(self._read_snapshot()), ax)
 
     def pareto(self, ax: Any = None) -> Any:
-        """Draw the front of a study with several objectives."""
+        """Draw the Pareto front of a study with several objectives."""
         return self._draw(pareto(self._read_snapshot()), ax)
 
     def _read_snapshot(self) -> Snapshot:
@@ -139,7 +139,7 @@ class Leaderboard(tuple[Entry, ...]):
 
 @dataclass(frozen=True, repr=False)
 class Opened:
-    """One study; every access reads the current data."""
+    """An open study; every access reads the current data."""
 
     folder: Path
 
@@ -181,8 +181,8 @@ class Opened:
             columns: names of columns; None: all.
 
         Raises:
-            StoreError: there is no such table, or none has been published yet. UnknownNameError:
-                it has no such column; the message suggests the nearest.
+            StoreError: there is no such table, or none has been published yet.
+            UnknownNameError: the table has no such column; the message suggests a similar name.
         """
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -205,7 +205,7 @@ class Opened:
             raise damaged_table(path) from error
 
     def query(self, sql: str) -> pd.DataFrame:
-        """Return the result of one SELECT over the tables as a DataFrame; see `hpo query`."""
+        """Run one SELECT on the tables and return the result as a DataFrame; see `hpo query`."""
         pandas = _import_pandas("hpo.open(...).query")
         columns, rows = query(self.folder, sql)
         return pandas.DataFrame(rows, columns=columns)
@@ -238,13 +238,13 @@ class Opened:
 
     @property
     def conclusion(self) -> Conclusion:
-        """The verdict, from test seeds; printing it shows its sentences."""
+        """The verdict, based on test seeds; printing it shows its sentences."""
         with Journal(self.folder) as journal, journal.at_one_commit():
             return conclusion_of(journal)
 
     @property
     def time(self) -> dict[str, float]:
-        """The study's time by part, in seconds."""
+        """The seconds that the study spent on each part of its work."""
         with Journal(self.folder) as journal:
             return usage_at(journal.head()).seconds_by_part
 
@@ -271,11 +271,11 @@ class Opened:
         return load_policy(kept, imports=imports)
 
     def what_if(self, *rules: str, seeds: int | None = None) -> WhatIf:
-        """Return the results under different early stopping rules; see `hpo what-if`.
+        """Return the results to be expected with other early stopping rules; see `hpo what-if`.
 
         Args:
-            rules: rules such as `"asha,eta=2"`, `"racing"` or `"none"`; by default, the usual
-            ones.
+            rules: rules such as `"asha,eta=2"`, `"racing"` or `"none"`; by default, the
+                usual ones.
             seeds: use only this many seeds of each trial, the first ones; None: as recorded.
 
         Raises:
@@ -315,7 +315,7 @@ def _import_pandas(purpose: str) -> Any:
 
 
 def _leaderboard_rows(leaderboard: Leaderboard) -> tuple[list[list[str]], str]:
-    """Return the table of `hpo top` as rows with a header, and the constant values."""
+    """Return the table of `hpo top` (header and rows), and the values that all trials share."""
     shown = Board.of(leaderboard[:_SHOWN], leaderboard.objectives)
     apart, same = knob_columns(shown.trials)
     columns = [*board_columns(shown), *apart]

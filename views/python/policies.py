@@ -21,8 +21,8 @@ def load_policy(folder: str | Path, *, imports: bool = False) -> SavedPolicy:
             other parts; only for policies that you trust.
 
     Raises:
-        StoreError: it is not a policy folder, or is damaged. ConfigError: the policy has an
-            unknown part; the error names the files that define it.
+        StoreError: it is not a policy folder, or is damaged.
+        ConfigError: the policy has an unknown part; the error names the files that define it.
     """
     from ...core.device_request import ask_for_devices
     from ...core.policy_document import IMPORTS, NAME, read_imports
@@ -46,8 +46,8 @@ def load_training(folder: str | Path, cls: type[Training]) -> tuple[Training, An
         training, state, h: for `training.evaluate(state, h, key)`, or to continue training.
 
     Raises:
-        StoreError: it is not such a folder, is damaged, or is of a different class. ConfigError:
-            the class does not declare its hyperparameters.
+        StoreError: it is not such a folder, is damaged, or is of a different class.
+        ConfigError: the class does not declare its hyperparameters.
     """
     from ...core.training_program import SavedTraining
 

@@ -1,7 +1,7 @@
 """The page around a report's sections: one HTML file without network access or third-party code.
 
-Its content security policy allows only the style and script of this package, by their hashes, so
-that names in a study cannot add code.
+Its content security policy allows only this package's style and script, identified by hash, so
+that names in a study cannot inject code.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def script_text() -> str:
 
 
 def allowed(text: str) -> str:
-    """Return a script's or style's source expression for a content security policy."""
+    """Return the content security policy's source expression for a script or style."""
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
     return f"'sha256-{digest}'"
 
@@ -134,7 +134,7 @@ def table(
 
 
 def _break_long_name(word: str) -> str:
-    """Allow a long column name to take two lines if the table would be too wide."""
+    """Break a long column name into two lines if the table would otherwise be too wide."""
     shown = escape(word)
     if len(word) <= _LONG_NAME:
         return shown

@@ -201,7 +201,7 @@ def write_report(folder: StudyFolder, path: Path | None = None) -> Path:
 
 
 def is_current(folder: StudyFolder) -> bool:
-    """Return whether this version wrote the report from the last commit, for the same folder."""
+    """Return whether the report was written by this version, from this folder's last commit."""
     if not folder.report.is_file():
         return False
     text = folder.report.read_text(encoding="utf-8", errors="replace")
@@ -266,7 +266,7 @@ def _notes(shown: Board, same: str, trials: int) -> list[str]:
 
 
 def _column_meanings(unit: str) -> str:
-    """Return the meanings of the columns, as a list that wraps on a phone."""
+    """Return the meanings of the columns, as a list that also fits on a phone."""
     found: list[tuple[str, list[str]]] = []
     for line in explained(unit).splitlines():
         if line.startswith(" "):
@@ -340,7 +340,7 @@ def _if_drawn(picture: Picture) -> str:
 
 
 def report_html(snapshot: Snapshot, portable: bool = False) -> str:
-    """Return the whole page; a portable one omits commands, which name folders on this machine."""
+    """Return the whole page; a portable one omits commands, because they contain local folders."""
     parts = {name: build for name, (_, build) in PARTS.items()}
     if portable:
         parts["study"] = lambda snapshot: _study(snapshot, portable=True)
@@ -383,7 +383,7 @@ def _conclusion(snapshot: Snapshot, portable: bool) -> str:
 
 
 def _next_commands(snapshot: Snapshot) -> str:
-    """Return the next commands for a finished study."""
+    """Return the commands to run next, once a study has finished."""
     if snapshot.standing != "finished":
         return ""
     folder, conclusion = snapshot.folder.path, snapshot.conclusion

@@ -19,7 +19,7 @@ from ..output import discard, echo, shown
 
 
 class _Console(Console):
-    """A console that escapes control characters in text, except those sent by rich itself."""
+    """A console that escapes the control characters in texts, but not those added by rich."""
 
     def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
         for segment in super().render(renderable, options):
@@ -82,7 +82,7 @@ def hush_keys() -> Callable[[], None]:
 
 
 def let_go_of_terminal() -> None:
-    """Discard output to a closed terminal, which would otherwise raise in views and libraries."""
+    """Discard output to a closed terminal, because writing to it would raise errors elsewhere."""
     for descriptor in (1, 2):
         try:
             os.write(descriptor, b"")

@@ -1,6 +1,6 @@
 """The live view: a study's progress, redrawn in place several times per second by a thread.
 
-The loop only stores its latest progress; drawing happens while compiled code runs.
+The search loop only stores its latest progress; the view is drawn while compiled code runs.
 """
 
 from __future__ import annotations

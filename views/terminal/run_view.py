@@ -1,4 +1,4 @@
-"""The events of a running study as lines, and views that show more or less of its progress."""
+"""Prints the events of a running study as lines; subclasses show more or less of its progress."""
 
 from __future__ import annotations
 

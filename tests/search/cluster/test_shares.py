@@ -465,7 +465,7 @@ def test_preview_shows_how_lanes_are_divided():
     report, _ = preview(loads(TEXT))
     assert any("up to 2 times the lanes of one process" in text for text in report.warnings)
     text = TEXT.replace("workers: 2", "workers: 3")
-    with pytest.raises(ConfigError, match=r"2 x 2 lanes .* set executor.workers: 2"):
+    with pytest.raises(ConfigError, match=r"2 tiles of 2 lanes .* use executor.workers: 2"):
         preview(loads(text + "population: {lanes: 4}\n"))
     away = text.replace("workers: 3", "workers: 3, address: auto")
     report, _ = preview(loads(away + "population: {lanes: 4}\n"))

@@ -223,7 +223,7 @@ def test_extending_env_steps_of_search_is_refused_with_suggestion():
     found = reasons(old, replace(old, env_steps=32_000))
     assert "only a study of one configuration" in found["env_steps"]
     assert "init: {from:" in found["env_steps"] and "start another study" in found["env_steps"]
-    assert "can only be extended" in reasons(one(16_000), one(8_000))["env_steps"]
+    assert "can only be lengthened" in reasons(one(16_000), one(8_000))["env_steps"]
 
 
 def test_schedules_keep_their_horizon_in_extended_run():

@@ -193,8 +193,8 @@ HEADER = "source,destination,bitrate,arrival,holding\n"
         (HEADER + "1,1,100,0,1\n", "are both '1'"),
         (HEADER + "1,2,100,0\n", ":2: 4 columns"),
         (HEADER + "1,2,x,0,1\n", "must be numbers"),
-        (HEADER + "1,2,-5,0,1\n", r"bitrate is -5 \(allowed: above 0\)"),
-        (HEADER + "1,2,5,0,-1\n", r"holding is -1 \(0 or more\)"),
+        (HEADER + "1,2,-5,0,1\n", r"bitrate \(-5\) must be above 0"),
+        (HEADER + "1,2,5,0,-1\n", r"holding \(-1\) 0 or more"),
         (HEADER + "1,2,5,inf,1\n", "finite"),
     ],
 )
