@@ -305,7 +305,7 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
         _option(compared, side, side.upper(), "a trial's number, or a study", nargs="?")
     judged = verb("what-if", "analyses", "show what other stopping rules would have done")
     confirmed = verb("confirm", "train", "train given trials on test seeds")
-    numbers = "trial numbers, finished or stopped (-1: the default); a study may come first"
+    numbers = "numbers of finished or stopped trials (-1: the default); a study may come first"
     _option(confirmed, "words", "TRIAL", numbers, nargs="+")
     fewest = "use at least N test seeds (default: as many as the winner has, or 16)"
     _option(confirmed, "--seeds", "N", fewest, type=types.positive)
@@ -451,7 +451,7 @@ def _add_other_verbs(verb: Callable[..., Any]) -> None:
         "a name (also from another system), or a word to find in meanings",
         nargs="?",
     )
-    _flag(knobs, "--all", "all of them (default: the 20 usual ones)")
+    _flag(knobs, "--all", "all of them (default: 20 common ones)")
     _option(
         envs,
         "word",
@@ -462,7 +462,7 @@ def _add_other_verbs(verb: Callable[..., Any]) -> None:
     for parser in (evaluate, knobs, envs):
         _add_json(parser)
     bench = verb("bench", "bench", "compare search methods over tables of recorded runs")
-    _option(bench, "file", "FILE", "a file with methods, as in a study, and the tables to search")
+    _option(bench, "file", "FILE", "a file with methods (study keys) and the tables to search")
     _add_set(bench, "override a key of FILE, such as bench.searches=5; repeatable")
     _option(bench, "--jobs", "N", "run N processes (default: 1)", type=types.positive, default=1)
     _option(bench, "--to", "FILE.json", "write the table here, and all searches to FILE.parquet")

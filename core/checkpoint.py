@@ -86,7 +86,7 @@ def restore_tree(directory: Path, like: Any) -> Any:
         raise StoreError(f"the checkpoint {directory} cannot be read: {words:.250}") from error
     # Orbax returns arrays with the shapes on disk, whatever shapes were requested.
     if [x.shape for x in jax.tree.leaves(found)] != [x.shape for x in jax.tree.leaves(target)]:
-        raise StoreError(f"the arrays in the checkpoint {directory} have different shapes")
+        raise StoreError(f"the arrays in the checkpoint {directory} have the wrong shapes")
     return found
 
 

@@ -531,7 +531,8 @@ def register(name: str, family: Family) -> None:
     kinds = ("discrete", "multi_discrete", "continuous")
     if family.actions not in kinds:
         raise ConfigError(
-            f"distribution {name!r} has actions {family.actions!r}; allowed: {', '.join(kinds)}"
+            f"distribution {name!r} has actions of type {family.actions!r}; "
+            f"allowed: {', '.join(kinds)}"
         )
     _FAMILIES[name] = family
     allow_distribution(family.actions, name)

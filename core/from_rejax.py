@@ -292,7 +292,7 @@ class _Replay(Rejax):
 
 class _Rollouts(Rejax):
     num_envs = fixed(64, "parallel environments per lane", low=1)
-    num_steps = fixed(64, "env steps per rollout and environment", low=1)
+    num_steps = fixed(64, "env steps per environment in each rollout", low=1)
     num_minibatches = fixed(16, "minibatches per epoch", low=1)
 
     def steps_of_iteration(self) -> int:

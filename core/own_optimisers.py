@@ -85,7 +85,7 @@ def step_own(
     )
     if jax.tree.flatten(before) != jax.tree.flatten(after):
         raise ConfigError(
-            "`update` of a registered optimiser changes the structure, a shape or a dtype of its "
-            "state; `init` must return the same as `update`"
+            "the `update` of a registered optimiser changes the structure, a shape or a dtype of "
+            "the state; `init` must return a state like that of `update`"
         )
     return params, jax.tree.map(lambda x: jnp.asarray(x, jnp.asarray(x).dtype), moved)

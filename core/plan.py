@@ -291,8 +291,9 @@ def _check_minibatches(plan: Plan) -> None:
         return
     if plan.num_minibatches > plan.num_envs:
         raise ConfigError(
-            f"num_minibatches is {plan.num_minibatches}, but minibatches are whole segments "
-            f"here, one per environment; allowed: at most num_envs, which is {plan.num_envs}"
+            f"num_minibatches is {plan.num_minibatches}, but minibatches consist of whole "
+            f"segments here, one per environment; allowed: at most num_envs, which is "
+            f"{plan.num_envs}"
         )
     segments = math.ceil(plan.num_envs / plan.num_minibatches)
     if plan.gradient_accumulation > segments:

@@ -81,7 +81,7 @@ def kept(
     elif normalised and statistics.mean.shape != ():
         raise ConfigError(
             "init: the saved policy was trained on normalised observations; fix "
-            "normalise_observations to true"
+            "normalise_observations at true"
         )
     remembered = RewardState()
     if rewards is not None and keep != "policy":
@@ -107,7 +107,7 @@ def _check_statistics(saved: tuple[int, ...], own: tuple[int, ...]) -> None:
         )
     raise ConfigError(
         "init: the saved policy was trained without normalise_observations, but this "
-        "study can switch it on; fix normalise_observations to false"
+        "study can switch it on; fix normalise_observations at false"
     )
 
 

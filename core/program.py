@@ -170,7 +170,7 @@ class Program(LaneProgram):
             fitting = math.ceil(self.lanes / share) * share
             raise ConfigError(
                 f"{self.lanes} lanes do not fill tiles of {self.tile} lanes on "
-                f"{len(self.devices)} devices; the next number that does is {fitting}"
+                f"{len(self.devices)} devices; the next possible number is {fitting}"
             )
 
     def empty(self) -> Lanes:

@@ -24,7 +24,10 @@ from jax.core import Tracer
 from ..errors import own_place
 from .pytree import is_key
 
-LEAKED = "an array from an earlier trace was kept in a global or an object; keep it in the state"
+LEAKED = (
+    "an array from an earlier trace was kept in a global variable or an object; keep it in the "
+    "state"
+)
 _T = TypeVar("_T")
 _LATER = 1_000_003.0  # seconds; a float32 time would hide a smaller shift for the first 2 minutes
 

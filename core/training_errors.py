@@ -75,25 +75,25 @@ _MISTAKES = (
         "ConcretizationTypeError",
         "`float` function",
         (
-            "float() of a traced value; remove float() (a metric may be a one-element array), "
-            "and use jnp instead of math"
+            "float() does not work on a traced value; remove it (a metric may be a one-element "
+            "array), and use jnp instead of math"
         ),
     ),
     _Mistake(
         "ConcretizationTypeError",
         "`int` function",
-        "int() of a traced value; to truncate it, use .astype(jnp.int32); for a size or a "
-        "count, @KNOB",
+        "int() does not work on a traced value; to truncate it, use .astype(jnp.int32); for a "
+        "size or a count, @KNOB",
     ),
     _Mistake(
         "ConcretizationTypeError",
         "item() method",
-        ".item() of a traced value; remove .item() (one-element arrays are fine)",
+        ".item() does not work on a traced value; remove it (one-element arrays are fine)",
     ),
     _Mistake(
         "ConcretizationTypeError",
         "tolist() method",
-        ".tolist() of a traced value; keep it as an array",
+        ".tolist() does not work on a traced value; keep it as an array",
     ),
     _Mistake(
         "ConcretizationTypeError",
@@ -187,8 +187,8 @@ def _advice(cls: type, mistake: _Mistake, place: str) -> str:
 @contextmanager
 def _warn_if_slow(cls: type, method: str) -> Generator[None]:
     """Warn if a method takes long, because an endless Python loop prints nothing."""
-    text = f"{method_of(cls, method)} has run for {_LONG:.0f} s, and no program is compiled yet; "
-    text += "Ctrl-C stops it"
+    text = f"{method_of(cls, method)} has been running for {_LONG:.0f} s, and no program is "
+    text += "compiled yet; Ctrl-C stops it"
     said = UserWarning(text)
     timer = threading.Timer(_LONG, lambda: warnings.showwarning(said, UserWarning, __file__, 1))
     timer.daemon = True

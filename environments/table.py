@@ -388,7 +388,7 @@ _OPTICAL_KEYS = {
         "link_occupancy",
         "link_capacity",
     ),
-    "histograms": _switch("report shares of accepted services by path rank and by hops"),
+    "histograms": _switch("report shares of accepted services by path rank and hop count"),
     "fits": EnvKey(
         "any",
         ("first",),
@@ -564,10 +564,20 @@ _PLAYGROUND = (
     _playground("CheetahRun", "run on two legs in a plane", 0.01, 0.01, *_TOUCHING),
     _playground("FingerSpin", "spin a body with a finger", 0.02, 0.005, "friction", "strength"),
     _playground(
-        "FingerTurnEasy", "turn a body to a large target", 0.02, 0.005, "friction", "strength"
+        "FingerTurnEasy",
+        "turn a body so that its tip reaches a large target",
+        0.02,
+        0.005,
+        "friction",
+        "strength",
     ),
     _playground(
-        "FingerTurnHard", "turn a body to a small target", 0.02, 0.005, "friction", "strength"
+        "FingerTurnHard",
+        "turn a body so that its tip reaches a small target",
+        0.02,
+        0.005,
+        "friction",
+        "strength",
     ),
     _playground("FishSwim", "swim to a target", 0.04, 0.002, "strength"),
     _playground("HopperHop", "hop on one leg", 0.02, 0.005, *_TOUCHING),

@@ -133,7 +133,7 @@ def _row_order(given: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     """Return the positions in `given` of the `wanted` rows, which are in ascending order."""
     order = np.argsort(given, kind="stable")
     if not np.array_equal(given[order], wanted):
-        raise RuntimeError(f"EnvPool returned the rows {given} instead of {wanted}")
+        raise RuntimeError(f"EnvPool returned rows {given} instead of {wanted}")
     return order
 
 

@@ -337,7 +337,7 @@ class ConvertedStudy:
             self.rest["enqueue"] = kept
         if len(kept) < len(tried):
             self.note(
-                f"enqueue: {len(kept)} of {len(tried)} trials remain, because {target} is given"
+                f"enqueue: {len(kept)} of {len(tried)} trials remain, because {target} is fixed"
             )
 
     def searched(self, name: str, distribution: Mapping[str, Any]) -> None:
@@ -554,7 +554,7 @@ class ConvertedStudy:
             return ""  # the check reports this
         if not package:
             return ""
-        return f"env: {package}, so keys of the environment are not checked yet"
+        return f"env: {package}, so the environment's keys are not checked yet"
 
     def _has_code(self) -> bool:
         """Return whether the study needs user code, which may be missing here."""

@@ -208,7 +208,7 @@ def _with_listed_steps(
         return fields
     count = round((high - low) / step) + 1
     if count > _MOST_STEPS:
-        text = f"{name} is searched in {count:,} steps; list the values to try"
+        text = f"{name} is searched over {count:,} values; list those to try"
         raise ConfigError(text, flags={"without": name})
     note(f"{name}: its range is converted to {count} listed values")
     kept = {key: fields[key] for key in ("default", "when") if fields.get(key) is not None}

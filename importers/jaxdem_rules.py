@@ -193,13 +193,13 @@ def after(draft: ConvertedStudy) -> None:
     if draft.fixed.get("lr_schedule") == "cosine" and parts > 1:
         draft.fixed["lr_schedule_multiplier"] = 1.0 / parts
         draft.note(
-            f"lr_schedule_multiplier: 1/{parts}, because JaxDEM's cosine counts "
-            "minibatches up to the number of updates; set 1 to anneal over the whole run"
+            f"lr_schedule_multiplier: 1/{parts}, because JaxDEM's cosine ends "
+            "after as many minibatches as there are updates; set 1 to anneal over the whole run"
         )
     rate = draft.fixed.get("learning_rate", KNOBS["learning_rate"].default)
     if together > 1 and "learning_rate" not in draft.space:
         draft.fixed["learning_rate"] = rounded(rate * together)
         draft.note(
-            f"accumulate_n_gradients: JaxDEM adds the steps of {together} minibatches but hpo "
+            f"accumulate_n_gradients: JaxDEM adds the steps of {together} minibatches, but hpo "
             f"averages them, so learning_rate is multiplied by {together}"
         )

@@ -79,7 +79,7 @@ def _unknown_names(
             flags={"system": draft.system.name},
         )
     text += (
-        f"It looks like a file from {other.title}, because {why}; import it as that, or {leaves}"
+        f"It looks like a file from {other.title}, because {why}; import it as such, or {leaves}"
     )
     return draft.fault(text, reader=other.family, flags={"system": draft.system.name})
 

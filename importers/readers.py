@@ -58,7 +58,7 @@ def read_settings(source: str, kind: str, given: Mapping[str, Any]) -> Converted
     found.words = (*found.words, *command.words, source)
     if not (command.words or found.calls or _sets_something(one, found)):
         some = ", ".join(list(one.defaults)[:4])
-        raise ConfigError(f"{source} has no settings of {one.title}, such as {some}")
+        raise ConfigError(f"{source} has no settings for {one.title}, such as {some}")
     if sweep is None and command.searched:
         sweep = Sweep(command.searched)
     shown = source
@@ -86,7 +86,7 @@ def _data_file(
     targets = [value for name, value in found.constants.items() if name.endswith("_target_")]
     for target in targets:
         if str(target).rpartition(".")[2].lower() in OTHERS:
-            raise ConfigError(f"{path} trains with {target}; a study trains only PPO")
+            raise ConfigError(f"{path} uses {target}; a study trains only PPO")
     return sweep
 
 
@@ -153,7 +153,7 @@ def _read_python_file(
     except NotPlain as error:
         raise ConfigError(f"{path}: {error}", **error.remedies) from None
     if read.others and not read.calls:
-        raise ConfigError(f"{path} trains with {read.others[0]}; a study trains only PPO")
+        raise ConfigError(f"{path} uses {read.others[0]}; a study trains only PPO")
     if one.family == "cleanrl" and "NormalizeObservation(" in text_of(path):
         found.words = ("cleanrl/ppo_continuous_action.py",)
     recognised = recognise(read.named, (*found.words, str(path)), one.family)[0]
@@ -273,7 +273,7 @@ def _group(path: Path, group: str, name: Any, given: Mapping[str, Any]) -> dict[
             return _read_mapping(file, "", given)
         return {group: data}
     if group == "environment" and not {"env", "env_name", "env_id"} & set(given):
-        text = f"its environment is {name!r}, from the missing file {group}/{name}.yaml; name one"
+        text = f"its environment {name!r} is set in the missing file {group}/{name}.yaml; name one"
         raise ConfigError(f"{path}: {text}", env="ID")
     if group == "algorithm":
         return {group: name}

@@ -25,7 +25,7 @@ def policy_first(draft: ConvertedStudy, source: ImportSource) -> None:
     for name in ("n_steps", "batch_size"):
         if name not in source.names():
             source.constants[name] = 128
-            draft.note(f"{name}: 128, the default of the recurrent PPO")
+            draft.note(f"{name}: 128, the default of RecurrentPPO")
 
 
 def refuse_settings_elsewhere(draft: ConvertedStudy, source: ImportSource) -> None:

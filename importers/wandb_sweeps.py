@@ -215,7 +215,7 @@ def read_sweep(path: Path, given: Mapping[str, Any]) -> ConvertedStudy:
     method = _method(sweep)
     draft.section("search")["method"] = _METHODS[method]
     if method == "bayes":
-        draft.note("method: bayes is tpe here")
+        draft.note("method: bayes is imported as tpe")
     _metric(draft, sweep.get("metric"), given)
     draft.override(given)
     _every_step(draft)
@@ -387,7 +387,9 @@ def _every_step(draft: ConvertedStudy) -> None:
         steps = round((fields["max"] - fields["min"]) / step) + 1
         points[name] = min(steps, MOST_POINTS)
         if steps > MOST_POINTS:
-            draft.note(f"{name}: {MOST_POINTS:,} of its {steps:,} steps, evenly spread")
+            draft.note(
+                f"{name}: reduced to {MOST_POINTS:,} of its {steps:,} values, evenly spaced"
+            )
     if points:
         search["options"] = {"points": points}
 

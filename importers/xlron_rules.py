@@ -44,7 +44,7 @@ def before(draft: ConvertedStudy, source: ImportSource) -> None:
         )
     if _any_on(source, "EVAL_HEURISTIC"):
         raise draft.fault(
-            "--EVAL_HEURISTIC only evaluates; import such a command by itself, to evaluate "
+            "--EVAL_HEURISTIC only evaluates; import such a command by itself to evaluate "
             "the heuristic"
         )
     if "env_type" not in source.names():
@@ -279,7 +279,7 @@ def _network_kinds(draft: ConvertedStudy, source: ImportSource) -> set[str]:
     if len(gnn) > 1:
         name, kind = "USE_GNN", "gnn"
     source.searched["network"] = {"values": ["mlp", kind]}
-    draft.note(f"{name}: searched, so network is searched, too")
+    draft.note(f"{name} is searched, so network is searched, too")
     return {"mlp", kind}
 
 
@@ -414,7 +414,9 @@ def _evaluate_as_there(
     steps = steps or increment
     draft.section("evaluation").update(episodes=networks, steps=int(steps), greedy=greedy)
     if not greedy:
-        draft.note("evaluation.greedy: false, because XLRON samples unless --deterministic is set")
+        draft.note(
+            "evaluation.greedy: false, because XLRON samples actions unless --deterministic is set"
+        )
 
 
 def _translate_downsampling(draft: ConvertedStudy, source: ImportSource) -> None:

@@ -260,7 +260,7 @@ def _check_segments(config: dict[str, Any]) -> None:
     parts, envs = config["num_minibatches"], config["num_envs"]
     free = parts != math.ceil(envs * config["rollout_length"] / config["minibatch_size"])
     if whole and not free and parts > envs:
-        text = f"num_minibatches is {parts}, but here minibatches are whole segments, one "
+        text = f"num_minibatches is {parts}, but here minibatches consist of whole segments, one "
         raise ConfigError(f"{text}per environment; allowed: at most num_envs, which is {envs}")
 
 

@@ -70,8 +70,8 @@ NETWORK_KNOBS = (
         "cnn_residual_blocks",
         "int",
         0,
-        "residual blocks after each convolution and its max pooling (2 in IMPALA); 0: none; "
-        "above 0, unset sizes are IMPALA's 16, 32, 32 channels and 256",
+        "residual blocks after each convolution and its max pooling (IMPALA: 2); 0: none; above "
+        "0, sizes default to IMPALA's (16, 32, 32 channels, 256 units)",
         low=0,
         high=16,
         search={"values": [0, 2]},
@@ -81,7 +81,7 @@ NETWORK_KNOBS = (
         "recurrent_size",
         "int",
         64,
-        "units of the recurrent cell after the hidden layers",
+        "size of the recurrent cell after the hidden layers",
         networks=RECURRENT_NETWORKS,
         search={"values": [32, 64, 128]},
     ),
@@ -100,7 +100,7 @@ NETWORK_KNOBS = (
         "choice",
         "slots",
         (
-            "link features of a separate critic: every slot, or the share in use without "
+            "link features for a separate critic: every slot, or the share in use without "
             "the request"
         ),
         choices=("slots", "shares"),
@@ -118,9 +118,9 @@ NETWORK_KNOBS = (
     _gnn("edge_embedding_size", "int", 128, "width of the edge embedding"),
     _gnn("node_embedding_size", "int", 16, "width of the node embedding"),
     _gnn("global_embedding_size", "int", 8, "width of the graph embedding"),
-    _gnn("edge_mlp_layers", "int", 2, "hidden layers of the edge update", **_LAYERS),
-    _gnn("node_mlp_layers", "int", 2, "hidden layers of the node update", **_LAYERS),
-    _gnn("global_mlp_layers", "int", 1, "hidden layers of the graph update", **_LAYERS),
+    _gnn("edge_mlp_layers", "int", 2, "number of hidden layers in the edge update", **_LAYERS),
+    _gnn("node_mlp_layers", "int", 2, "number of hidden layers in the node update", **_LAYERS),
+    _gnn("global_mlp_layers", "int", 1, "number of hidden layers in the graph update", **_LAYERS),
     _gnn("edge_mlp_latent", "int", 128, "width of the edge update's hidden layers"),
     _gnn("node_mlp_latent", "int", 128, "width of the node update's hidden layers"),
     _gnn("global_mlp_latent", "int", 16, "width of the graph update's hidden layers"),
@@ -128,7 +128,7 @@ NETWORK_KNOBS = (
         "attn_mlp_layers",
         "int",
         1,
-        "hidden layers of the edge attention; 0: no attention",
+        "number of hidden layers in the edge attention; 0: no attention",
         **_LAYERS,
     ),
     _gnn("attn_mlp_latent", "int", 64, "width of the edge attention's hidden layers"),
@@ -165,9 +165,13 @@ NETWORK_KNOBS = (
         "wire_features", "int", 8, "number of coordinates in the rotary encoding", low=0, high=8
     ),
     _transformer("actor_mlp_width", "int", 128, "hidden width of the actor's head"),
-    _transformer("actor_mlp_depth", "int", 1, "hidden layers of the actor's head", **_LAYERS),
+    _transformer(
+        "actor_mlp_depth", "int", 1, "number of hidden layers in the actor's head", **_LAYERS
+    ),
     _transformer("critic_mlp_width", "int", 128, "hidden width of the critic's head"),
-    _transformer("critic_mlp_depth", "int", 2, "hidden layers of the critic's head", **_LAYERS),
+    _transformer(
+        "critic_mlp_depth", "int", 2, "number of hidden layers in the critic's head", **_LAYERS
+    ),
     _transformer(
         "actor_pooling",
         "choice",
@@ -244,7 +248,7 @@ STATIC = (
         "network",
         "choice",
         "mlp",
-        "kind of network, or one registered by user code",
+        "type of network, built-in or registered by user code",
         choices=("mlp", "cnn", "gnn", "transformer", "path_mlp", "lstm", "gru"),
         search={"values": ["mlp", "gnn", "transformer"]},
     ),
@@ -252,7 +256,7 @@ STATIC = (
         "history",
         "int",
         1,
-        "number of stacked observations; cleared when an episode ends",
+        "number of stacked observations; the stack is cleared when an episode ends",
         low=1,
         high=1024,
         search={"values": [1, 4]},
@@ -320,7 +324,7 @@ STATIC = (
         "optimiser",
         "choice",
         "adam",
-        "optimiser, or one registered by user code; muon updates matrices, adam the rest; "
+        "optimiser, built-in or registered by user code; muon updates matrices, adam the rest; "
         "adam_l2 adds weight_decay to the gradient",
         choices=("adam", "adamw", "adam_l2", "sgd", "muon"),
         search={"values": ["adam", "muon"]},
@@ -341,7 +345,7 @@ STATIC = (
         "accumulate_minibatches",
         "int",
         1,
-        "number of minibatches whose mean gradient makes one optimiser step",
+        "number of minibatches whose gradients are averaged for one optimiser step",
         low=1,
         high=65536,
         search={"values": [1, 2, 4]},
@@ -358,7 +362,7 @@ STATIC = (
         "distribution",
         "choice",
         None,
-        "action distribution, or one registered by user code; unset: from the action space",
+        "action distribution, built-in or registered by user code; unset: from the action space",
         choices=("categorical", "gaussian", "tanh_gaussian", "beta", "multi_discrete"),
         off=True,
         search={"values": ["gaussian", "tanh_gaussian", "beta"]},

@@ -97,7 +97,7 @@ TRACED = (
     number(
         "value_clip_eps",
         None,
-        "clip range of the value's change; `same`: clip_eps",
+        "clip range of value updates; `same`: clip_eps",
         **POSITIVE,
         off=True,
         choices=("same",),
@@ -233,7 +233,7 @@ TRACED = (
     number(
         "average_reward_step",
         1e-3,
-        "step size of the average reward, updated once per rollout",
+        "step size for updating the average reward, once per rollout",
         **{**POSITIVE, "high": 1.0},
         search=log(1e-4, 1e-1),
     ),
@@ -268,7 +268,7 @@ TRACED = (
     number(
         "target_kl",
         None,
-        "skip the rest of an update once the KL exceeds 1.5 times this value",
+        "skip the rest of an update once the KL divergence exceeds 1.5 times this value",
         **POSITIVE,
         off=True,
         search=log(0.005, 0.05),
@@ -276,7 +276,7 @@ TRACED = (
     number(
         "priority_alpha",
         0.0,
-        "exponent for sampling rows by |A|; 0 uses each row once",
+        "exponent of |A| in sampling rows; 0: each row is used once",
         low=0.0,
         search=uniform(0.0, 1.0),
     ),
@@ -337,7 +337,7 @@ TRACED = (
         True,
         low=1,
         high=2**24,
-        meaning="least number of valid actions of a row in the policy loss (masking_gating)",
+        meaning="minimum number of valid actions for a row in the policy loss (masking_gating)",
     ),
     switch(
         "masking_gating",

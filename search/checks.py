@@ -370,7 +370,7 @@ def gives_new_bits(before: StudyMeta, now: StudyMeta, accept: bool) -> bool:
         was, here = (devices_text(one.backend, one.devices) for one in (before, now))
         raise StoreError(
             f"study {before.name!r} ran on {was}; on {here} its results will differ in the last "
-            "digits; resume it where it ran, or accept that",
+            "digits; resume it where it ran, or accept the difference",
             accept_new_bits=True,
         )
     return moved or before.devices != now.devices or others(before.versions, now.versions)

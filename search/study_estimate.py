@@ -63,7 +63,7 @@ def preview(
     elif report.mistakes:
         why = "fix the mistakes to get an estimate"
     elif study.executor.type != "local" and study.algorithm.is_process:
-        why = "a trial process is needed, which starts only with executor: {type: local}"
+        why = "timing needs a trial process, which runs only with executor: {type: local}"
     elif study.executor.type != "local":
         why = "several workers cannot be timed here; executor: {type: local} can"
     elif study.algorithm.is_process:

@@ -74,7 +74,7 @@ def _to_kind(what: str, kind: str, value: Any) -> Any:
         return float(value)
     if seen != kind:
         raise StoreError(
-            f"{what} is declared {kind}, but a trial gave {value!r} ({seen}); "
+            f"{what} is declared {kind}, but a trial has {value!r} ({seen}); "
             "the type of a column cannot change within a study"
         )
     if kind == "int":

@@ -38,7 +38,7 @@ class StudyLock:
             self._close()
             raise StoreError(
                 f"cannot lock {self.path}: {error.strerror}; results need a writable folder "
-                "on a file system with locks; choose another",
+                "on a file system that supports locks; choose another one",
                 out="DIR",
             ) from error
         except StoreError:

@@ -236,7 +236,7 @@ def t_quantile(probability: float, degrees: int) -> float:
     2.7764
     """
     if not 0.0 < probability < 1.0 or degrees < 1:
-        raise ConfigError(f"no t quantile at probability {probability}, {degrees} degrees")
+        raise ConfigError(f"no t quantile for probability {probability}, {degrees} degrees")
     return float(special.stdtrit(degrees, probability))
 
 

@@ -203,7 +203,7 @@ def _of_programs(study: Study, buckets: ProgramShapes) -> Iterator[str]:
         yield f"{name} is static and searched over real numbers, so every trial compiles a program"
     if names := _unknown_env_arguments(study):
         text = f"{', '.join(names)}: each value may need a separate program, which is known only "
-        yield f"{text}after imports run. A float constructor argument needs only one"
+        yield f"{text}after imports run. A float constructor argument needs only one program"
     for parameter in study.space.parameters:
         yield from _whole_note(study, parameter)
 

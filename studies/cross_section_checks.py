@@ -151,7 +151,7 @@ def _racing_problems(study: Study, racing: Racing) -> Problems:
         text = f"compares means, but aggregate is {study.metric.aggregate}; use mean, or remove "
         yield "seeds.racing", f"{text}racing"
     if early is not None and (rule_row(early.type).finishes or early.evolves):
-        text = f"adds seeds to whole runs, which {early.type} does not have; remove one of them"
+        text = f"adds seeds to complete runs, but {early.type} has none; remove one of them"
         yield "seeds.racing", text
 
 
@@ -184,8 +184,8 @@ def _method_problems(study: Study) -> Problems:
         yield "search.method", f"{method.name} supports only one objective; use {several}"
     if not method.learns and study.search.warm_start is not None:
         text = (
-            f"applies only to methods that learn, which {method.name} does not; remove it, "
-            "or use tpe"
+            f"has no effect with {method.name}, which does not learn from results; remove "
+            "it, or use tpe"
         )
         yield "search.warm_start", text
 
@@ -221,7 +221,7 @@ def _evolution_problems(study: Study) -> Problems:
         return
     if early.every >= length or early.every * _MOST_RUNGS < length:
         text = f"is {early.every}, but a run has {length} {study.algorithm.unit}; "
-        text += "allowed: below that, with at "
+        text += "allowed: below the run length, with at "
         yield "early_terminate.every", f"{text}most {_MOST_RUNGS} copies per run"
     if len(study.objectives) > 1:
         yield "objectives", f"are not supported by {early.type}; give one metric, or use asha"
@@ -357,7 +357,9 @@ def _ray_tune(study: Study) -> Problems:
     if study.budget.trials is None:
         yield "budget.trials|budget", "is required by driver ray_tune; set budget: {trials: 64}"
     if len(study.objectives) > 1:
-        text = "are not supported by Ray Tune's schedulers, which compare one metric; give one"
+        text = (
+            "are not supported by Ray Tune's schedulers, which compare only one; give one metric"
+        )
         yield "objectives", text
     if study.seeds.racing is not None:
         yield "seeds.racing|seeds", f"does not work with driver ray_tune; {without}"
@@ -389,7 +391,7 @@ def _ray_pbt(study: Study) -> Problems:
 def _several_env_problems(study: Study) -> Problems:
     if not study.more_envs:
         return
-    costs, one = " and ".join(COSTS), "only with one environment; remove it"
+    costs, one = " and ".join(COSTS), "only with a single environment; remove it"
     if study.metric.goal == "minimize":
         text = "minimize does not apply to scores over several environments, where 1 is the "
         text += "reference and higher is better for every metric; remove goal"
@@ -421,7 +423,7 @@ def _several_env_problems(study: Study) -> Problems:
         (
             "loggers",
             logger.type in ("tensorboard", "wandb", "mlflow"),
-            f"has {logger.type}, which supports only one environment; use csv",
+            f"has {logger.type}, which supports only a single environment; use csv",
         )
         for logger in study.loggers
     ]
@@ -451,7 +453,7 @@ def _custom_training(study: Study) -> Problems:
     if acts:
         judged = "is evaluated in its training environment"
     for path, given, why in (
-        ("env", study.more_envs, "trains in one environment; give one"),
+        ("env", study.more_envs, "trains in a single environment; give only one"),
         ("init", study.init, "creates states itself; load the file in its init method"),
         ("checkpoint.parts", study.checkpoint.parts, "saves whole states, not parts"),
         ("eval_env", study.evaluation.env, judged),
@@ -484,7 +486,7 @@ def _command_problems(study: Study) -> Problems:
         ("population", study.population != PopulationSpec(), f"{of_lanes}; see processes"),
         ("baselines", study.baselines, f"{of_lanes}; remove it"),
         ("init", study.init, f"{of_lanes}; pass a checkpoint to the script"),
-        ("eval_env", given.env, f"{of_lanes}, whose script evaluates; remove it"),
+        ("eval_env", given.env, f"{of_lanes}, because the script evaluates; remove it"),
         (
             "evaluation",
             replace(given, env={}, every=usual.every) != usual,

@@ -124,7 +124,7 @@ def goal_note(study: Study) -> str:
     key = "metric.goal"
     if study.objectives:
         key = f"the goal of {losses[0]} in objectives"
-    return f"{key} is maximize, the default; for a loss, use goal: minimize"
+    return f"{key} is maximize (the default); for a loss, use goal: minimize"
 
 
 def _is_loss(name: str) -> bool:
@@ -150,7 +150,7 @@ def own_evaluation_note(study: Study) -> str:
     verbs = "are searched"
     if len(loose) == 1:
         verbs = "is searched"
-    what = f"{', '.join(f'env.{key}' for key in loose)} {verbs} and used in evaluation, too; "
+    what = f"{', '.join(f'env.{key}' for key in loose)} {verbs} and also used in evaluation; "
     what += "trials with an easier "
     if study.more_envs:  # there is no eval_env
         return f"{what}environment rank higher; fix the values in evaluation"

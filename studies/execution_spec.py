@@ -31,9 +31,9 @@ class PopulationSpec:
     tiles: Literal["auto", "whole", "narrow"] = key(
         "auto",
         (
-            "grouping of lanes on a CPU: with whole tiles, results do not depend on the "
-            "number of lanes; narrow tiles fit the lanes; auto: whole, but narrow for fewer "
-            "lanes than one tile per device"
+            "grouping of lanes on a CPU; whole: results do not depend on the number of "
+            "lanes; narrow: tiles fit the lanes; auto: whole, or narrow if the lanes are "
+            "fewer than one tile per device"
         ),
     )
     device: Literal["auto", "cpu", "gpu"] = key("auto", "where lanes run")
@@ -211,7 +211,7 @@ class Init:
         "all", "parameters to keep; the rest starts fresh"
     )
     optimiser: Literal["fresh", "restored"] = key(
-        "fresh", "restored needs keep: all and a policy saved with its optimiser"
+        "fresh", "`restored` needs keep: all and a policy saved with its optimiser"
     )
 
 

@@ -422,10 +422,10 @@ class _StudyReader:
             text = f"init.from: {folder} is not a policy folder, such as .../policies/trial_N"
             self.notes.add(text, node, "from")
         elif restored and init.keep != "all":
-            text = f"init.optimiser is restored, which needs keep: all, but keep is {init.keep}"
+            text = f"init.optimiser is `restored`, which needs keep: all, but keep is {init.keep}"
             self.notes.add(text, node, "optimiser")
         elif restored and not (self.checked or (folder / "parts/optimiser.npz").is_file()):
-            text = f"init.optimiser is restored, but {folder} has no optimiser state; "
+            text = f"init.optimiser is `restored`, but {folder} has no optimiser state; "
             text += "save the policy with checkpoint: {parts: [optimiser]}, or use fresh"
             self.notes.add(text, node, "optimiser")
         return init

@@ -60,7 +60,7 @@ def _minibatch_notes(
         if is_single:
             single[f"{asked} ({better})"] = None
     if single:
-        head = "a minibatch has only one sample, whose advantage is not normalised, with "
+        head = "minibatches have a single sample, so advantages are not normalised, with "
         fewer[f"{head}num_minibatches "] = single
     return [f"{head}{_shortened_list(counts)}" for head, counts in fewer.items()]
 

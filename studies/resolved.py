@@ -283,7 +283,8 @@ def _keeps_value(changed: _Changed) -> str:
     moved = name in DEFAULTS_OF_OLD and (old, new) == (DEFAULTS_OF_OLD[name], KNOBS[name].default)
     if moved:
         value = _short_text(old)
-        return f"the default has changed since the start; to resume, give {value} under {section}"
+        text = "the default has changed since the study started; to resume, give "
+        return f"{text}{value} under {section}"
     if name.partition(".")[0] == AVERAGE_REWARD and _has_zero(new):
         told = "0 meant the average of the first rollout when the study started; to resume, set"
         return f"{told} it to off under {section}"

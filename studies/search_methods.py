@@ -159,7 +159,7 @@ METHODS: dict[str, Method] = {
                     "crossover_prob",
                     "number",
                     0.9,
-                    "probability that two parents are mixed",
+                    "probability that two parents are recombined",
                     low=0,
                     high=1,
                 ),

@@ -59,7 +59,7 @@ class Evaluation:
     )
     episodes: int = key(20, "episodes per evaluation", low=1, high=100_000)
     steps: int | None = key(
-        None, "env steps per evaluation instead, for environments without episodes", low=1
+        None, "env steps per evaluation, for environments whose episodes never end", low=1
     )
     greedy: bool = key(True, "use the mode of the policy instead of a sample")
     env: Mapping[str, Any] = field(default_factory=dict[str, Any])  # `eval_env` in the file
@@ -91,12 +91,12 @@ class SearchSpec:
         "auto", "propose while lanes run: saves time, but uses fewer results"
     )
     driver: Literal["lanes", "ray_tune"] = key(
-        "lanes", "which scheduler runs the trials: that of hpo, or Ray Tune"
+        "lanes", "the scheduler that runs the trials: hpo's, or Ray Tune's"
     )
     scheduler: str = key("asha", "ray_tune: asha, pbt, or the dotted name of a class")
     searcher: str = key("random", "ray_tune: random, optuna, or the dotted name of a class")
-    scheduler_options: Mapping[str, Any] = key({}, "ray_tune: arguments of the scheduler class")
-    searcher_options: Mapping[str, Any] = key({}, "ray_tune: arguments of the searcher class")
+    scheduler_options: Mapping[str, Any] = key({}, "ray_tune: arguments for the scheduler class")
+    searcher_options: Mapping[str, Any] = key({}, "ray_tune: arguments for the searcher class")
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ class Seeds:
 class Confirm:
     """New runs of the best trials on selection seeds, and of winner and default on test seeds."""
 
-    top_k: int = key(5, "number of trials that run again; 0: none, and no winner", high=1000)
+    top_k: int = key(5, "number of trials to re-run; 0: none, and no winner", high=1000)
     choose: int = key(
         8, "selection seeds: new seeds to pick the winner; 0: search values are used", high=1000
     )

@@ -57,7 +57,7 @@ class Study:
     )
     algorithm: Algorithm = key(
         Algorithm(),
-        "what lanes train: ppo, or a custom class as FILE.py:CLASS",
+        "the algorithm to train: ppo, or a custom class as FILE.py:CLASS",
         type="map",
         late=True,
     )
@@ -125,12 +125,12 @@ class Study:
         None, "the rule that stops trials early; null: none"
     )
     seeds: Seeds = key(Seeds(), "replicates")
-    confirm: Confirm | None = key(None, "re-run the best trials on new seeds; null: do not")
+    confirm: Confirm | None = key(None, "re-run the best trials on new seeds; null: no re-runs")
     population: PopulationSpec = key(PopulationSpec(), "lanes and device")
     budget: Budget = key(Budget(), "limits of the whole study")
     executor: Executor = key(Executor(), "where populations run")
     checkpoint: Checkpoint = key(Checkpoint(), "which policies are kept")
-    init: Init | None = key(None, "a saved policy that lanes start from; null: fresh")
+    init: Init | None = key(None, "a saved policy to start from; null: start fresh")
     log_every: int | None = key(
         None,
         "env steps between two rows of curves; omitted: one chunk",

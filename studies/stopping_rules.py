@@ -49,7 +49,7 @@ _EVOLVING = (
         "quantile",
         "number",
         0.25,
-        "share of trials that copy, and share that are copied",
+        "share of trials that copy others, and share that are copied",
         low=0,
         low_open=True,
         high=0.5,

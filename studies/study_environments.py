@@ -89,5 +89,7 @@ def value_words(study: Study, alone: bool = False) -> str:
 
 def only_one_environment(study: Study, what: str) -> None:
     if study.more_envs:
-        text = f"{what} supports one environment, but {study.name} has {env_words(study)}"
+        text = (
+            f"{what} supports only a single environment, but {study.name} has {env_words(study)}"
+        )
         raise ConfigError(f"{text}; use a study with env: {study.env.id}")

@@ -44,7 +44,7 @@ LOGGERS: Mapping[str, tuple[Field, ...]] = {
         Field("project", "text", "hpo", "project of the runs"),
         Field("entity", "text", None, "user or team; null: the account's default", off=True),
         _NAME,
-        Field("group", "text", None, "group of all runs; null: the value of name", off=True),
+        Field("group", "text", None, "group of all runs; null: same as name", off=True),
         _POLICY,
     ),
     "mlflow": (
@@ -91,7 +91,7 @@ METRICS: Mapping[str, str] = {
 
 COSTS: Mapping[str, str] = {
     "env_steps": "training env steps of a trial over all seeds; never the first objective",
-    "seconds": "share of the training time; not reproducible; never the first objective",
+    "seconds": "share of the training time used; not reproducible; never the first objective",
 }
 """Costs of a trial, as objectives or constraints: name -> meaning."""
 

@@ -399,7 +399,7 @@ def front_line(entries: Sequence[Entry], volume: float | None) -> str:
     text = f"Pareto front: {len(best)} of {counted(len(group), f'{kind} trial')} ({shown})"
     if volume is None:
         return f"{text}."
-    return f"{text}; hypervolume {volume:.3f} of the box between best and worst values."
+    return f"{text}; hypervolume: {volume:.3f} of the box between the best and worst values."
 
 
 def _empty_front(entries: Sequence[Entry]) -> str:

@@ -83,7 +83,7 @@ def stages_table(page: TrialPage, verbose: bool) -> str:
     table = aligned(header, rows, (False, True, True, True, True, True, False))
     if not stages.has_training:
         return table
-    return f"{table}\nTraining returns count {page.training_weight:g} in search and select."
+    return f"{table}\nTraining returns have weight {page.training_weight:g} in search and select."
 
 
 def _stage_row(page: TrialPage, stages: Stages, point: Point, verbose: bool) -> list[str]:

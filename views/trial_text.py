@@ -119,7 +119,7 @@ def _value_text(page: TrialPage) -> str:
 
 def _audit_text(found: TrialAudit) -> str:
     whole = found.audit.whole
-    bar = f"the median of trials never stopped ({number(found.audit.bar)})"
+    bar = f"the median of the unstopped trials ({number(found.audit.bar)})"
     if found.ended is not None:
         return f"Audit: this trial finished {found.ended} {bar}."
     audited = counted(whole.audited, "audited trial")

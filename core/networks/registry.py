@@ -48,7 +48,7 @@ class RecurrentNetwork(Protocol):
 def _array_shape(name: str, plan: Plan, struct: Any) -> tuple[int, ...]:
     if not hasattr(struct, "shape"):
         raise ConfigError(
-            f"network {name} reads one array, but the observations of {plan.env.id} are "
+            f"network {name} reads a single array, but the observations of {plan.env.id} are "
             "a pytree; choose a different network or `observation`"
         )
     return tuple(struct.shape)
@@ -100,7 +100,7 @@ def _transformer(plan: Plan, outputs: int, struct: Any) -> nn.Module:
     routes = _routes(plan)
     if routes is None or not hasattr(struct, "slots"):
         raise ConfigError(
-            "network transformer reads link tokens or one array (with `history`), but the "
+            "network transformer reads link tokens or a single array (with `history`), but the "
             f"observations of {plan.env.id} are neither; optical environments "
             "provide tokens with `observation: link_departure`"
         )

@@ -275,8 +275,8 @@ class RayTeam:
                 self._warn(f"worker {share} died; {words} on {name} takes over its lanes")
                 return
         raise SearchError(
-            f"worker {share} died, and {_ATTEMPTS} others while starting; nothing committed is "
-            "lost; run the same command to resume"
+            f"worker {share} died, and {_ATTEMPTS} replacements died while starting; nothing "
+            "committed is lost; run the same command to resume"
         )
 
     def _machine_name(self, host: Any, seconds: float) -> str | None:

@@ -427,7 +427,7 @@ class ConfirmStage:
         names = {objective.metric.name for objective in search_state.objectives.others}
         costs = names.intersection(COSTS)
         if costs and trial.state is not TrialState.FINISHED:
-            trial.lack(f"{', '.join(sorted(costs))} of an unfinished run cannot be compared")
+            trial.lack(f"{', '.join(sorted(costs))} from an unfinished run cannot be compared")
             search_state.touch(trial)
             return []
         if self._join_bucket(trial) is None:
@@ -481,7 +481,7 @@ class ConfirmStage:
             given = {"budget.env_steps": bounds.env_steps, "budget.wall": bounds.wall_seconds}
             ended = " or ".join(name for name, bound in given.items() if bound is not None)
             budget = f": {ended} ran out"
-        return f"{lost} of {counted(len(runs), of)} gave no value{budget}"
+        return f"{lost} of {counted(len(runs), of)} returned no value{budget}"
 
     def _record_look(self, interim: bool = False) -> None:
         winner, number = first_confirmed(self._search_state), None

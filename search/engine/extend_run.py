@@ -155,14 +155,14 @@ def _check_points(study: Study, was: EventSchedule, now: EventSchedule) -> None:
     if was.length in now.evaluations:
         raise _growth_error(
             study,
-            f"the last row of the curve ends at {was.env_steps} env steps, where a longer run "
-            f"would have no row (log_every is {study.log_every})",
+            f"the last row of the curve ends at {was.env_steps} env steps, but a longer run "
+            f"would have no row there (log_every is {study.log_every})",
             " with a log_every that divides env_steps",
         )
     raise _growth_error(
         study,
-        f"the run was evaluated at its end, {was.env_steps} env steps, where a longer one would "
-        "not be evaluated "
+        f"the run was evaluated at its end, {was.env_steps} env steps, but a longer run would "
+        "not be evaluated there "
         f"(evaluation.every is {study.evaluation.every})",
         " with an evaluation.every that divides env_steps",
     )

@@ -73,8 +73,8 @@ class SeveralFactory:
             )
             with self.study.env.named_in_errors():
                 raise ConfigError(
-                    f"chunk lengths differ ({words}), and rungs would, too; list "
-                    "environments with equally long updates"
+                    f"chunk lengths differ ({words}), so rungs would differ, too; list "
+                    "environments whose updates are equally long"
                 )
         key = hashlib.sha256("+".join(one.bucket for one in each).encode()).hexdigest()[:8]
         return Resolved(config, key, each[0].steps_per_chunk, tuple(each))
@@ -125,8 +125,8 @@ class SeveralPopulation:
         counts = [one.lanes for one in populations]
         if len(set(counts)) > 1:
             raise ConfigError(
-                f"the environments have memory for {', '.join(map(str, counts))} lanes; set "
-                f"population: {{lanes: {min(counts)}}}"
+                f"memory allows {', '.join(map(str, counts))} lanes in these environments; "
+                f"set population: {{lanes: {min(counts)}}}"
             )
         warmups = [one.warmup_chunks for one in populations]
         if len(set(warmups)) > 1:
@@ -222,7 +222,9 @@ class SeveralPopulation:
                 )
         counts = [len(one.returns) for one in results]
         if len(set(counts)) > 1:
-            raise RuntimeError(f"environments were evaluated on {counts} episodes")
+            raise RuntimeError(
+                f"environments were evaluated on different numbers of episodes: {counts}"
+            )
         names = dict.fromkeys(name for one in results for name in one.metrics)
         nothing, metrics = np.full(counts[0], np.nan), dict[str, np.ndarray]()
         for name in names:

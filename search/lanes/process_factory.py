@@ -68,7 +68,7 @@ class ProcessFactory:
         if "seed" not in self.setup.command.names:
             yield (
                 "command has no {seed}: if the script draws the same numbers each time, all "
-                "seeds of a trial are equal; add it, for example --seed {seed}"
+                "seeds of a trial give the same result; add it, for example --seed {seed}"
             )
 
     def make(self, resolved: Resolved, lanes: int | None) -> ProcessPopulation:

@@ -113,7 +113,7 @@ class ProcessPopulation(Population):
 
     def change(self, changes: Sequence[LaneChange]) -> None:
         if changes:
-            raise ConfigError("processes do not copy each other; use early_terminate: asha")
+            raise ConfigError("processes cannot copy each other; use early_terminate: asha")
 
     def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
         """Return the metrics that processes reported at their counted chunks."""

@@ -175,7 +175,9 @@ def make_sampler(study: Study) -> Sampler:
             f"run: {install_command(row.extra)}, or use method: tpe"
         )
     if row.objectives == "one" and objectives > 1:
-        raise ConfigError(f"{what} supports one objective (here: {objectives}); use method: tpe")
+        raise ConfigError(
+            f"{what} supports only one objective (here: {objectives}); use method: tpe"
+        )
     build = row.build
     if isinstance(build, str):
         build = resolve_name(f"{__package__}.{build}")

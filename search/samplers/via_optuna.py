@@ -83,7 +83,7 @@ class HistoryStorage(BaseStorage):
         number = next(reversed(self._trials), -1) + 1
         if template_trial is not None:
             raise NotImplementedError(
-                "not supported: trials are added only as a whole, with `append`"
+                "not supported: trials can only be added complete, with `append`"
             )
         empty = FrozenTrial(number, _STATES.RUNNING, None, None, None, {}, {}, {}, {}, {}, number)
         self.append(empty)

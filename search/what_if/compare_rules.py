@@ -84,7 +84,7 @@ def what_if(
     study, early = record.study, record.study.early_terminate
     asked = asked_rules(record, rules, seeds)
     total = 1 + len(asked)
-    report(1, total, "the rule of the study")
+    report(1, total, "the study's own rule")
     reference = Reference.of(record)
     rows = list[WhatIfRow]()
     for at, rule in enumerate(asked, start=2):

@@ -132,7 +132,7 @@ def read_record(
         if early is not None and early.evolves:
             raise ConfigError(
                 f"trials of {study.name} copy each other ({early.type}), so no curve "
-                "belongs to one configuration; choose a study without copies"
+                "belongs to a single configuration; choose a study without copies"
             )
         results: dict[tuple[int, int], dict[int, EvaluationResult]] = defaultdict(dict)
         for row in sorted(journal.evaluations(), key=lambda row: row.env_steps):

@@ -15,7 +15,7 @@ from hpo.machine.devices import prepare_devices
 
 
 def test_indivisible_lane_count_is_refused_with_the_next_valid(tiny):
-    with pytest.raises(ConfigError, match="next number that does is 8"):
+    with pytest.raises(ConfigError, match="next possible number is 8"):
         Program(tiny.plan, 6, 1, 2, EvaluationPlan(), prepare_devices("cpu"), tiny.hypers())
 
 

@@ -372,12 +372,12 @@ def converting(function):
 @pytest.mark.parametrize(
     ("function", "words"),
     [
-        (lambda x, h: float(x), "float() of a traced value; remove float()"),
-        (lambda x, h: math.sqrt(x), "float() of a traced value"),
+        (lambda x, h: float(x), "float() does not work on a traced value; remove it"),
+        (lambda x, h: math.sqrt(x), "float() does not work on a traced value"),
         (lambda x, h: int(x), "to truncate it, use .astype(jnp.int32)"),
         (lambda x, h: jnp.zeros(int(h.rate)).sum(), "declare rate with hpo.fixed and read self."),
-        (lambda x, h: x.item(), ".item() of a traced value; remove .item()"),
-        (lambda x, h: x.tolist(), ".tolist() of a traced value"),
+        (lambda x, h: x.item(), ".item() does not work on a traced value; remove it"),
+        (lambda x, h: x.tolist(), ".tolist() does not work on a traced value"),
         (lambda x, h: 1.0 if x > 0 else 2.0, "use jnp.where or jax.lax.cond"),
         (lambda x, h: max(x, 0.0), "jnp.maximum instead of max"),
         (lambda x, h: sum(range(x.astype(int))), "use jax.lax.fori_loop"),

@@ -664,7 +664,7 @@ hp_config: {gamma: 0.99876, vf_clip_eps: 0.211}
 def test_hydra_environment_config_is_read_or_reported_missing(imported, tmp_path):
     _, told = imported("arlbench", INCUMBENT % "cc_acrobot", name="configs/incumbent/x.yaml")
     assert (
-        "its environment is 'cc_acrobot', from the missing file environment/cc_acrobot.yaml"
+        "its environment 'cc_acrobot' is set in the missing file environment/cc_acrobot.yaml"
         in told
     )
     folder = tmp_path / "configs"

@@ -68,7 +68,7 @@ model.learn(20_000, callback=eval_callback)
 def test_a_script_of_another_algorithm_is_refused(kind, text, algorithm, imported):
     found, says = imported(kind, text, "--env=CartPole-v1")
     assert found is None
-    assert f"trains with {algorithm}" in says and "only PPO" in says
+    assert f"uses {algorithm}" in says and "only PPO" in says
 
 
 def test_values_of_another_algorithm_do_not_reach_ppo(imported):
@@ -101,7 +101,7 @@ config["NUM_UPDATES"] = config["TOTAL_TIMESTEPS"] // config["NUM_STEPS"] // conf
 config["MINIBATCH_SIZE"] = config["NUM_ENVS"] * config["NUM_STEPS"] // config["NUM_MINIBATCHES"]
 """
     found, says = imported("purejaxrl", text)
-    assert found is None and "has no settings of PureJaxRL" in says
+    assert found is None and "has no settings for PureJaxRL" in says
 
 
 def test_equal_values_under_two_names_are_accepted(imported):
@@ -248,7 +248,7 @@ def test_hydra_defaults_and_targets_are_read_or_listed(tmp_path, imported):
     assert found["fixed"]["lr_schedule"] == "linear"
     text = HOPPER.replace("stable_baselines3.PPO", "stable_baselines3.SAC")
     found, says = imported("sb3", text, "--env=Pendulum-v1", name="hopper.yaml")
-    assert found is None and "trains with stable_baselines3.SAC" in says
+    assert found is None and "uses stable_baselines3.SAC" in says
 
 
 # ------------------------------------------------------------------------ spaces and studies

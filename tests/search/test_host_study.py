@@ -283,7 +283,7 @@ def test_failing_environment_fails_only_its_trial_with_reason(tmp_path):
     )
     assert errors[3.0].endswith(f"fatal.py:{second}: ValueError: a broken joint")
     assert results.usage.failures == 3 and len(warnings) == 4  # three, and one about lanes
-    assert warnings[0].startswith("env.fatal is searched and used in evaluation, too")
+    assert warnings[0].startswith("env.fatal is searched and also used in evaluation")
     assert rows[0.0].value is not None
 
 

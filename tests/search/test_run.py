@@ -376,7 +376,9 @@ def test_candidate_diverging_on_selection_seeds_is_not_confirmed(tmp_path):
     results = go(tmp_path, study, Fragile(diverges_above=2.0))
     with opened(tmp_path) as journal:
         default = journal.trial(0)
-    assert default.choose_values == () and default.error == "1 of 3 selection seeds gave no value"
+    assert (
+        default.choose_values == () and default.error == "1 of 3 selection seeds returned no value"
+    )
     assert sum(entry.confirmed for entry in results.leaderboard) == 3
     assert results.best.trial != 0
 
@@ -453,7 +455,7 @@ def test_different_machine_is_refused_or_marked(tmp_path):
     told = (
         r"ran on 4 \w+ devices; on 2 \w+ devices its results will differ in the last digits; .* "
     )
-    with pytest.raises(StoreError, match=f"{told}or accept that"):
+    with pytest.raises(StoreError, match=f"{told}or accept the difference"):
         go(tmp_path, grown, Factory(device_count=2))
     go(tmp_path, grown, Factory(device_count=2), accept_new_bits=True)
     with opened(tmp_path) as journal:

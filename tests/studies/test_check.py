@@ -253,7 +253,7 @@ def _of_minibatches(fixed="", space="", env="CartPole-v1", rows="num_envs: 4, ro
         (", num_minibatches: 6, normalise_advantages: false", "6 (makes 4; use 4 or 8)"),
         (
             ", num_minibatches: 8",
-            "a minibatch has only one sample, whose advantage is not normalised, "
+            "minibatches have a single sample, so advantages are not normalised, "
             "with num_minibatches 8 (use 4)",
         ),
         (", minibatch_size: 1", "with num_minibatches 8 (use 4)"),
@@ -271,7 +271,7 @@ def test_wrong_number_of_minibatches_gives_warning(fixed, words):
 def test_last_minibatch_of_one_sample_gives_warning():
     rows = "num_envs: 5, rollout_length: 5"
     (found,) = _of_minibatches(", num_minibatches: 7", rows=rows)  # six of 4, and one of 1
-    assert "a minibatch has only one sample" in found
+    assert "minibatches have a single sample" in found
     assert found.endswith("with num_minibatches 7 (use 5)")
     assert _of_minibatches(", num_minibatches: 5", rows=rows) == []
     off = ", num_minibatches: 7, normalise_advantages: false"

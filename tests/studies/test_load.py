@@ -275,7 +275,7 @@ def test_hyperparameter_may_have_one_distribution_per_condition():
         ),
         (
             "search: {method: sobol, warm_start: {study: x}}\n",
-            "search.warm_start applies only to methods that learn, which sobol does not",
+            "search.warm_start has no effect with sobol, which does not learn from results",
         ),
         ("seeds: {per_config: 2, tolerate: 2}\n", "below per_config"),
         ("early_terminate: {type: asha, min: 200k}\n", "env steps; set it below"),

@@ -26,7 +26,7 @@ def study(more="", text=STUDY):
 def test_note_on_searched_eval_environment_suggests_eval_env():
     told = own_evaluation_note(study())
     assert told == (
-        "env.g is searched and used in evaluation, too; trials with an easier environment rank "
+        "env.g is searched and also used in evaluation; trials with an easier environment rank "
         "higher; to evaluate all in the same one, use eval_env: {g: 10.0}"
     )
 

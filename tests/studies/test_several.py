@@ -126,10 +126,10 @@ def test_env_steps_include_all_environments():
             "constraints: [{metric: eval/length_mean, max: 3}]",
             "constraints over several environments can use only env_steps and seconds",
         ),
-        ("eval_env: {gravity: 9}", "eval_env works only with one environment; remove it"),
+        ("eval_env: {gravity: 9}", "eval_env works only with a single environment; remove it"),
         ("baselines: [ksp_ff]", "baselines need an optical network"),
         ("executor: {type: ray, workers: 2}", "several environments run in one process"),
-        ("loggers: [tensorboard]", "loggers has tensorboard, which supports only one"),
+        ("loggers: [tensorboard]", "loggers has tensorboard, which supports only a single"),
         ("space: {env.lenth: {min: 1, max: 2}}", "did you mean 'env.length'"),
         ("fixed: {distribution: gaussian}", "does not fit CartPole-v1"),
         ("over_environments: median", "Known: mean, iqm, worst"),
@@ -165,5 +165,7 @@ def test_metric_must_exist_in_every_known_environment(tmp_path):
 
 
 def test_single_environment_commands_refuse_several():
-    with pytest.raises(ConfigError, match="a replay supports one environment, but study has"):
+    with pytest.raises(
+        ConfigError, match="a replay supports only a single environment, but study has"
+    ):
         only_one_environment(loads(SEVERAL), "a replay")

@@ -93,7 +93,7 @@ def test_init_section_round_trip(policy):
         ("init: {from: policy, keep: actor}", "init: unknown keep 'actor'; "),
         (
             "init: {from: policy, keep: critic, optimiser: restored}",
-            "restored, which needs keep: all, but keep is critic",
+            "`restored`, which needs keep: all, but keep is critic",
         ),
         (
             "init: {from: policy, optimiser: restored}",

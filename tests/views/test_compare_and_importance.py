@@ -73,7 +73,7 @@ def test_compare_names_trials_violating_constraints(capsys, tmp_path):
     unfit = [f"trial {entry.trial}" for entry in two if entry.feasible is False]
     data, text = compared(capsys, results, *(entry.trial for entry in two))
     where = "on the seeds used for ranking, constraints are violated by"
-    said = f"By value alone: {where} {' and '.join(unfit)}."
+    said = f"Only values are compared: {where} {' and '.join(unfit)}."
     assert unfit and data["caution"].endswith(said) and said in " ".join(text.split())
 
 
@@ -82,7 +82,7 @@ def test_the_objective_that_is_compared_is_named(capsys, tmp_path):
     results = samples.make_results(tmp_path, objectives=two)
     some = [entry.trial for entry in results.leaderboard if entry.confirmed][:2]
     data, text = compared(capsys, results, *some)
-    said = "Of 2 objectives only eval/return_mean is compared."
+    said = "Of 2 objectives, only eval/return_mean is compared."
     assert data["caution"].endswith(said) and said in " ".join(text.split())
 
 
@@ -185,7 +185,7 @@ def test_export_reports_a_damaged_table(capsys, tmp_path, form):
         (["importance", "--at", "1k", "--over-progress"], "remove --at"),
         (["importance", "--at", "1x"], "'1x' is not a number of env steps such as 1k"),
         (["importance", "--at", "2.5k"], "no evaluation at 2500 env steps; known: 2000, "),
-        (["plot", "history", "--at", "2k"], "an option of hpo plot importance"),
+        (["plot", "history", "--at", "2k"], "works only with hpo plot importance"),
         (["plot", "importance", "--at", "2.5k"], "no evaluation at 2500 env steps"),
         (["eval", "policy", "--seeds", "3"], "--seeds is for optical networks only"),
         (["eval", "policy", "--plot", "x.png"], "--plot is for optical networks only"),

@@ -238,7 +238,7 @@ def test_multi_objective_report_has_a_pareto_section(tmp_path):
     results = samples.make_results(tmp_path, objectives=metrics, **asked)
     text = write_report(StudyFolder(results.folder)).read_text()
     assert Page(text).ids == ["pareto", *WITH_EFFECTS]
-    assert "Pareto front: " in text and "; hypervolume 0." in text
+    assert "Pareto front: " in text and "; hypervolume: 0." in text
 
 
 def test_report_command_writes_to_the_given_path(folder, tmp_path, capsys):

@@ -120,7 +120,7 @@ def test_next_command_saves_the_winner_policy(folder):
 def test_single_env_export_formats_are_refused(capsys, folder, tmp_path, form):
     target = tmp_path / "there"
     assert main(["export", form, "--study", str(folder), "--to", str(target)]) == 2
-    assert f"hpo export {form} supports one environment, but" in capsys.readouterr().err
+    assert f"hpo export {form} supports only a single environment, but" in capsys.readouterr().err
     assert not target.exists()
 
 

@@ -105,7 +105,7 @@ def test_stage_rows_show_the_ranked_values(mixed):
             assert means["search", steps(judged["env_steps"])] == number(judged["value"])
         if data["search_value"] is not None:
             assert [*means.values()][len(data["decisions"])] == number(data["search_value"])
-        assert "Training returns count 0.5 in search and select." in text
+        assert "Training returns have weight 0.5 in search and select." in text
     plain = trial_text(replace(page, training_weight=0.0), verbose=True)
     assert "raining returns count" not in plain
 

@@ -118,7 +118,7 @@ def test_shipped_tuned_records_fit_80_columns(say):
         (["tuned", "verify"], "run: hpo tuned verify ENV"),
         (["tuned", "CartPole-v1", "again"], "run: hpo tuned ENV"),
         (["tuned", "verify", "CartPole-v1", "--seeds", "4"], "at least 5"),
-        (["tuned", "--seeds", "64"], "--seeds is an option of: hpo tuned verify"),
+        (["tuned", "--seeds", "64"], "--seeds works only with hpo tuned verify"),
         (["train", "tuned:Nowhere-v1"], "unknown tuned configuration 'Nowhere-v1'"),
         (["tuned", "--tuned", "elsewhere", "CartPole-v1"], "no tuned configuration in elsewhere"),
     ],

@@ -43,7 +43,7 @@ def export(policy: Path, to: Path) -> str:
 def describe(policy: Path, allowed: str, networks: Sequence[str]) -> dict[str, Any] | str:
     """Return a policy with a supported network as plain data, or why it cannot be converted."""
     if not (policy / FILE).is_file():
-        return "it belongs to a custom training or to several environments"
+        return "it belongs to a custom training class or to several environments"
     from ...core.policy_document import read_document
 
     try:

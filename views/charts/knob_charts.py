@@ -150,7 +150,7 @@ def slices(snapshot: Snapshot) -> Picture:
     legend = [Key("finished", "c0"), Key("not finished", "muted")]
     if first in compared.values:
         legend.append(Key(snapshot.winner_word, "c1", "ring"))
-    caption = f"{_caption_start(snapshot, compared, _DOTS)}, along one hyperparameter each."
+    caption = f"{_caption_start(snapshot, compared, _DOTS)}, with one panel per hyperparameter."
     return Picture("slices", title, caption, panels, legend)
 
 

@@ -265,7 +265,7 @@ def blocking_picture(results: Compared, title: str) -> Picture:
             _Curve(name, style, _difference_points(one, seen[0])) for name, style, one in named[1:]
         ]
         label = f"difference from {names[0]}"
-        words = f"Minus {names[0]}, seed by seed"
+        words = f"Difference from {names[0]}, seed by seed"
         panels.append(_loads_panel(words, label, apart, x, even=True))
     caption = f"{title}: means over {counted(int(seen[0].blocked.shape[1]), 'seed')} with 95 % "
     caption += "intervals, on the same requests for every rule."
@@ -373,7 +373,7 @@ def do_eval_network(args: Namespace) -> int:
         require_matplotlib("hpo eval --plot")
     question = _read_question(args)
     if not question.rules:
-        raise ConfigError("nothing to evaluate; give --heuristic ksp_ff, or all, or --policy DIR")
+        raise ConfigError("nothing to evaluate; give --heuristic ksp_ff (or all), or --policy DIR")
     if args.trace is not None:
         return _trace(args, question)
     size: dict[str, Any] = {"seeds": args.seeds, "steps": args.steps, "seed": args.seed}

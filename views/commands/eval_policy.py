@@ -182,7 +182,7 @@ def _check_options(args: Namespace, network: bool) -> None:
         option = f"--{given[0].replace('_', '-')}"
         raise ConfigError(f"{option} {what}; remove it")
     if args.video is not None and args.trace is not None:
-        raise ConfigError("--video and --trace cannot be combined; give one of them")
+        raise ConfigError("--video and --trace cannot be combined; give only one of them")
     episodes, steps = 100, 20_000
     if args.video is not None:
         episodes, steps = 1, 300

@@ -501,7 +501,7 @@ def do_plot(args: Namespace) -> int:
     from ..pictures import require_matplotlib
 
     if args.at is not None and args.kind != "importance":
-        raise ConfigError("--at is an option of hpo plot importance; remove it")
+        raise ConfigError("--at works only with hpo plot importance; remove it")
     path = Path(args.to or f"{args.kind}.png")
     if path.suffix not in SUFFIXES:
         raise ConfigError(f"--to {path}: the name must end in {' or '.join(SUFFIXES)}")

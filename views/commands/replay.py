@@ -94,4 +94,6 @@ def _replay_verdict(found: Replay) -> str:
         )
     other = sum(not point.same for point in found.points)
     apart = f"Evaluations that differ: {other} of {len(found.points)}; equal: {curve}"
-    return f"{apart}. Results differ if versions, devices or code are not those of the study."
+    return (
+        f"{apart}. Results differ if versions, devices or code are not the same as in the study."
+    )

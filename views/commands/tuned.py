@@ -313,7 +313,7 @@ def do_tuned(args: Namespace) -> int:
         raise ConfigError(f"run: hpo tuned {'verify ' * (first == 'verify')}ENV")
     for option in ("seeds", "recorded", "seed", "bits"):
         if getattr(args, option) not in (None, False) and first != "verify":
-            raise ConfigError(f"--{option} is an option of: hpo tuned verify")
+            raise ConfigError(f"--{option} works only with hpo tuned verify")
     place = path_or_none(args.tuned)
     if first == "verify":
         return _verify(find_record(rest[0], place), args)

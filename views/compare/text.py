@@ -99,10 +99,10 @@ def _cautions_text(meta: StudyMeta, sides: Sequence[Side], chosen: ComparedValue
     if chosen.copied:
         cautions.append(COPIES_REMEDY)
     if meta.objectives:
-        cautions.append(f"Of {len(meta.objectives)} objectives only {meta.metric} is compared.")
+        cautions.append(f"Of {len(meta.objectives)} objectives, only {meta.metric} is compared.")
     if unfit := [side.name for side in sides if side.unfit]:
         where = "on the seeds used for ranking, constraints are violated by"
-        cautions.append(f"By value alone: {where} {' and '.join(unfit)}.")
+        cautions.append(f"Only values are compared: {where} {' and '.join(unfit)}.")
     return " ".join(cautions)
 
 

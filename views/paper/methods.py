@@ -39,7 +39,7 @@ _METHODS = {
     "grid": "Grid search",
     "sobol": "A Sobol sequence",
     "tpe": "The tree-structured Parzen estimator (TPE)",
-    "thompson": "Thompson sampling over a Bayesian linear model",
+    "thompson": "Thompson sampling with a Bayesian linear model",
     "gp": "Bayesian optimisation with a Gaussian process",
     "cmaes": "CMA-ES",
     "nsga2": "NSGA-II",
@@ -161,7 +161,7 @@ def _other_settings(snapshot: Snapshot) -> str:
     """Return the sentence about hyperparameters that were not searched."""
     study = snapshot.study
     if study.algorithm.is_process:
-        return "All other settings are those of the training script."
+        return "All other settings were left as in the training script."
     knobs = study.algorithm.knobs
     changed = {
         name: value

@@ -184,7 +184,7 @@ def _check_fits(settings: OpticalSettings) -> None:
             raise UnknownNameError("fit", str(name), FIT_NAMES)
     if not settings.fits or len(set(settings.fits)) < len(settings.fits):
         _refuse(
-            "fits", list(settings.fits), f"a list of different names from {', '.join(FIT_NAMES)}"
+            "fits", list(settings.fits), f"a list of distinct names from {', '.join(FIT_NAMES)}"
         )
     if settings.fits != ("first",) and settings.id != "deeprmsa":
         raise ConfigError(

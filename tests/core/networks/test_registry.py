@@ -31,5 +31,5 @@ def test_an_unknown_network_is_named():
 
 def test_the_mlp_refuses_trees_of_observations():
     tree = {"a": STRUCT, "b": jax.ShapeDtypeStruct((2,), np.float32)}
-    with pytest.raises(ConfigError, match="reads one array"):
+    with pytest.raises(ConfigError, match="reads a single array"):
         registry.make(PLAN, 2, tree)

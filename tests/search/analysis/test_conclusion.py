@@ -403,7 +403,7 @@ def test_budget_end_before_confirm_stage_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(Engine, "is_out_of_time", is_out_of_time)
     said = go(tmp_path, budget=Budget(trials=24, wall_seconds=1e6)).conclusion.said
     assert said[0] == "Undecided: no trial has a value on every selection seed."
-    assert said[1].endswith(": 3 of 3 selection seeds gave no value: budget.wall ran out.")
+    assert said[1].endswith(": 3 of 3 selection seeds returned no value: budget.wall ran out.")
 
 
 @pytest.mark.parametrize("pause", [0, 50])

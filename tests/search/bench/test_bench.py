@@ -366,7 +366,7 @@ def test_decreasing_cost_curve_is_made_monotone():
     ("bench", "methods", "told"),
     [
         ("tables: tables, budget: [4]", METHODS, "yaml:1: .*'budgets'"),
-        ("tables: tables, budgets: [4, 4]", METHODS, "different whole numbers from 1"),
+        ("tables: tables, budgets: [4, 4]", METHODS, "distinct whole numbers from 1"),
         ("tables: tables, baseline: al", METHODS, "bench.baseline: unknown method 'al'; did you"),
         ("tables: tables, baseline_budget: 5", METHODS, "baseline_budget is not one of"),
         ("tables: tables", "  a:\n    env: CartPole-v1\n", "4: method a: unknown key 'env'"),
@@ -383,7 +383,7 @@ def test_mistakes_in_bench_file_report_their_lines(folder, bench, methods, told)
     [
         ("search: {method: tpee}", "4: search: unknown method 'tpee'; did you mean 'tpe'"),
         ("early_terminate: {type: pbt, every: 1000}", "copied trials have no recorded runs"),
-        ("seeds: {per_config: 7}", "of 8 recorded seeds 2 are test seeds, which leaves 6"),
+        ("seeds: {per_config: 7}", "of 8 recorded seeds, 2 are test seeds, which leaves 6"),
     ],
 )
 def test_a_method_that_cannot_run_is_refused_before_any_search(folder, own, told):

@@ -219,7 +219,7 @@ def test_runs_cut_by_budget_are_completed_when_confirmed_explicitly(tmp_path):
     grown = dataclasses.replace(base, confirm=confirm, budget=budget)
     go(tmp_path / "twice", grown)
     cut = rows_of(tmp_path / "twice")[winner]
-    assert "of 12 report seeds gave no value" in cut.error and len(cut.report_values) == 6
+    assert "of 12 report seeds returned no value" in cut.error and len(cut.report_values) == 6
     named = asked_for(grown, {winner: 12})
     for name in ("once", "twice"):
         go(tmp_path / name, named)

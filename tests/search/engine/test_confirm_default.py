@@ -156,7 +156,7 @@ def test_diverged_test_seeds_of_default_are_recorded(tmp_path):
     by_seed = default.by_report_seed
     assert [seed for seed, value in by_seed.items() if math.isnan(value)] == [1, 4]
     assert [by_seed[seed] for seed in (0, 2, 3, 5)] == list(default.report_values)
-    assert default.error == "2 of 6 report seeds gave no value"
+    assert default.error == "2 of 6 report seeds returned no value"
 
 
 def test_default_changed_by_pbt_is_tested_as_separate_reference(tmp_path):
@@ -212,7 +212,7 @@ def test_wall_time_limit_cuts_default_before_winner(tmp_path, monkeypatch):
     assert len(rows[results.best.trial].report_values) == 6
     assert results.best.value_from == "report"
     assert rows[0].report_values == () and rows[0].report_diverged == ()
-    assert rows[0].error.endswith("of 6 report seeds gave no value: budget.wall ran out")
+    assert rows[0].error.endswith("of 6 report seeds returned no value: budget.wall ran out")
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_wall_time_limit_cuts_default_before_winner(tmp_path, monkeypatch):
             15,
             (
                 "There is nothing to compare trial 11 with.",
-                "The default's test did not finish: 6 of 6 report seeds gave no value: "
+                "The default's test did not finish: 6 of 6 report seeds returned no value: "
                 "budget.env_steps ran out.",
             ),
         ),
@@ -266,7 +266,7 @@ def test_stopped_default_has_no_env_steps_objective(tmp_path):
     go(tmp_path, study(objectives=metrics))
     row = rows_of(tmp_path)[0]
     assert row.state is not TrialState.FINISHED and not row.choose_values
-    assert row.error == "env_steps of an unfinished run cannot be compared"
+    assert row.error == "env_steps from an unfinished run cannot be compared"
 
 
 def test_default_is_not_tested_without_test_seeds(tmp_path):

@@ -356,7 +356,7 @@ def test_gpus_are_packed():
 @pytest.mark.parametrize(
     ("metric", "words"),
     [
-        ("{name: loss}", "metric.goal is maximize, the default; for a loss, use goal: minimize"),
+        ("{name: loss}", "metric.goal is maximize (the default); for a loss, use goal: minimize"),
         ("{name: loss, goal: minimize}", ""),
         ("{name: loss, goal: maximize}", ""),
         ("{name: score}", ""),
@@ -392,7 +392,7 @@ def test_processes_do_not_copy_each_other(folder):
     factory = ProcessFactory(study_of(folder))
     population = ProcessPopulation(factory.setup, 1)
     population.change([])
-    with pytest.raises(ConfigError, match="do not copy each other"):
+    with pytest.raises(ConfigError, match="cannot copy each other"):
         population.change([object()])
 
 

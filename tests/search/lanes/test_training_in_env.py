@@ -206,7 +206,7 @@ def test_the_record_names_the_environment(ran):
     ("more", "training", "says"),
     [
         ("env: gym:CartPole-v1\n", TRAINING, "runs outside compiled programs"),
-        ("env: [CartPole-v1, Acrobot-v1]\n", TRAINING, "trains in one environment"),
+        ("env: [CartPole-v1, Acrobot-v1]\n", TRAINING, "trains in a single environment"),
         ("", TRAINING, "env"),
         (POLE, TRAINING.replace("    env = hpo.environment()\n", ""), "remove env"),
         (

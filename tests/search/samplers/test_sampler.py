@@ -435,7 +435,7 @@ def test_cmaes_refuses_what_it_cannot_do(space, changes, words):
 def test_a_method_of_one_objective_refuses_two(monkeypatch):
     monkeypatch.setattr("hpo.search.samplers.registry.find_spec", lambda name: name)
     two = samples.study(method="cmaes", objectives=(Metric(), Metric("eval/length_mean")))
-    with pytest.raises(ConfigError, match=r"'cmaes' supports one objective \(here: 2\)"):
+    with pytest.raises(ConfigError, match=r"'cmaes' supports only one objective \(here: 2\)"):
         make_sampler(two)
 
 

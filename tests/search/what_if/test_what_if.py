@@ -476,4 +476,4 @@ def test_each_replay_is_reported_before_it_begins(tmp_path):
     said = list[tuple[int, int, str]]()
     what_if(folder, ["none", "median,min=2000"], report=lambda *about: said.append(about))
     assert [about[:2] for about in said] == [(1, 3), (2, 3), (3, 3)]
-    assert [rule for _, _, rule in said] == ["the rule of the study", "none", "median min=2k"]
+    assert [rule for _, _, rule in said] == ["the study's own rule", "none", "median min=2k"]
