@@ -305,7 +305,7 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
         _option(compared, side, side.upper(), "a trial's number, or a study", nargs="?")
     judged = verb("what-if", "analyses", "show what other stopping rules would have done")
     confirmed = verb("confirm", "train", "train given trials on test seeds")
-    numbers = "numbers of finished or stopped trials (-1: the default); a study may come first"
+    numbers = "numbers of finished or stopped trials (-1: the default), optionally after a study"
     _option(confirmed, "words", "TRIAL", numbers, nargs="+")
     fewest = "use at least N test seeds (default: as many as the winner has, or 16)"
     _option(confirmed, "--seeds", "N", fewest, type=types.positive)

@@ -116,7 +116,7 @@ class UnknownNameError(ConfigError):
 class UnimportedModuleError(UnknownNameError):
     """An id belongs to a module that is not imported, such as `gym:module:Env-v0` or Atari.
 
-    `package` is the name to install, unless it is known to be installed.
+    `package` is the package to install; empty if it is known to be installed.
     """
 
     def __init__(self, id_: str, module: str, package: str = ""):

@@ -42,7 +42,7 @@ class Simulator(Protocol):
         ...
 
     def send(self, rows: np.ndarray, actions: np.ndarray) -> None:
-        """Start to step some rows, in ascending order; all other rows wait or are dropped."""
+        """Start stepping the given rows, in ascending order; the others are idle or dropped."""
         ...
 
     def receive(self) -> Answers:

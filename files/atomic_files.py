@@ -103,7 +103,8 @@ def full_temporary_folder(place: Path | None = None, sure: bool = False) -> Path
     """Return the temporary folder if it is full, else None.
 
     `place` is the file that could not be written (None if unknown); `sure` means that the error
-    named it. Some errors name no file, and libraries also write temporary files.
+    named it. The folder is also probed, because some errors name no file and libraries write
+    temporary files, too.
     """
     folder = Path(os.environ.get("TMPDIR") or tempfile.gettempdir()).absolute()
     if place is not None and _is_ours(place.absolute(), folder):

@@ -400,7 +400,7 @@ def _is_ours(draft: ConvertedStudy, target: str, value: Any) -> bool:
 
 
 def add_space(draft: ConvertedStudy) -> None:
-    """Search ranges around a draft's fixed values, which become the default configuration."""
+    """Add ranges around a draft's fixed values, which become the default configuration."""
     if draft.space:
         raise draft.fault(
             "it already has a search space; only a single configuration can be extended"

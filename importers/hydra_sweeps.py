@@ -69,7 +69,7 @@ def check_config_name(words: Sequence[str]) -> None:
             text = (
                 f"its settings are in the file {value}.yaml, which Hydra reads; import that file, "
             )
-            raise ConfigError(f"{text}and give the other arguments after --")
+            raise ConfigError(f"{text}and pass the remaining arguments after --")
 
 
 def searched_words(found: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -128,7 +128,7 @@ def _one_environment(reader: _NameVisitor, given: Mapping[str, Any]) -> str | No
 class _NodeKnowledge:
     """How certain it is that the names in a syntax node are settings.
 
-    `firm`: the node certainly sets names in the table, so even values that are not plain count.
+    `firm`: the node is known to assign settings, so non-literal values count, too.
     `others`: it may also set names that the table lacks; `firm_others`: it certainly does.
     """
 

@@ -224,7 +224,7 @@ def _translate_values(draft: ConvertedStudy, name: str, values: Iterable[Any]) -
         try:
             ours = row.settings(read_word(value))
         except NoCounterpart as reason:
-            raise ConfigError(f"a condition or rule names {name} {value!r}: {reason}") from None
+            raise ConfigError(f"a condition or rule uses {name} = {value!r}: {reason}") from None
         found.append(plain_value(row.target, ours.get(row.target)))
     return found
 

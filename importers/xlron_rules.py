@@ -70,7 +70,9 @@ def after(draft: ConvertedStudy) -> None:
         for name in ("weight_decay", "vf_weight_decay")
     ):
         draft.fixed["optimiser"] = "adamw"
-        draft.note("WEIGHT_DECAY: XLRON decays as AdamW does, so the optimiser is adamw")
+        draft.note(
+            "WEIGHT_DECAY: XLRON decouples weight decay as AdamW does, so optimiser is adamw"
+        )
     counted = "service"
     if draft.env.get("reward") == "bitrate":
         counted = "bitrate"
@@ -309,7 +311,7 @@ def _complete_layers(draft: ConvertedStudy, source: ImportSource, kinds: set[str
     layers, units = (source.find(name) for name in pair)
     for name, given in zip(pair, (layers, units), strict=True):
         if isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= 16384:
-            raise draft.fault(f"{name} is {given!r}; allowed: a whole number")
+            raise draft.fault(f"{name} is {given!r}; allowed: an integer from 1 to 16384")
     draft.put("NUM_LAYERS and NUM_UNITS", "hidden_sizes", [units] * min(layers, 65))
     source.drop(*pair)
     draft.silent.update(pair)
@@ -324,7 +326,7 @@ def _shared_sizes(draft: ConvertedStudy, source: ImportSource) -> None:
     elif len(layers) > 1 or len(width) > 1:
         raise draft.fault(
             "mlp_layers and mlp_latent set the size of all parts of the gnn, so they "
-            "cannot be searched; search edge_mlp_latent or others"
+            "cannot be searched; search a single part's size instead, such as edge_mlp_latent"
         )
     elif layers == [None]:
         raise draft.fault("mlp_latent needs mlp_layers; XLRON fails without it")

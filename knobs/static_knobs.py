@@ -371,7 +371,7 @@ STATIC = (
         "action_low",
         "float",
         None,
-        "smallest action, for every component; unset: that of the action space",
+        "lower bound of every action component; unset: taken from the action space",
         off=True,
     ),
     static(
@@ -379,7 +379,7 @@ STATIC = (
         "float",
         None,
         (
-            "largest action, for every component; tanh_gaussian and beta fill the range, "
+            "upper bound of every action component; tanh_gaussian and beta fill the range, "
             "gaussian is clipped to it"
         ),
         off=True,

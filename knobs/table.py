@@ -1,4 +1,4 @@
-"""All hyperparameters by name, their names in other systems, and words added by user code."""
+"""All hyperparameters by name, their names elsewhere, and choices registered by user code."""
 
 from __future__ import annotations
 

@@ -261,7 +261,7 @@ class Running:
         return self.exit_code
 
     def _has_ended(self) -> bool:
-        """Return whether the process has ended; on newer systems, its id stays reserved."""
+        """Return whether the process has ended, without reaping it where `os.waitid` exists."""
         if not hasattr(os, "waitid"):  # macOS before Python 3.13
             return self._process.poll() is not None
         flags = os.WEXITED | os.WNOHANG | os.WNOWAIT

@@ -160,7 +160,7 @@ class Workers:
 
 
 class WorkerBatch:
-    """A batch of environments in workers; after a restart, the first call reports those lost."""
+    """Environments run by worker processes; after a restart, the first call reports lost ones."""
 
     may_lose = True
     continues = False

@@ -35,7 +35,7 @@ class ImportanceColumn:
 
 @dataclass(frozen=True)
 class Regressors:
-    """The regressors of a hyperparameter, among the trials where it was active."""
+    """A hyperparameter's regressors, over the trials in which it was active."""
 
     rows: np.ndarray  # [m] indices of these trials
     basis: np.ndarray  # [m, d] orthonormal columns that sum to 0; d may be 0

@@ -1,10 +1,11 @@
 """Confidence intervals for the difference of two means, with paired or unpaired seeds.
 
-Values on the same seeds are compared pair by pair. The test of a mean difference is exact: under
-equal distributions each difference has a random sign, for any distribution and with ties. The
-interval is a blend of Student's and Hall's: the more the sides' variances differ, the closer it is
-to Hall's (differences are then as skewed as one of the sides). The interval includes 0 unless the
-exact test excludes 0, and is clipped to the bounds of the difference.
+Values on the same seeds are compared pair by pair. The test of a mean difference is exact: if both
+sides have the same distribution, whatever it is, each difference is equally likely to be positive
+or negative. The interval blends Student's and Hall's: the more the sides' variances differ, the
+closer it is to Hall's, because the differences are then about as skewed as the more variable side.
+The interval includes 0 unless the exact test excludes 0, and is clipped to the bounds of the
+difference.
 
 With 4 or 5 seeds per side, too few for a test of signs, all splits of both sides' values are
 compared instead. That is exact for equal distributions, whether or not seeds are paired.

@@ -1,4 +1,4 @@
-"""Several objectives: non-dominated fronts, crowding distance, hypervolume, constraint violation.
+"""Multi-objective ranking: non-dominated fronts, crowding distance, hypervolume, violations.
 
 Objectives are losses (lower is better); a non-finite one dominates nothing.
 """

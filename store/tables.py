@@ -327,7 +327,7 @@ def _table_differences(first: pa.Table, second: pa.Table, keys: tuple[str, ...])
         fields = sorted(_fields(first) ^ _fields(second))
         return [f"columns differ: {fields or 'in their order'}"]
     if first.num_rows != second.num_rows:
-        return [f"{first.num_rows} rows and {second.num_rows} rows"]
+        return [f"row counts differ: {first.num_rows} and {second.num_rows}"]
     order = [(name, "ascending") for name in keys]
     first, second = first.sort_by(order), second.sort_by(order)
     found: list[str] = []

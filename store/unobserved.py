@@ -154,7 +154,7 @@ class End:
 
 
 def lowest_mean(values: Sequence[float], worst: float, chance: float) -> float:
-    """Return a mean's lower limit at error rate `chance`, given unseen outcomes at `worst`.
+    """Return the mean's lower confidence limit at error rate `chance`; unseen values are `worst`.
 
     If n values are equal, at most 1 - chance^(1 / n) of all seeds are different (Clopper and
     Pearson 1934, no hit in n).

@@ -260,7 +260,7 @@ def _pause_problems(study: Study, early: EarlyTerminate) -> Problems:
     if "pause" in foreign_keys(early.type):
         yield path, f"is not a key of {early.type}; remove it"
     if early.pause < 0:
-        yield path, f"is {early.pause}; allowed: a whole number of at least 0"
+        yield path, f"is {early.pause}; allowed: an integer of at least 0"
     if early.audit:
         text = "does not work with pause; remove one of them"
         yield "early_terminate.audit", text

@@ -5,10 +5,13 @@
     python benchmarks/bench/equal.py budgets held_out docs/figures/search_budget.png
     hpo bench benchmarks/bench/rules.yaml --to benchmarks/bench/rules.json
     python benchmarks/bench/equal.py rules
+    hpo bench benchmarks/bench/fair.yaml --jobs 2 --to benchmarks/bench/fair.json
+    python benchmarks/bench/equal.py fair
 
 It prints, for each plan and budget, by how many points its choice beats more configurations than
 that of the old plan with 40 runs; intervals are over searches and tables. Rules and methods are
-compared with the first of them at its budget. For comparison, it also prints and draws the default
+compared with the first of them at its budget, and the methods of `fair.yaml` with random search
+at each budget. For comparison, it also prints and draws the default
 and the best of all recorded configurations, chosen by all recorded seeds except those that judge
 it.
 """
@@ -34,6 +37,7 @@ from hpo.search.seeds import generator
 FOLDER = Path(__file__).parent
 OLD, NEW = "tpe, 3 seeds, selection", "tpe, 1 seed, late rung"
 FIRST = "tpe, asha"  # the first of the rules
+RANDOM = "random"  # the baseline of fair.yaml
 LABELS = {OLD: "first version of hpo init", NEW: "hpo init today"}
 BOUNDS = ("the default", "the best of all recorded, by its other seeds")
 BUDGET, RESAMPLES = 40, 4000
@@ -140,6 +144,17 @@ def budgets(found: Searches) -> None:
     print(bounds(found, before))
 
 
+def baselines(found: Searches) -> None:
+    """Print each method's gain over random search without early stopping, at each budget."""
+    for budget in found.budgets:
+        base = found.of(RANDOM, budget, "beats")
+        for method in dict.fromkeys(found.rows.method):
+            middle, low, high = interval(found.of(method, budget, "beats") - base)
+            runs = found.runs(method, budget)
+            print(f"{method}, {runs:.0f} runs: {middle:+.1f} points [{low:.1f}, {high:.1f}]")
+        print(bounds(found, base))
+
+
 def bounds(found: Searches, beats: np.ndarray) -> str:
     default, best = found.recorded().mean(axis=0)
     return f"{100 * beats.mean():.0f} % beaten, by default {default:.0f}, at best {best:.0f}"
@@ -182,7 +197,13 @@ def draw(each: list[Searches], target: Path) -> None:
 def main(*args: str) -> None:
     each = [Searches(FOLDER / f"{name}.parquet") for name in args if not name.endswith(".png")]
     for found in each:
-        rules(found) if len(found.budgets) == 1 else budgets(found)
+        methods = set(found.rows.method)
+        if FIRST in methods:
+            rules(found)
+        elif OLD in methods:
+            budgets(found)
+        else:
+            baselines(found)
     if args[-1].endswith(".png"):
         draw(each, Path(args[-1]))
 

@@ -108,7 +108,7 @@ class BenchTable:
         return int(away.argmin()), float(away.min())
 
     def distances(self, params: Mapping[str, Any]) -> Float[np.ndarray, " c"]:
-        """Return each row's distance: the root mean square of distances in each hyperparameter.
+        """Return each row's distance from `params`: the root mean square over hyperparameters.
 
         The distance between two numbers is a fraction of the scaled range, whose ends are 1 apart.
         The distance is also 1 between two different choices, and if only one of the two

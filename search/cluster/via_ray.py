@@ -88,8 +88,8 @@ def _no_cluster(executor: Executor, error: Exception) -> str:
     text = f"executor: no Ray cluster at {executor.address!r}: {line_of(error)}; start one with "
     text += "`ray start --head`, or remove executor.address to use this machine alone"
     if os.environ.get("RAY_AUTH_MODE") == "token":
-        return f"{text}; for a running one, ~/.ray/auth_token must match the head node's token"
-    return f"{text}; a running one may require a token: run `export RAY_AUTH_MODE=token`"
+        return f"{text}; on a running cluster, ~/.ray/auth_token must match the head's token"
+    return f"{text}; a running cluster may require a token: run `export RAY_AUTH_MODE=token`"
 
 
 @contextmanager

@@ -414,9 +414,9 @@ class ConfirmStage:
     def _default_of_front(self, best: Sequence[Trial]) -> list[Trial]:
         """Return [default] if the default joins the front on the selection seeds, otherwise [].
 
-        None of the trials that run on these seeds was selected by them. The default is left out if
-        the study omits it, if it is already among the best, if no program can run it, or if an
-        objective is a cost, because a stopped trial has only part of the cost of a full run.
+        These seeds were not used to select any of the trials that run on them. The default is left
+        out if the study omits it, if it is already among the best, if no program can run it, or if
+        an objective is a cost, because a stopped trial has only part of the cost of a full run.
         """
         search_state, confirm = self._search_state, self._confirm
         if not search_state.objectives.others or confirm is None or not confirm.default:

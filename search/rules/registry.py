@@ -261,7 +261,7 @@ def _build_rule(early: EarlyTerminate, study: Study) -> Any:
 
 
 def rank_of(loss: float, losses: Sequence[float]) -> int:
-    """Return the rank of a loss among sorted losses that include it; 1 is best, ties share it.
+    """Return the rank of a loss in a sorted list with it; 1 is best, and ties have equal ranks.
 
     >>> rank_of(2.0, [1.0, 2.0, 2.0, 5.0])
     2

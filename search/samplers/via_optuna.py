@@ -159,7 +159,7 @@ def frozen_trial(
 
 
 class OptunaMethod:
-    """The part that all Optuna methods share, from the history to a batch."""
+    """Turns the history of trials into a batch of proposals, for all Optuna methods."""
 
     name = ""
     window = Window(best=200, latest=800)  # the part of the history that the sampler receives

@@ -232,7 +232,7 @@ def test_tables_equal_detects_single_bit_differences(
     assert compared("e", rows, episodes(0, x=0.0), changed)[-1] == "curves: kl: 2 more rows differ"
     assert compared("f", rows, episodes(0), curves[1:]) == [
         "evaluations: columns differ: ['x double']",
-        "curves: 5 rows and 4 rows",
+        "curves: row counts differ: 5 and 4",
     ]
     (tmp_path / "f" / "trials.parquet").unlink()
     assert "missing" in tables_equal(first, tmp_path / "f")[0]

@@ -210,7 +210,7 @@ class Bundle:
         return f"; {ran} of the {asked} test seeds requested by its study"
 
     def _foreign_members(self, meta: StudyMeta) -> Iterator[str]:
-        """Yield members that the journal and the policy do not name, or whose bytes differ."""
+        """Yield members listed in neither the journal nor the policy, or with other bytes."""
         known: Sums = {}
         places = {SOURCE: source_files(meta, self.folder / SOURCE)}
         if self.policy.is_dir():

@@ -482,7 +482,7 @@ def do_stop(args: Namespace) -> int:
     if args.no_wait:
         note(asked)
     else:
-        note(f"{asked}; it finishes its chunk and commits")
+        note(f"{asked}; the process will finish its chunk, commit and stop")
         while lock_holder(folder.path) == holder:
             time.sleep(0.2)
     summary = summary_of(folder.path)
