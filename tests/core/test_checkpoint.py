@@ -82,7 +82,7 @@ def test_checkpoint_with_different_structure_is_refused(saved):
 
 def test_checkpoint_with_different_shapes_is_refused(saved):
     other = {**small(), "weights": np.zeros((3, 2), np.float32)}
-    with pytest.raises(StoreError, match="different shapes"):
+    with pytest.raises(StoreError, match="wrong shapes"):
         restore_tree(saved, other)
 
 

@@ -279,7 +279,7 @@ def test_mismatched_or_damaged_policy_folder_is_refused(policies, tmp_path):
     whole = json.loads(path.read_text())
     wider = {**whole, "config": {**whole["config"], "hidden_sizes": [6]}}
     path.write_text(json.dumps(wider))
-    with pytest.raises(StoreError, match="different shapes"):
+    with pytest.raises(StoreError, match="wrong shapes"):
         load_policy(tmp_path / "p")
     stranger = {**whole, "config": {**whole["config"], "learning_speed": 1}}
     path.write_text(json.dumps(stranger))

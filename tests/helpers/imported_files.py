@@ -232,6 +232,6 @@ FILES: dict[str, File] = {
     ),
     "torch_own_backbone": File("torch_ppo", "c.yaml",
         "env_id: CartPole-v1\nbackbone_cls: TransformerPolicyBackbone\n", "docs/networks.md"),
-    "nothing_known": File("sb3", "x.yaml", "colour: red\n", "no settings of Stable-Baselines3"),
+    "nothing_known": File("sb3", "x.yaml", "colour: red\n", "no settings for Stable-Baselines3"),
     "no_such_file": File("cleanrl", "", "nowhere.yaml", "no such file"),
 }

@@ -50,7 +50,7 @@ def test_rungs_are_the_multiples_of_every():
     [
         ("early_terminate: {type: pbt, eta: 3}", 6, "early_terminate.eta is not a key of pbt"),
         ("early_terminate: {type: asha, every: 3k}", 6, "every is not a key of asha"),
-        ("early_terminate: {type: pbt, every: 160k}", 6, "allowed: below that"),
+        ("early_terminate: {type: pbt, every: 160k}", 6, "allowed: below the run length"),
         ("early_terminate: {type: pbt, every: 3}", 6, "at most 1000 copies per run"),
         ("early_terminate: {type: pbt, quantile: 0.6}", 6, "above 0 and at most 0.5"),
         ("early_terminate: {type: pbt, quantile: 0}", 6, "above 0"),

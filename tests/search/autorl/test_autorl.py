@@ -279,7 +279,7 @@ def test_unsuitable_studies_are_refused():
     with pytest.raises(ConfigError, match="ent_coef has a `when`"):
         hpo.AutoRLEnv({**STUDY, "space": space})
     several = {**STUDY, "env": ["CartPole-v1", "Acrobot-v1"]}
-    with pytest.raises(ConfigError, match="one environment"):
+    with pytest.raises(ConfigError, match="a single environment"):
         hpo.AutoRLEnv(several)
 
 
