@@ -144,15 +144,24 @@ def budgets(found: Searches) -> None:
     print(bounds(found, before))
 
 
+def gains_over_random(found: Searches) -> dict[str, list[list[float]]]:
+    """Return method -> [points over random search without early stopping, for each budget]."""
+    bases = {budget: found.of(RANDOM, budget, "beats") for budget in found.budgets}
+    return {
+        method: [interval(found.of(method, at, "beats") - base) for at, base in bases.items()]
+        for method in sorted(found.rows.method.unique())
+        if method != RANDOM
+    }
+
+
 def baselines(found: Searches) -> None:
     """Print each method's gain over random search without early stopping, at each budget."""
-    for budget in found.budgets:
-        base = found.of(RANDOM, budget, "beats")
-        for method in dict.fromkeys(found.rows.method):
-            middle, low, high = interval(found.of(method, budget, "beats") - base)
+    for method, gains in gains_over_random(found).items():
+        for budget, (middle, low, high) in zip(found.budgets, gains, strict=True):
             runs = found.runs(method, budget)
             print(f"{method}, {runs:.0f} runs: {middle:+.1f} points [{low:.1f}, {high:.1f}]")
-        print(bounds(found, base))
+    for budget in found.budgets:
+        print(f"random, {budget}: {bounds(found, found.of(RANDOM, budget, 'beats'))}")
 
 
 def bounds(found: Searches, beats: np.ndarray) -> str:

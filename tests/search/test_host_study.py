@@ -15,6 +15,7 @@ import pytest
 
 from helpers import search_samples as samples
 from helpers.compiled_once import compiled_once
+from helpers.ended_processes import gone
 from hpo.core.host import stage
 from hpo.core.saved_policy import load_policy
 from hpo.machine.workers import worker_count
@@ -158,7 +159,7 @@ def test_a_study_that_is_killed_goes_on_bit_for_bit_and_leaves_no_worker(unbroke
     study = load(file)
     assert run(study, folder, LocalFactory(study), (), RunOptions()).state == "finished"
     assert tables_equal(unbroken, folder) == []
-    assert not any(os.path.exists(f"/proc/{worker}") for worker in workers)
+    assert gone(workers)
 
 
 class KillAt(Observer):

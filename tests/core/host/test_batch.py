@@ -5,13 +5,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from importlib import import_module
 
 import gymnasium
 import numpy as np
 import pytest
 
+from helpers.ended_processes import gone
 from hpo.core.host.batch import Opening, code_of, episode_seed
 from hpo.core.host.vector_batch import make_batch
 from hpo.environments.via_gymnasium import make
@@ -316,24 +316,6 @@ while sys.argv[1] == "busy":
 if sys.argv[1] == "idle":
     time.sleep(60)
 """
-
-
-def gone(process_ids, seconds=120.0):
-    """Wait until none of some processes is there any more (a zombie is not there)."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if not any(_lives(process_id) for process_id in process_ids):
-            return True
-        time.sleep(0.05)
-    return False
-
-
-def _lives(process_id):
-    try:
-        with open(f"/proc/{process_id}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 @pytest.mark.parametrize(

@@ -227,3 +227,16 @@ def test_expected_gain_equals_simulation():
     again = kept * (again + np.sqrt(noise / 2) * draws.normal(size=again.shape))
     gain = np.maximum(again.max(axis=1) - kept * above.max(), 0.0).mean()
     assert more_trials.normal(values) == pytest.approx(gain, rel=0.05) and gain > 0.05
+
+
+def test_documented_gains_over_random_search_match_the_records():
+    found = equal.Searches(equal.FOLDER / "fair.parquet")
+    page = (equal.FOLDER / "../../docs/reference/search-methods.md").read_text()
+    names = {"asha": "random, asha", "tpe": "tpe", "smac": "smac", "today": "tpe, asha"}
+    gains = equal.gains_over_random(found)
+    assert set(gains) == set(names)
+    for method, each in gains.items():
+        cells = ["{:.1f} [{:.1f}, {:.1f}]".format(*one) for one in each]
+        assert f"| {names[method]} | {' | '.join(cells)} |" in page
+    shares = [100 * found.of(equal.RANDOM, at, "beats").mean() for at in found.budgets]
+    assert "beats {:.0f}, {:.0f} and {:.0f} % of the configurations".format(*shares) in page
