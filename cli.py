@@ -410,6 +410,46 @@ def _add_other_verbs(verb: Callable[..., Any]) -> None:
     _add_verbose(tuned, "ENV: also curves, sources, cost, versions")
     _flag(tuned, "--quiet", "print only the results")
     _add_json(tuned)
+    _add_eval(verb)
+    knobs = verb("knobs", "catalogue", "list the hyperparameters that can be tuned")
+    envs = verb("envs", "catalogue", "list the environments")
+    _option(
+        knobs,
+        "word",
+        "WORD",
+        "a name (also from another system), or a word to find in meanings",
+        nargs="?",
+    )
+    _flag(knobs, "--all", "all of them (default: 20 common ones)")
+    _option(
+        envs,
+        "word",
+        "WORD",
+        "an id, to show its details, or a word to find in ids and meanings",
+        nargs="?",
+    )
+    for parser in (knobs, envs):
+        _add_json(parser)
+    bench = verb("bench", "bench", "compare search methods over tables of recorded runs")
+    _option(bench, "file", "FILE", "a file with methods (study keys) and the tables to search")
+    _add_set(bench, "override a key of FILE, such as bench.searches=5; repeatable")
+    _option(bench, "--jobs", "N", "run N processes (default: 1)", type=types.positive, default=1)
+    _option(bench, "--to", "FILE.json", "write the table here, and all searches to FILE.parquet")
+    _flag(bench, "--quiet", "print only the results")
+    _add_json(bench)
+    described = verb("schema", "catalogue", "print the JSON Schema of the study file, for editors")
+    _option(
+        described,
+        "--algorithm",
+        "FILE.py:CLASS",
+        "a custom training class, or rejax:SAC (default: PPO)",
+    )
+    completion = verb("completion", "completion", "print the shell's completion script")
+    shells = f'{", ".join(_SHELLS)}; for bash: eval "$(hpo completion bash)"'
+    _option(completion, "shell", "SHELL", shells, choices=_SHELLS)
+
+
+def _add_eval(verb: Callable[..., Any]) -> None:
     evaluate = verb("eval", "eval_policy", "evaluate an exported policy")
     _option(evaluate, "directory", "POLICY_DIR", "same as --policy", nargs="?")
     _option(
@@ -442,42 +482,7 @@ def _add_other_verbs(verb: Callable[..., Any]) -> None:
     _flag(evaluate, "--sample", "sample actions instead of taking the most likely ones")
     imported = "a Python file that registers the policy's environment; repeatable"
     _option(evaluate, "--import", "FILE", imported, dest="imports", action="append", default=[])
-    knobs = verb("knobs", "catalogue", "list the hyperparameters that can be tuned")
-    envs = verb("envs", "catalogue", "list the environments")
-    _option(
-        knobs,
-        "word",
-        "WORD",
-        "a name (also from another system), or a word to find in meanings",
-        nargs="?",
-    )
-    _flag(knobs, "--all", "all of them (default: 20 common ones)")
-    _option(
-        envs,
-        "word",
-        "WORD",
-        "an id, to show its details, or a word to find in ids and meanings",
-        nargs="?",
-    )
-    for parser in (evaluate, knobs, envs):
-        _add_json(parser)
-    bench = verb("bench", "bench", "compare search methods over tables of recorded runs")
-    _option(bench, "file", "FILE", "a file with methods (study keys) and the tables to search")
-    _add_set(bench, "override a key of FILE, such as bench.searches=5; repeatable")
-    _option(bench, "--jobs", "N", "run N processes (default: 1)", type=types.positive, default=1)
-    _option(bench, "--to", "FILE.json", "write the table here, and all searches to FILE.parquet")
-    _flag(bench, "--quiet", "print only the results")
-    _add_json(bench)
-    described = verb("schema", "catalogue", "print the JSON Schema of the study file, for editors")
-    _option(
-        described,
-        "--algorithm",
-        "FILE.py:CLASS",
-        "a custom training class, or rejax:SAC (default: PPO)",
-    )
-    completion = verb("completion", "completion", "print the shell's completion script")
-    shells = f'{", ".join(_SHELLS)}; for bash: eval "$(hpo completion bash)"'
-    _option(completion, "shell", "SHELL", shells, choices=_SHELLS)
+    _add_json(evaluate)
 
 
 def _option(parser: _Parser, name: str, metavar: str, text: str, **more: Any) -> None:
