@@ -7,6 +7,10 @@ gymnax (or a wrapped one, see `cartpole`):
     python -m venv /tmp/rejax && /tmp/rejax/bin/pip install rejax==0.1.3 gymnax==0.0.9
     python benchmarks/lanes_vs_rejax.py --rejax-python /tmp/rejax/bin/python
 
+A third side runs nothing but the matrix products of our update: the networks' forward products to
+act, forward and backward products to learn, with the same batches, tiles and devices. Its speed is
+the limit of the hardware and XLA's products for this task.
+
 With `--before`, an earlier commit of this repository takes rejax's place, and no file is written:
 
     python benchmarks/lanes_vs_rejax.py --before 7a913bf
@@ -15,6 +19,7 @@ With `--before`, an earlier commit of this repository takes rejax's place, and n
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import platform
@@ -29,6 +34,14 @@ from checkout import make_importable
 from features import unpack
 
 ENVS, STEPS, EPOCHS, MINIBATCHES = 8, 128, 4, 4
+NETWORKS = ((4, 64, 64, 2), (4, 64, 64, 1))  # widths of the layers of actor and critic
+
+
+def tiling(devices: int, lanes: int, tile: int) -> tuple[int, int]:
+    """Return the number of devices and the largest tile up to `tile` that divides the lanes."""
+    if lanes < devices:
+        return lanes, 1
+    return devices, max(t for t in range(1, tile + 1) if lanes % (t * devices) == 0)
 
 
 def ours(lanes: int, tile: int | None, updates: int) -> None:
@@ -52,9 +65,8 @@ def ours(lanes: int, tile: int | None, updates: int) -> None:
     example = make_hypers(knobs, env.default_params, env.default_params)
     devices = jax.devices()
     tile = tile or tile_of("cpu", memory.parameter_count(plan, example))
-    if lanes < len(devices):
-        devices, tile = devices[:lanes], 1
-    tile = max(t for t in range(1, tile + 1) if lanes % (t * len(devices)) == 0)
+    count, tile = tiling(len(devices), lanes, tile)
+    devices = devices[:count]
     made = program.Program(
         plan, lanes, updates, tile, program.EvaluationPlan(), tuple(devices), example
     )
@@ -76,6 +88,77 @@ def ours(lanes: int, tile: int | None, updates: int) -> None:
         jax.block_until_ready(shown)
 
     serve("hpo", lanes * ENVS * STEPS, seconds, run)
+
+
+def products(lanes: int, tile: int | None, updates: int) -> None:
+    """Run the matrix products of our updates, and nothing else."""
+    from hpo.machine.devices import prepare_devices
+    from hpo.search.lanes.lane_count import tile_of
+
+    prepare_devices("cpu")
+    import jax
+    import jax.numpy as jnp
+    from jax.sharding import Mesh, PartitionSpec
+    from worker import serve
+
+    weights = sum(a * b for widths in NETWORKS for a, b in itertools.pairwise(widths))
+    count, tile = tiling(len(jax.devices()), lanes, tile or tile_of("cpu", weights))
+    mesh = Mesh(jax.devices()[:count], ("device",))
+
+    def forward(params, rows):
+        """Return the inputs of each layer of each network, the output last."""
+        layers = []
+        for network in params:
+            inputs = [rows]
+            for weight in network:
+                inputs.append(inputs[-1] @ weight)
+            layers.append(inputs)
+        return layers
+
+    def act(carry, _):
+        params, rows = carry
+        outputs = [inputs[-1].sum() for inputs in forward(params, rows)]
+        return (params, rows + 1e-30 * sum(outputs)), None
+
+    def learn(carry, _):
+        params, rows = carry
+        learnt = []
+        for network, inputs in zip(params, forward(params, rows), strict=True):
+            gradient, changed = inputs[-1], []
+            for k in reversed(range(len(network))):
+                changed.append(network[k] - 1e-30 * (inputs[k].T @ gradient))
+                if k > 0:  # no gradient of observations
+                    gradient = gradient @ network[k].T
+            learnt.append(changed[::-1])
+        return (learnt, rows), None
+
+    def update(params, observed):
+        (params, seen), _ = jax.lax.scan(act, (params, observed[:ENVS]), length=STEPS)
+        batch = observed + seen.sum() * 1e-30
+        return jax.lax.scan(learn, (params, batch), length=EPOCHS * MINIBATCHES)[0]
+
+    def device(params, observed):
+        body = lambda _, state: jax.lax.map(lambda one: jax.vmap(update)(*one), state)  # noqa: E731
+        return jax.lax.fori_loop(0, updates, body, (params, observed))
+
+    shape = (lanes // tile, tile)
+    key = jax.random.key(0)
+    params = [
+        [0.1 * jax.random.normal(key, (*shape, a, b)) for a, b in itertools.pairwise(widths)]
+        for widths in NETWORKS
+    ]
+    observed = jnp.ones((*shape, ENVS * STEPS // MINIBATCHES, NETWORKS[0][0]))
+    spec = PartitionSpec("device")
+    run_all = jax.jit(jax.shard_map(device, mesh=mesh, in_specs=spec, out_specs=spec))
+    started = time.perf_counter()
+    jax.block_until_ready(run_all(params, observed))
+    seconds = time.perf_counter() - started
+
+    def run(total: int) -> None:
+        for _ in range(total // updates):
+            jax.block_until_ready(run_all(params, observed))
+
+    serve("products", lanes * ENVS * STEPS, seconds, run)
 
 
 def rejax(lanes: int, updates: int) -> None:
@@ -190,6 +273,7 @@ def compare(
     sides = {"hpo": Side(sys.executable, "--side", "hpo", *common, *own)}
     if before is None:
         sides["rejax"] = Side(rejax_python, "--side", "rejax", *common)
+        sides["products"] = Side(sys.executable, "--side", "products", *common, *own)
     else:
         sides["before"] = Side(sys.executable, "--side", "hpo", *common, *own, path=before)
     seen: dict[str, list[dict]] = {name: [] for name in sides}
@@ -209,12 +293,20 @@ def compare(
                 a["env_steps"] / a["cpu_seconds"] for a in answers
             ),
         }
+    other = "rejax" if before is None else "before"
     for kind in ("wall", "cpu"):
-        row[f"{kind}_ratio"] = statistics.median(
-            (a["env_steps"] / a[f"{kind}_seconds"]) / (b["env_steps"] / b[f"{kind}_seconds"])
-            for a, b in zip(*seen.values(), strict=True)
-        )
+        row[f"{kind}_ratio"] = ratio(seen["hpo"], seen[other], f"{kind}_seconds")
+    if before is None:
+        row["share_of_limit"] = ratio(seen["hpo"], seen["products"], "wall_seconds")
     return row
+
+
+def ratio(ours: list[dict], theirs: list[dict], seconds: str) -> float:
+    """Return the median over rounds of our speed divided by theirs."""
+    return statistics.median(
+        (a["env_steps"] / a[seconds]) / (b["env_steps"] / b[seconds])
+        for a, b in zip(ours, theirs, strict=True)
+    )
 
 
 def main() -> None:
@@ -225,12 +317,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--updates", type=int, default=10)
     parser.add_argument("--tile", type=int)
-    parser.add_argument("--side", choices=("hpo", "rejax"), help=argparse.SUPPRESS)
+    parser.add_argument("--side", choices=("hpo", "rejax", "products"), help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.side == "hpo":
         return ours(args.lanes, args.tile, args.updates)
     if args.side == "rejax":
         return rejax(args.lanes, args.updates)
+    if args.side == "products":
+        return products(args.lanes, args.tile, args.updates)
     if not args.rejax_python and not args.before:
         parser.error("--rejax-python or --before is needed")
     make_importable()
@@ -246,17 +340,20 @@ def main() -> None:
 def _rows(args: argparse.Namespace, before: Path | None) -> list[dict]:
     rows = []
     name = "rejax" if before is None else args.before
-    print(f"| lanes | hpo steps/s | {name} steps/s | wall | CPU | compile hpo | {name} |")
-    print("|---|---|---|---|---|---|---|")
+    print(f"| lanes | hpo steps/s | {name} steps/s | wall | CPU | compile hpo | {name} | limit |")
+    print("|---|---|---|---|---|---|---|---|")
     for lanes in [args.lanes] if args.lanes else [1, 16, 64]:
         row = compare(args.rejax_python, lanes, args.rounds, args.tile, before)
         rows.append(row)
         hpo, other = row["hpo"], row["rejax" if before is None else "before"]
+        limit = "-"
+        if "share_of_limit" in row:
+            limit = f"{row['share_of_limit']:.0%}"
         print(
             f"| {lanes} | {hpo['env_steps_per_wall_second']:,.0f} "
             f"| {other['env_steps_per_wall_second']:,.0f} | {row['wall_ratio']:.2f}x "
             f"| {row['cpu_ratio']:.2f}x | {hpo['compile_seconds']:.1f} s "
-            f"| {other['compile_seconds']:.1f} s |",
+            f"| {other['compile_seconds']:.1f} s | {limit} |",
             flush=True,
         )
     return rows

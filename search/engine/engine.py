@@ -89,10 +89,17 @@ class CompileBeside:
         self._compiling = compiling
         self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="compile")
         self._begun: WeakSet[Population] = WeakSet()
+        self._traced: list[Callable[[], None]] = []
         self._queue: list[Future[None]] = []
 
     def begin(self, population: Population) -> bool:
-        """Queue a population for compilation, once; return whether it is compiled in a thread.
+        """Queue a population for compilation, once; return whether it is compiled in a thread."""
+        begun = self.trace(population)
+        self.compile_traced()
+        return begun
+
+    def trace(self, population: Population) -> bool:
+        """Trace a population, once; return whether `compile_traced` will compile it in a thread.
 
         Errors are dropped here: they recur when the bucket is compiled, and then fail its trials.
         """
@@ -102,9 +109,14 @@ class CompileBeside:
         with suppress(Exception):
             ahead = population.compile_ahead()
             if ahead is not None:
-                self._queue.append(self._threads.submit(ahead))
+                self._traced.append(ahead)
                 return True
         return False
+
+    def compile_traced(self) -> None:
+        """Compile the traced populations in threads."""
+        self._queue.extend(map(self._threads.submit, self._traced))
+        self._traced.clear()
 
     def __enter__(self) -> CompileBeside:
         return self
@@ -255,15 +267,18 @@ class Engine:
     def _compile(self, bucket: Bucket, population: Population) -> None:
         """Compile a bucket's training program, and meanwhile trace the programs of other buckets.
 
-        The programs for training and evaluation are compiled in separate threads, so neither waits
-        for the other.
+        Only then are the other programs compiled, so that this one, for which training waits, has
+        a core of its own.
         """
-        if self._beside is not None and self._beside.begin(population):
-            others = [one for one in self.buckets.values() if one is not bucket and one.work]
-            for other in sorted(others, key=lambda one: -one.work):
-                if not population.compiles:
-                    self._expect(other, self._beside)
+        if self._beside is None or not self._beside.begin(population):
+            population.compile()
+            return
+        others = [one for one in self.buckets.values() if one is not bucket and one.work]
+        for other in sorted(others, key=lambda one: -one.work):
+            if not population.compiles:
+                self._expect(other, self._beside)
         population.compile()
+        self._beside.compile_traced()
 
     def _expect(self, bucket: Bucket, beside: CompileBeside) -> None:
         """Compile a bucket before its lane count is final, if the likely count is known.
@@ -284,7 +299,7 @@ class Engine:
             if lanes != made.lanes:
                 asked, made = lanes, self.factory.make(bucket.resolved, lanes)
             self._ahead[bucket.key] = _Ahead(asked, made)
-            beside.begin(made)
+            beside.trace(made)
 
     def _with_lanes(self, bucket: Bucket, lanes: int | None) -> Population:
         ahead = self._ahead.get(bucket.key)
