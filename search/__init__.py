@@ -1,4 +1,4 @@
-"""The search: proposes trials, runs them in lanes of compiled programs, and stops them.
+"""Proposes trials, runs them in lanes of compiled programs, and stops poor ones early.
 
     from hpo.search.lanes.local import LocalFactory
     from hpo.search.run import run

@@ -1,4 +1,4 @@
-"""Runs a study from a file or from Python; both the command line and `hpo.run` call this.
+"""Runs a study from a file or from Python, for the command line and for `hpo.run`.
 
 jax is imported on the first call.
 """
@@ -59,7 +59,7 @@ def run(
     compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
     warn: Callable[[str], None] = lambda text: None,
 ) -> RunResults:
-    """Run a study, or resume it; a finished study returns its results at once.
+    """Run or resume a study; return the results of a finished one at once.
 
     A study starts over if all its trials failed for the same reason.
 
@@ -105,7 +105,7 @@ def run(
 
 
 def _load_study(study: Source, out: Path, options: RunOptions) -> tuple[Study, Path, RunOptions]:
-    """Return the loaded study, its folder in `out`, and the options, which include its text."""
+    """Return the loaded study, its folder in `out`, and the options with the study's text."""
     if not isinstance(study, Study):
         study, text = load_to_run(
             study,
@@ -167,7 +167,7 @@ def _run_study_code(study: Study, place: Path, options: RunOptions) -> None:
 
 
 def _resume_study(study: Study, place: Path, options: RunOptions) -> tuple[Study, bool]:
-    """Return a study as recorded in its folder, and whether it starts over; report changes.
+    """Return a study with settings from its folder, and whether it starts over; report changes.
 
     It starts over if all its trials failed for the same reason.
     """
@@ -191,7 +191,7 @@ def _resume_study(study: Study, place: Path, options: RunOptions) -> tuple[Study
 def _read_warm_start(
     study: Study, place: Path, starts_over: bool, warn: Callable[[str], None]
 ) -> WarmStartTrials:
-    """Return the trials of an earlier study that inform the search, and report their number."""
+    """Return the earlier study's trials that warm-start the search, and report their number."""
     earlier = warm_start(study, None if starts_over else place)
     if earlier.words:
         warn(f"warm start: {earlier.words}")
@@ -204,13 +204,13 @@ def train(
     observers: Sequence[Observer] = (),
     **settings: Any,
 ) -> RunResults:
-    """Train one configuration, a study's default, on all its seeds; see `run`.
+    """Train a study's default configuration on all of the study's seeds; see `run`.
 
     Args:
         study: any form that `run` accepts; searched hyperparameters keep their defaults.
         out: the results folder.
         observers: notified of every event.
-        settings: further arguments of `run`.
+        settings: other arguments of `run`.
     """
     if not isinstance(study, Study):
         names = ("new", "accept_changed_files", "retry_failed")
@@ -243,12 +243,12 @@ def ask(
     source: Path | None = None,
     accept_changed_files: bool = False,
 ) -> TestRequest:
-    """Prepare to run some trials of a study on test seeds; write nothing.
+    """Return a request to run trials of a study on test seeds; write nothing.
 
     Trial -1 is the default configuration. `seeds` is the minimum number of test seeds, by default
-    the winner's number of test seeds, or 16. `source` is the folder of the study file and its
-    other files; by default it is their last known folder, or the current one. These files run only
-    after a check that they are unchanged, unless changes are accepted.
+    the winner's number of test seeds, or 16. `source` is the folder with the study file and the
+    files that it names; by default it is their last known folder, or the current one. Changed
+    files raise StoreError, unless `accept_changed_files` is set.
     """
     holder = lock_holder(folder.path)
     if holder is not None:
@@ -289,7 +289,7 @@ def confirm(
     compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
     warn: Callable[[str], None] = lambda text: None,
 ) -> RunResults:
-    """Run the request from `ask` on the seeds that have not run yet; for arguments, see `run`.
+    """Run a request from `ask` on the seeds without results; for the arguments, see `run`.
 
     `budget` does not limit these runs: they do not count towards its env steps, and its wall time
     does not stop them.

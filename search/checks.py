@@ -32,10 +32,10 @@ _SHOWN = 12
 def files_of_study(study: Study) -> dict[str, str]:
     """Return the sha256 of each file that affects results, by path relative to the study's folder.
 
-    These are the files of `imports` with their local imports; the environment's files (topology,
-    traffic, modulations, requests, ...), including searched ones and those of `eval_env`; and the
-    policy that lanes start from. A space file and the trials of a warm start are copied into the
-    study when it starts, so they are not included.
+    Included are the files of `imports` with their local imports, environment files (topology,
+    traffic, modulations, requests, ...), and the initial policy. Environment files include
+    searched ones and those of `eval_env`. A space file and warm-start trials are excluded, because
+    they are copied into the study when it starts.
     """
     source = Path(study.source)
     paths = [*imported_files(study.imports, source), *files_of_environment(study)]
@@ -79,8 +79,8 @@ def check_files_to_resume(
 ) -> None:
     """Raise if a study would resume with changed files, before any of them runs.
 
-    Changed files are allowed if the study starts over, or if it has finished and nothing more is
-    requested than before.
+    Changed files are allowed if the study starts over, or if it has finished and no additional
+    work is requested.
     """
     if not Journal.exists(folder) or common_failure(folder):
         return
@@ -105,9 +105,9 @@ def check_before_code(
         folder: the study's results folder.
         source: the folder of the files that the study names.
         text: the current text of the study file.
-        overrides: settings given in addition.
+        overrides: settings that override those in the file.
         accept_changed_files: allow changed files.
-        retry_failed: whether failed trials run again, in which case more is requested than before.
+        retry_failed: whether failed trials run again, which counts as additional work.
     """
 
     def asks_for_the_same(meta: StudyMeta) -> bool:
@@ -202,7 +202,7 @@ def _file_checksum(path: Path) -> str | None:
 
 
 def check_runnable(study: Study) -> None:
-    """Raise if a study, from a file or from Python, breaks a rule that spans several sections."""
+    """Raise if sections of a study, from a file or from Python, contradict each other."""
     problems = [text for _, text in contradictions(study)]
     if problems:
         raise ConfigError("\n".join(problems))
@@ -243,7 +243,7 @@ def check_continues(
     now: Given | None = None,
     same_file: bool = False,
 ) -> None:
-    """Raise if a study has a change that `studies.resolved.RESUMING` does not allow."""
+    """Raise if settings changed in a way that `studies.resolved.RESUMING` does not allow."""
     old = as_recorded(before.study_text)
     refused = [change for change in diff(old, resolved(study)) if not change.allowed]
     if not refused:
@@ -267,9 +267,9 @@ def _is_declared(change: ChangedKey) -> bool:
 
 
 def _as_if_given(refused: Sequence[ChangedKey], now: Given) -> Given | None:
-    """Return the command with options for the old values; None if no option is missing.
+    """Return the command with the old values as options; None if there are none to add.
 
-    This applies to a study that ran from Python with values that are not in its file.
+    This is for a study that ran from Python with values that are not in its file.
     """
     if now.overrides:
         return None
@@ -322,7 +322,7 @@ class _Commands:
     now: Given | None
 
     def origin(self, key: str) -> str:
-        """Return where the two values of a key come from, unless both are from the file."""
+        """Return the options that set a key last time and now; "" if they do not differ."""
         was, given = _override(self.last, key), _override(self.now, key)
         if was == given:
             return ""
@@ -331,7 +331,7 @@ class _Commands:
         return f" [{said}]"
 
     def way_on(self, refused: Sequence[ChangedKey]) -> list[str]:
-        """Return the command that would resume the study, if the commands differ."""
+        """Return a line with the command that would resume the study, if the commands differ."""
         if self.now is None:
             if self.last is None:
                 return []
@@ -347,7 +347,7 @@ class _Commands:
         return [f"restore the old {', '.join(rest)} in the file, then resume with: {way.command}"]
 
     def _in_file(self, refused: Sequence[ChangedKey]) -> list[str]:
-        """Return the refused keys whose values differ in the file."""
+        """Return the refused keys whose old values must be restored in the file."""
         rest = [change.key for change in refused if not self.origin(change.key)]
         if not self.origin("env_steps"):
             return rest
@@ -364,7 +364,7 @@ def devices_text(backend: str, devices: int) -> str:
 
 
 def gives_new_bits(before: StudyMeta, now: StudyMeta, accept: bool) -> bool:
-    """Return whether results here differ in the last digits from those of the last run."""
+    """Return whether results here may differ in the last digits from those of the last run."""
     moved = before.backend != now.backend or now.devices < before.devices
     if moved and not accept:
         was, here = (devices_text(one.backend, one.devices) for one in (before, now))

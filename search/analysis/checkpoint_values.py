@@ -1,4 +1,4 @@
-"""Evaluations of a finished study: trial values at the same point of each run.
+"""Trial values of a study at each evaluation point, to compare trials at the same point.
 
 Trials that were stopped early have values only at early points, and a model's proposals cluster
 near its optimum. Importance is therefore computed at a single point, from unprompted trials only.
@@ -120,7 +120,7 @@ def points_of(
 
 
 def _without_training(journal: Journal, objective: Objective) -> set[tuple[Stream, int]]:
-    """Return the (stream, env steps) pairs at which training returns count for no trial."""
+    """Return the (stream, env steps) pairs at which training returns are ignored in all trials."""
     if not objective.metric.training_weight:
         return set()
     return {
@@ -155,8 +155,8 @@ def fresh_seeds(journal: Journal) -> dict[tuple[int, Stream], dict[int, float]]:
 def point_at(points: CheckpointValues, at: int | None = None) -> int:
     """Return the env steps at which trials are compared; at least ten have values there.
 
-    This is the latest point that 90 % of trials reached. If there are enough unprompted trials,
-    only they are considered.
+    By default, this is the latest point that 90 % of trials reached. If there are enough
+    unprompted trials, only these are considered.
     """
     if not points.values:
         raise ConfigError(f"{_no_values_message(points)}, so importance is unknown")

@@ -1,8 +1,8 @@
 """Finds the hyperparameters whose effects in a study exceed chance.
 
-The analysis uses those trials that have a value at the comparison point, and whose proposals do
-not bias the result. According to a simulation (`scripts/acceptance conclusions 1`), these are
-unprompted trials and those proposed by TPE. With other models, only unprompted trials are used.
+The analysis uses trials with a value at the comparison point whose proposals do not bias the
+result. According to a simulation (`scripts/acceptance conclusions 1`), these are unprompted trials
+and those proposed by TPE. If they are too few, all trials are used, with an unknown error rate.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def write_storage(storage: str, name: str, meta: StudyMeta, points: CheckpointVa
 
 
 def _set_study_attributes(theirs: optuna.Study, meta: StudyMeta, points: CheckpointValues) -> None:
-    """Record the metrics, and everything that `hpo import optuna` needs."""
+    """Record the metric names, and everything that `hpo import optuna` needs."""
     study = resolved(points.study)
     names = [str(objective["name"]) for objective in meta.objectives] or [meta.metric]
     with warnings.catch_warnings():
@@ -118,7 +118,7 @@ def _reports(points: CheckpointValues, number: int) -> dict[int, float]:
 def _state_and_values(
     row: TrialRow, reports: Mapping[int, float], several: bool
 ) -> tuple[Theirs, list[float]]:
-    """Return a trial state that Optuna accepts with these values."""
+    """Return a trial's state and values in a combination that Optuna accepts."""
     state = _STATES[row.state]
     if state is Theirs.PRUNED and not several:
         if not reports:

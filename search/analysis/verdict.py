@@ -1,4 +1,4 @@
-"""A study's verdict for every view, or the reason why there is none."""
+"""Computes a study's verdict for all views, or the reasons why there is none."""
 
 from __future__ import annotations
 
@@ -305,7 +305,7 @@ def _measured_limits(
 ) -> tuple[dict[int, dict[int, list[float]]], list[list[float]]]:
     """Return the constrained values on test seeds, by trial and seed, and on all new seeds.
 
-    Other trials are excluded, because confirming them must not change the verdict.
+    Only `trials` are included, because confirming other trials must not change the verdict.
     """
     tested: dict[int, dict[int, list[float]]] = {}
     shown: list[list[float]] = []
@@ -352,7 +352,7 @@ class Measured:
 
 
 def conclusion_from(study: StudyRows, measured: Measured) -> Conclusion:
-    """Return the conclusion of a study."""
+    """Return a study's conclusion from rows and measurements that have been read."""
     meta, rows, entries = study.meta, study.rows, study.entries
     given, front = _study_data(meta.study_text), None
     params = {row.trial: row.params for row in rows}
@@ -384,7 +384,7 @@ def conclusion_from(study: StudyRows, measured: Measured) -> Conclusion:
 def _default_and_front(
     meta: StudyMeta, rows: Sequence[TrialRow], entries: Sequence[Entry], values: FrontValues
 ) -> FrontConclusion | None:
-    """Compare the default with the front; None if it has no values on the front's seeds."""
+    """Compare the default with the front; None if the default has no values on its seeds."""
     default = default_of(rows)
     kept = {
         e.trial: values[e.trial]

@@ -17,7 +17,7 @@ Configuration = dict[str, Any]
 
 
 class ActionReader:
-    """Reads actions for several runs; `knobs` is the order of entries in arrays."""
+    """Reads actions for several runs; array entries are in the order of `knobs`."""
 
     def __init__(self, space: Space, runs: int):
         for parameter in space.parameters:

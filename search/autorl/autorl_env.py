@@ -1,7 +1,7 @@
 """`AutoRLEnv`: a vector environment of PPO runs whose actions are hyperparameters.
 
-It is meant for testing schedules, and for learning policies that change hyperparameters during a
-run. It has the interface of a Gymnasium vector environment; all runs share one compiled program.
+Use it to test schedules, or to learn policies that change hyperparameters during a run. It has the
+interface of a Gymnasium vector environment. All runs share one compiled program.
 """
 
 from __future__ import annotations
@@ -85,11 +85,11 @@ _POSITION = "position.json"
 
 
 class AutoRLEnv:
-    """Parallel PPO runs; each step continues to train every run with the given hyperparameters.
+    """Parallel PPO runs; each step trains every run with the hyperparameters of an action.
 
-    An action is a mapping of searched hyperparameters to values, one mapping per run, or an array
-    [runs, hyperparameters] of numbers from 0 to 1: positions on the axes of the space, in the
-    order of `knobs`. Omitted hyperparameters keep their values.
+    An action is a mapping of searched hyperparameters to values, a list of one mapping per run, or
+    an array [runs, hyperparameters]. Array entries are positions from 0 to 1 on the axes of the
+    space, in the order of `knobs`. Omitted hyperparameters keep their values.
 
     Args:
         study: a study file, its data, or a loaded study. It defines the environment, the length of
@@ -97,14 +97,14 @@ class AutoRLEnv:
         runs: number of runs.
         steps: decisions per run; after each, the run trains for `env_steps / steps` env steps,
             rounded up to whole chunks.
-        objectives: names of metrics: `eval/...` from an evaluation after each step, or names in
-            `FEATURES`; by default, the study's metric.
+        objectives: names of metrics, either `eval/...` (from an evaluation after each step) or
+            from `FEATURES`; by default, the study's metric.
         reward: `value` is the objective after the step; `gain` is its increase since the run's
             last step (for the first step, the whole value).
 
     Attributes:
         num_envs: number of runs.
-        knobs: names of the hyperparameters, in the order of entries in arrays.
+        knobs: names of the hyperparameters, in the order of array entries.
         features: names of the entries of an observation.
         objectives: names of the entries of a reward.
         steps: decisions per run.
@@ -212,7 +212,7 @@ class AutoRLEnv:
             configs: their initial hyperparameters, as an action; by default, the defaults of the
                 space.
             seed: run i becomes replicate `seed * num_envs + i` of the study; by default, the next
-            seed.
+                seed.
             runs: the runs to reset; the others are not changed. By default, all.
             options: may contain `configs` and `runs` instead.
 
@@ -290,7 +290,7 @@ class AutoRLEnv:
 
         Args:
             directory: the folder, which must not exist yet.
-            parts: names of `PARTS`; `position` includes the decisions taken.
+            parts: names from `PARTS`; `position` includes the number of decisions taken.
 
         Raises:
             ConfigError: a part is unknown or cannot be written, or a run was just reset.
@@ -310,11 +310,11 @@ class AutoRLEnv:
     def restore(self, directory: str | Path, parts: Iterable[str] = tuple(PARTS)) -> None:
         """Restore some parts of all runs; their other parts and hyperparameters do not change.
 
-        With `policy` alone, for example, a new optimiser continues training a trained network.
+        Restoring only `policy`, for example, continues training with a new optimiser.
 
         Args:
             directory: a folder written by `save` with at least these parts.
-            parts: names of `PARTS`; if all of them are restored, no `reset` is needed first.
+            parts: names from `PARTS`; if all parts are restored, no `reset` is needed first.
 
         Raises:
             ConfigError: a part is unknown or cannot be read, or only some parts were requested for
@@ -499,7 +499,7 @@ def _study_of(given: Source, runs: int, steps: int) -> Study:
 
 
 def _check_changeable(study: Study) -> None:
-    """Reject searched static hyperparameters; the study's imports have already run."""
+    """Reject searched static hyperparameters; called after the study's imports have run."""
     from ...core.envs.registry import float_params
 
     floats = {f"env.{name}" for name in float_params(study.env.id)}

@@ -70,7 +70,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Ratio:
-    """A method's env steps to reach the baseline's value, relative to the baseline's."""
+    """The env steps a method needs to reach the baseline's value, relative to the baseline."""
 
     method: str
     ratio: BenchEstimate  # the interval may be unbounded above
@@ -148,7 +148,7 @@ def _without_score(rows: Sequence[BenchRow], ceilings: Sequence[str]) -> tuple[s
 
 
 def _scores(rows: Sequence[BenchRow], ceilings: Sequence[str]) -> Iterator[Score]:
-    """Yield each method's mean over tables at each budget, in row order."""
+    """Yield each method's mean score over tables at each budget, in row order."""
     groups: dict[tuple[str, int], list[float]] = {}
     for row in rows:
         if row.score is not None and row.environment not in ceilings:
@@ -174,7 +174,7 @@ def needed(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the number of runs needed to reach a target value.
 
-    The second array tells whether the smallest number in `runs` already reaches it.
+    The second array is True where the smallest number in `runs` is enough.
 
     >>> at, smallest = needed(np.array([1.0, 3.0, 2.0]), np.array([4.0, 16.0, 64.0]), 2.0)
     >>> round(float(at), 2), bool(smallest)
@@ -268,7 +268,7 @@ def _row(group: Sequence[BenchOutcome], goal: str) -> BenchRow:
 
 
 def _score(judged: float, median: float, best: float) -> float | None:
-    """Return a score, 0 for the median configuration and 1 for the best one, or None.
+    """Return a score: 0 for the median, 1 for the best configuration; None if best <= median.
 
     Values are signed so that larger is better.
     """

@@ -105,7 +105,7 @@ class TableFactory:
 
 
 class TableProposer(Proposer):
-    """Replaces each proposal by the nearest recorded configuration that is not yet proposed.
+    """Replaces each proposal by the nearest recorded configuration not proposed so far.
 
     Proposals with attributes, such as an evolutionary sampler's, are not replaced, because
     attributes belong to the exact configuration.

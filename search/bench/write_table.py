@@ -1,7 +1,7 @@
 """Converts a finished study to a table of recorded runs: three small Parquet files.
 
-`trials` has one row per configuration, `evaluations` one per seed and evaluation, and `curves` one
-per seed and evaluation with training metrics, as float32. The metadata of `trials` contains the
+`trials` has one row per configuration. `evaluations` and `curves` (training metrics) have one row
+per configuration, seed and evaluation, with float32 values. The metadata of `trials` contains the
 study file, versions and cost.
 """
 
@@ -32,7 +32,7 @@ _KEYS = ("trial", "stream", "replicate", "env_steps", "episode")
 
 
 def reduce_study(study: Path, folder: Path, about: Mapping[str, Any]) -> None:
-    """Write a finished study's tables to a folder; equal studies give identical files.
+    """Write a finished study's tables to a folder; identical studies produce identical files.
 
     Args:
         study: the study's folder.

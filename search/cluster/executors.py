@@ -167,7 +167,7 @@ def _checked(
 
 @contextmanager
 def _process_executor(study: Study) -> Iterator[ProcessExecutor]:
-    """Yield the executor for the processes of a study with `command`."""
+    """Yield the executor that runs a study's `command` processes."""
     executor, settings = study.executor, study.processes or Processes()
     if executor.type == "local":
         yield LocalProcesses(settings)

@@ -1,4 +1,4 @@
-"""Runs a command's processes on a Ray cluster: one actor each, with CPUs and part of a GPU.
+"""Runs a study's processes on a Ray cluster, each in an actor with CPUs and part of a GPU.
 
 The head requests only CPUs and GPUs; Ray selects the node and sets `CUDA_VISIBLE_DEVICES`. A guard
 ends the process when its actor ends, and the actor ends with the head.
@@ -216,7 +216,7 @@ class RayProcesses:
         return actor.remote()
 
     def close(self) -> None:
-        """End the actors; the cluster keeps running."""
+        """End the idle actors; the cluster keeps running."""
         for actor in self._idle:
             with suppress(self._ray.exceptions.RayError):  # the cluster may be gone
                 self._ray.kill(actor)

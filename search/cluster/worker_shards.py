@@ -1,4 +1,4 @@
-"""One population in equal shares, each on a host that may die.
+"""Splits a population into equal shares, each on a host that may die.
 
 Lanes are distributed over the shares in units (`Division`). All calls since a share's last save
 are kept, so that another host can restore the share and repeat them bit for bit.
@@ -62,7 +62,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class RemoteError:
-    """The exception to raise for a reply; the original class may not be picklable."""
+    """An exception returned instead of an answer; its original class may not be picklable."""
 
     kind: type[Exception]
     text: str
@@ -79,7 +79,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Reply:
-    """A reply or a `Fault`, and lines for the user."""
+    """An answer or a `RemoteError`, and warnings for the user."""
 
     answer: Any
     warnings: tuple[str, ...] = ()
@@ -110,7 +110,7 @@ class ShareSource(Protocol):
 class ShareHost:
     """Holds shares of populations by (share, bucket); each call is self-contained.
 
-    The source receives the number of hosts on this machine and a function for warnings.
+    `source` is called with the number of hosts on this machine and a function for warnings.
     """
 
     def __init__(self, source: Callable[[int, Callable[[str], None]], ShareSource]):
@@ -127,7 +127,7 @@ class ShareHost:
         return os.getpid()
 
     def do(self, share: int, method: str, args: tuple[Any, ...]) -> Reply:
-        """Call one of the methods below for a share; an exception is returned as a `Fault`."""
+        """Call one of the methods below for a share; return an exception as a `RemoteError`."""
         answer = self._run_method(share, method, args)
         said, self._warnings = tuple(self._warnings), []
         return Reply(answer, said)
@@ -162,7 +162,7 @@ class ShareHost:
         return found.bucket, found.steps_per_chunk
 
     def _resolve_on_host(self, resolved: Resolved) -> Resolved:
-        """Return this host's configuration for one that was sent by name."""
+        """Return this host's `Resolved` for a configuration that was sent by name."""
         name = resolved.payload
         found = self._resolved.pop(name, None) or self._known.resolve(resolved.config)
         self._resolved[name] = found  # move to the end, as the latest
@@ -201,7 +201,7 @@ class ShareHost:
     def _do_save(self, at: tuple[int, str], folder: str, token: str) -> Files | None:
         """Write a share's lanes to a folder visible to this machine, or return the files.
 
-        The folder is visible if the checkpoint's record in it has the token.
+        The folder is visible if the checkpoint's record next to it contains the token.
         """
         there = Path(folder)
         if _has_token(there.parent / RECORD, token):
@@ -417,7 +417,7 @@ class SharedPopulation(Population):
         return self._ask_lanes("evaluate", lanes)
 
     def _ask_lanes(self, method: str, lanes: Sequence[int]) -> list[Any]:
-        """Make calls that return one reply per lane, and return the replies in lane order."""
+        """Call a method with one reply per lane; return the replies in the order of `lanes`."""
         dealt = self._by_share(lanes)
         answers = self._ask(method, {share: (own,) for share, own in dealt.items()})
         queues = {share: iter(found) for share, found in answers.items()}
@@ -517,8 +517,8 @@ class SharedPopulation(Population):
     def _calls_to_restore(self, share: int) -> list[Call]:
         """Return the calls that restore a share on a new host.
 
-        If the folder is missing, these lanes had no started replicates at that commit, so all
-        relevant calls came later.
+        If the share's folder is missing, its lanes had no started replicates at that commit, so
+        all relevant calls came later.
         """
         way: list[Call] = [self._host_call("make", (self._resolved, self._asked))]
         saved = self._saved.get(share)

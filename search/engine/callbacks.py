@@ -2,8 +2,8 @@
 
 Callbacks run in the study's thread. Start events are sent just before the work starts; all other
 events are sent between two chunks, after all decisions made there. Callbacks cannot affect
-results. If one raises, the study stops before the next chunk: all finished work is committed, and
-the same call resumes it.
+results. If a callback raises, the study stops before the next chunk. All finished work is
+committed, and the same call resumes the study.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .evaluate import AddRows
 
 
 class StopStudy(Exception):
-    """Raised in a callback to stop the study like Ctrl-C: `interrupted`, without an error."""
+    """Raised in a callback to stop the study as Ctrl-C does: `interrupted`, without an error."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class ChunkEvent:
     """A chunk is complete; there is one entry for each replicate with a new curve row.
 
     If `log_every` splits chunks, each row has a separate event. If a row covers several chunks,
-    its entry comes with the chunk that completes it.
+    the chunk that completes the row reports it.
     """
 
     progress: Progress

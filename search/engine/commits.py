@@ -1,6 +1,6 @@
 """Commits rows, lanes and loop state together, and restores them.
 
-Commit times do not affect results: uncommitted work is repeated bitwise.
+Commit times do not affect results: uncommitted work is reproduced bit for bit.
 """
 
 from __future__ import annotations
@@ -133,8 +133,8 @@ class Committer:
     """Decides when to commit, and commits.
 
     At least `every_seconds` pass between commits; with 0 there is one after every chunk. With
-    `soon`, the first chunk is committed at once and the intervals grow from there, so that a
-    short-lived process loses little. A slow commit delays the next one.
+    `soon`, the first chunk is committed at once and the intervals grow to `every_seconds`, so
+    that a short-lived process loses little work. A slow commit delays the next one.
     """
 
     def __init__(

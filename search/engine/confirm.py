@@ -1,11 +1,11 @@
 """The confirm stage: run the best trials on selection seeds and the winner on test seeds.
 
-The search seeds selected these trials, which biases their values upwards. So the `choose` seeds
-are only used for selection (if there are none, the best search value wins), and the reported value
-comes from the `report` seeds. With several objectives there is a front instead of a winner: the
-best trials run on the `choose` seeds, and their results form a new front. The default also runs on
-the `report` seeds (with a front, on the `choose` seeds), as do the trials listed in
-`confirm.also`.
+Search values are optimistic, because the search seeds selected the trials. The `choose` seeds are
+therefore used only for selection; without them, the trial with the best search value wins. The
+reported value comes from the `report` seeds. With several objectives, there is a front instead of
+a winner: the best trials run on the `choose` seeds, and their results form a new front. The
+default also runs on the `report` seeds (with a front, on the `choose` seeds). The trials in
+`confirm.also` run on the `report` seeds.
 
 A trial runs on each seed once, and no value is discarded. A trial that ran on all selection seeds
 in an earlier stage competes with the new candidates, and test values are kept if the winner
@@ -52,7 +52,7 @@ def _chosen(column: Sequence[Any], rows: Sequence[int]) -> list[Any]:
 
 @dataclass(frozen=True)
 class Fresh:
-    """Confirm results that were in the journal when the study started or resumed."""
+    """Results of the confirm stage that were in the journal when the study started or resumed."""
 
     # finished replicates: metric, extras, scores per environment
     ended: Mapping[ReplicateKey, tuple[float, list[float], list[float]]] = field(
@@ -135,7 +135,7 @@ class ConfirmStage:
         self._fresh, self._bucket_of = fresh, bucket_of
 
     def _finalists(self, finished: Sequence[Trial], confirm: Confirm) -> list[Trial]:
-        """Return the best trials, any with all selection seeds and, for a front, the default."""
+        """Return the best trials, any with all selection results and, for a front, the default."""
         best = [*finished[: confirm.top_k]]
         best += [
             trial
@@ -172,7 +172,7 @@ class ConfirmStage:
             _enqueue_runs(trial, runs[trial.number], self._buckets[trial.bucket])
 
     def _test_best_of_search(self, finished: Sequence[Trial]) -> None:
-        """Start the test without selection; results on earlier selection seeds still count."""
+        """Start the test without a selection stage; earlier selection results still count."""
         winner = finished[0]
         if seeds_that_choose(self._search_state.trials.values()) > 0:
             winner = first_confirmed(self._search_state) or winner
@@ -184,9 +184,8 @@ class ConfirmStage:
     def _pays_for(self, best: Sequence[Trial], runs: Mapping[int, Sequence[Replicate]]) -> bool:
         """Return whether the budget covers these selection seeds; if not, note this in the rows.
 
-        During a search, the cost of selection seeds is reserved. But a finished study may request
-        more seeds than its remaining budget covers, and an incomplete set of seeds cannot select a
-        winner.
+        A search reserves the cost of its selection seeds, but a finished study may request more
+        seeds than its remaining budget covers. An incomplete set of seeds cannot select a winner.
         """
         search_state = self._search_state
         cost = sum(
@@ -207,7 +206,7 @@ class ConfirmStage:
         return False
 
     def advance(self) -> None:
-        """Enter the next phase if all replicates of this one have ended."""
+        """Enter the next phase if all replicates of the current one have ended."""
         state = self._state
         if state.phase is Phase.REPORT:
             self._keep_policy()
@@ -233,9 +232,9 @@ class ConfirmStage:
     def _end_choose(self) -> None:
         """Store the selection values, and start the winner on the test seeds.
 
-        A candidate without a value on some seed is not confirmed, because the other candidates may
-        have had harder seeds. If the cause was an error, the other candidates continue; if it was
-        the budget, no winner is selected. Earlier results are kept.
+        A candidate that lacks a value on some seed is not confirmed, because candidates must be
+        compared on the same seeds. If the cause was an error, the other candidates continue; if it
+        was the budget, no winner is selected. Earlier results are kept.
         """
         search_state, state, confirm = self._search_state, self._state, self._confirm
         candidates = [search_state.trials[number] for number in state.candidates]
@@ -261,8 +260,8 @@ class ConfirmStage:
     def _start_test(self, winner: Trial) -> None:
         """Start the winner and the default on the test seeds, or on the seeds of an interim look.
 
-        There is no interim look without a default, or after earlier looks (at another winner, or
-        by `confirm.also`), because too little of the error rate is left for two more looks.
+        There is no interim look without a default, or after an earlier look (at another winner, or
+        through `confirm.also`). Too little of the error rate would remain for two more looks.
         """
         confirm, looks = self._confirm, self._search_state.looks
         won = {look.trial for look in looks if look.won}
@@ -309,8 +308,8 @@ class ConfirmStage:
     def _is_clear(self) -> bool:
         """Return whether an interim look is decisive, or does not favour the winner.
 
-        It is also decisive if only unseen outcomes prevent a verdict (`unless`) and the planned
-        seeds would not be enough to exclude them.
+        The look is also decisive if only unseen outcomes prevent a verdict (`unless`) and the
+        planned seeds are too few to exclude these outcomes.
         """
         search_state, state, confirm = self._search_state, self._state, self._confirm
         if confirm is None or state.winner is None or state.default is None:
@@ -415,8 +414,8 @@ class ConfirmStage:
         """Return [default] if the default joins the front on the selection seeds, otherwise [].
 
         These seeds were not used to select any of the trials that run on them. The default is left
-        out if the study omits it, if it is already among the best, if no program can run it, or if
-        an objective is a cost, because a stopped trial has only part of the cost of a full run.
+        out if the study omits it, if it is already among the best, or if no program can run it. An
+        unfinished default is also left out if an objective is a cost: a full run costs more.
         """
         search_state, confirm = self._search_state, self._confirm
         if not search_state.objectives.others or confirm is None or not confirm.default:

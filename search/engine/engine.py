@@ -1,4 +1,4 @@
-"""Runs, counts, writes and commits a study's chunks, for our loop and for Ray Tune's."""
+"""Runs, counts, writes and commits a study's chunks, for hpo's loop and for Ray Tune's."""
 
 from __future__ import annotations
 
@@ -81,8 +81,7 @@ _NOT_NEEDED = "a program that is no longer needed"
 class CompileBeside:
     """Compiles populations in threads, two at a time.
 
-    `compiling` is the context in which a study, at its end, waits for a compilation that is no
-    longer needed.
+    A study that ends waits in the context `compiling` until running compilations have finished.
     """
 
     def __init__(self, compiling: Callable[[str], AbstractContextManager[object]] = nullcontext):
@@ -143,7 +142,7 @@ Outcome = Literal["finished", "interrupted"]
 
 
 class Engine:
-    """The parts of a study, and the operations that drivers use."""
+    """The parts of a running study, and the operations that its driver uses."""
 
     def __init__(
         self,
@@ -173,7 +172,7 @@ class Engine:
         return self.search_state.study
 
     def run(self, search: Callable[[], Outcome]) -> Outcome:
-        """Run a driver's search, and commit at its end."""
+        """Run a driver's search; if a stop request or an error interrupts it, commit."""
         outcome: Outcome = "interrupted"
         try:
             check_health(self.search_state)
@@ -221,9 +220,9 @@ class Engine:
         work_remains: bool,
         set_aside: Callable[[Trial], bool],
     ) -> list[EvaluationRow]:
-        """Run one chunk for some replicates' lanes; return the evaluations that follow it.
+        """Run one chunk in the replicates' lanes; return the evaluations that follow it.
 
-        `work_remains` is whether an idle lane could have been busy. `set_aside(trial)` returns
+        `work_remains` says whether idle lanes could have been used. `set_aside(trial)` returns
         whether a diverged trial may resume from another trial's state.
         """
         bucket.fix_lanes()
@@ -392,7 +391,7 @@ class Engine:
         return self._succeeds(bucket, lambda: bucket.fix_lanes(self._with_lanes(bucket, lanes)))
 
     def compile_ahead(self, bucket: Bucket) -> None:
-        """Start compiling a bucket whose lane count is final while another bucket runs."""
+        """While another bucket runs, start compiling a bucket whose lane count is final."""
         if self._beside is not None and bucket.population is not None:
             with self.search_state.state.usage.spending("compile"):
                 self._beside.begin(bucket.population)
@@ -448,8 +447,9 @@ class Engine:
     def trials_to_start(self) -> float:
         """Return how many new trials can finish within the budget; may be infinite.
 
-        Live trials may need all their remaining env steps, because there may be no rung that stops
-        them. The first trial may always start. An evolving population is limited as a whole.
+        Live trials are assumed to use all their remaining env steps, because it is unknown whether
+        a rung stops them. The first trial may always start. An evolving population may start as a
+        whole if the budget covers a chunk.
         """
         search_state, study, early = self.search_state, self.study, self.study.early_terminate
         usage, buckets = search_state.state.usage, self.buckets.values()

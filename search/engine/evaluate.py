@@ -40,7 +40,7 @@ AddRows = Callable[..., None]
 
 
 def refills_of(search_state: SearchState, runs: Sequence[Replicate]) -> list[Refill]:
-    """Return the refills for those replicates whose next chunk is their first."""
+    """Return refills for the replicates that are about to run their first chunk."""
     refills: list[Refill] = []
     for run in runs:
         if run.chunks == 0 and run.lane is not None:
@@ -55,7 +55,7 @@ def refills_of(search_state: SearchState, runs: Sequence[Replicate]) -> list[Ref
 def changes_of(
     search_state: SearchState, bucket: Bucket, runs: Sequence[Replicate]
 ) -> list[LaneChange]:
-    """Return the hyperparameter changes due in lanes on new seeds, which repeat the lineage's."""
+    """Return the lineage's hyperparameter changes that are now due in lanes with new seeds."""
     changes: list[LaneChange] = []
     for run in runs:
         schedule = search_state.trials[run.trial].schedule
@@ -74,7 +74,7 @@ def count_chunk(
     result: ChunkResult,
     add_rows: AddRows,
 ) -> None:
-    """Count one chunk for its replicates, and mark the diverged ones."""
+    """Count one chunk for its replicates, add their curve rows, and mark diverged replicates."""
     shown: dict[int, Replicate] = {}
     took = max(0.0, result.seconds)
     search_state.state.usage.count_seconds(took)
@@ -211,7 +211,7 @@ def take_evaluations(
 def _with_training(
     search_state: SearchState, run: Replicate, result: EvaluationResult
 ) -> EvaluationResult:
-    """Add training returns to an evaluation's metrics, if they have a weight.
+    """Add the training return to an evaluation's metrics, if the study's metric weights it.
 
     Replayed evaluations use the recorded returns.
     """
@@ -267,7 +267,7 @@ def measure_baselines(
     known: Sequence[BaselineRow],
     report: Callable[[str, float], None],
 ) -> None:
-    """Measure the baselines that have no row in `known`; the next commit writes the results."""
+    """Measure baselines without a complete row in `known`; the next commit writes the results."""
     study = search_state.study
     wanted = replicates_of(study)
     complete = {row.baseline for row in known if _is_complete(row, wanted)}

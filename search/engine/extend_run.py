@@ -29,7 +29,7 @@ _NOTE = 71  # columns left after "warning: "
 
 
 def as_begun(study: Study, folder: Path) -> Study:
-    """Return a study, with settings that its file may omit filled in from its folder."""
+    """Fill in settings that a study's file may omit, from the study's folder."""
     before = _recorded_study(folder)
     if before is None:
         return study
@@ -50,7 +50,7 @@ def _asked_trials(study: Mapping[str, Any]) -> Mapping[str, int]:
 
 
 def asked_for(study: Study, also: Mapping[int, int]) -> Study:
-    """Return a study that also runs `also` (trial -> minimum number of seeds) on test seeds."""
+    """Return a study that also tests the trials in `also` (trial -> minimum number of seeds)."""
     confirm = study.confirm or Confirm(top_k=0, report=0)
     most = dict(confirm.also)
     for trial, seeds in also.items():
@@ -59,7 +59,7 @@ def asked_for(study: Study, also: Mapping[int, int]) -> Study:
 
 
 def single_as_begun(study: Study, folder: Path) -> Study:
-    """Return the study of `hpo train`, with its original horizon."""
+    """Return the study that `hpo train` runs, with its original horizon."""
     begun = as_begun(single(study), folder)
     return single(replace(study, schedule_env_steps=begun.schedule_env_steps))
 
@@ -94,7 +94,7 @@ def _recorded_study(folder: Path) -> Mapping[str, Any] | None:
 
 
 def keep_for_growth(search_state: SearchState, trial: Trial) -> None:
-    """Store a finished trial's state, if its lanes allow a later extension.
+    """Store the state of a finished trial if its run may be extended later.
 
     Called while the trial is still in its lanes.
     """

@@ -69,8 +69,8 @@ def more_seeds(search_state: SearchState, trial: Trial) -> list[Replicate]:
 def value_of(search_state: SearchState, trial: Trial) -> float:
     """Return a finished trial's value.
 
-    For a trial with fewer seeds than the best trial, this is the best trial's value plus the mean
-    difference on the shared seeds, because the trial may have run on the easier seeds.
+    A trial with fewer seeds than the best trial may have run on easier seeds. Its value is
+    therefore the best trial's value plus the mean difference on the shared seeds.
     """
     values = trial.values_of(Stream.SEARCH)
     plain = search_state.objective.aggregate(values)
@@ -117,7 +117,7 @@ class KeptPolicies:
         self._directory, self._wanted = directory, wanted
 
     def snapshot(self, runs: Iterable[Replicate]) -> None:
-        """Write the snapshots that are due for replicates in lanes, between two chunks."""
+        """Write the due snapshots of replicates in lanes; called between two chunks."""
         for run in runs:
             if run.stream is Stream.SEARCH and run.lane is not None and self._is_due(run):
                 path = self._directory / f"trial_{run.trial}_steps" / str(run.replicate)
@@ -297,7 +297,7 @@ class KeptPolicies:
 
 
 def _has_won(trial: Trial) -> bool:
-    """Return whether a trial won earlier; it may win again although no lane has its policy."""
+    """Return whether a trial won earlier; its policy is kept, because the trial may win again."""
     is_default = trial.number in (0, REFERENCE_TRIAL) and not trial.schedule
     return bool(trial.report_values and (trial.choose_values or not is_default))
 
@@ -339,7 +339,7 @@ def close_search(search_state: SearchState, policies: KeptPolicies) -> None:
 
 
 def _end_cut(search_state: SearchState, trial: Trial, policies: KeptPolicies) -> None:
-    """End a trial that the budget cut, as unfinished unless it had already diverged."""
+    """End a trial that the budget cut; with racing, it gets a value if its first seeds ended."""
     whole = [run for run in trial.runs if run.state is not RunState.CUT]
     if search_state.study.seeds.racing is None or len(whole) < search_state.study.seeds.first:
         if trial.lost:

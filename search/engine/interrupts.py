@@ -1,8 +1,8 @@
 """Stop requests: Ctrl-C once to finish cleanly, twice to quit at once; and `hpo stop`.
 
-SIGTERM (from a batch system or container) counts as Ctrl-C. `timeout`, shells and systemd send it
-twice in a row, which counts as one; a later one quits at once. SIGHUP (closed terminal) counts as
-a single Ctrl-C, however often it is sent.
+SIGTERM (from a batch system or container) counts as Ctrl-C. `timeout`, shells and systemd send
+SIGTERM twice in a row, which counts as one request; a later SIGTERM quits at once. SIGHUP (closed
+terminal) counts as a single Ctrl-C, however often it is sent.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SAME_REQUEST_SECONDS = 2.0
 
 
 def leaves_at_once(number: int, seconds: float) -> bool:
-    """Return whether a signal quits at once, `seconds` after a clean end was requested."""
+    """Return whether a signal that arrives `seconds` after a stop request quits at once."""
     if number == signal.SIGTERM:
         return seconds > _SAME_REQUEST_SECONDS
     return number == signal.SIGINT
@@ -34,7 +34,7 @@ class Interrupts:
     """Watches for signals while its context is open; works only in the main thread.
 
     `on_first` is called once, at the first request; `asked()` returns whether another process has
-    requested the end.
+    requested a stop.
     """
 
     def __init__(

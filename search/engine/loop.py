@@ -54,11 +54,11 @@ class Loop:
         return self._engine.run(lambda: self._search(interrupts))
 
     def _search(self, interrupts: Interrupts) -> Outcome:
-        """Run chunk after chunk, with all steps in between.
+        """Run chunks, and the steps between them, until the study ends or is interrupted.
 
         Every commit records a state between two steps. Filling lanes cuts replicates that the
-        budget cannot pay for, and may then select another bucket. If the state were committed
-        after that, resuming would fill its lanes again, differently.
+        budget does not cover, and may then select another bucket. A study resumed from a commit
+        after that would fill its lanes differently.
         """
         self._refill_queue.resume()
         while self._search_state.state.phase is not Phase.DONE:

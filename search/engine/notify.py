@@ -1,4 +1,4 @@
-"""Notifies observers between two steps, and measures times."""
+"""Notifies observers between two steps, and tracks elapsed and remaining time."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class Notifier:
         self._wait = max(_LOOK_SECONDS, took / _LOOK_SHARE)
 
     def _store_outlook(self, found: Outlook | None) -> None:
-        """Store an estimate, minus the time that has passed since it was made."""
+        """Store an estimate of the remaining time, less the time since it was made."""
         if found is None:
             return
         left = found.seconds_left

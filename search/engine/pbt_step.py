@@ -1,6 +1,6 @@
-"""Population based training at a rung: the worst trials copy the best ones.
+"""Population-based training at a rung: the worst trials copy the best ones.
 
-All trials of such a study run at the same time. At every rung, trials in the lower quantile and
+All trials of the study run at the same time. At every rung, trials in the lower quantile and
 diverged trials copy the training state of a trial in the upper quantile, and get new
 hyperparameters.
 """
@@ -154,7 +154,7 @@ class _Rung:
         return changes
 
     def pairs(self) -> dict[int, Trial]:
-        """Return, for each trial that copies, the trial that it copies from."""
+        """Return the source trial of each trial that copies, by the copying trial's number."""
         ranked = sorted(self.ready, key=lambda trial: (self.loss[trial.number], trial.number))
         count = len(self.ready) + len(self.lost)
         share = max(1, math.floor(self.evolver.early.quantile * count))

@@ -1,6 +1,6 @@
 """Keeps lanes busy: decides which bucket runs, which trials fill its lanes, and how many to draw.
 
-Everything is a function of search state and buckets, so a resumed study fills the same lanes.
+Decisions depend only on search state and buckets, so a resumed study fills the same lanes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class RefillQueue:
             self._ahead.start(state.pending.batch, state.pending.trials, history)
 
     def redraw(self) -> None:
-        """Draw the pending batch again, because its history has changed; also on resuming."""
+        """Draw the pending batch again, because values in its history have changed."""
         if self._search_state.state.pending is not None:
             self._ahead.join()
             self.resume()
@@ -150,7 +150,7 @@ class Refiller:
         return winner.bucket if any(run.is_live for run in winner.runs) else ""
 
     def _look_ahead(self, bucket: Bucket) -> None:
-        """Fix the lane count of the bucket with the most remaining work."""
+        """Fix the lane count of the other bucket with the most work, and start compiling it."""
         others = [
             other
             for other in self._engine.buckets.values()
@@ -186,8 +186,8 @@ class Refiller:
     def _is_next_ready(self, bucket: Bucket, busy: int) -> bool:
         """Return whether another bucket would use the device better than more trials here.
 
-        Trials are requested until the result is True, because waiting costs nothing, but empty
-        lanes cost a tenth of a study's time.
+        Trials are requested until the result is True, because queued trials cost nothing, but
+        empty lanes cost a tenth of a study's time.
         """
         if 2 * busy >= bucket.lanes:
             return False

@@ -1,7 +1,7 @@
-"""Repeats failed trials in a study where others finished.
+"""Reruns the failed trials of a study in which other trials finished.
 
-A trial starts over with its configuration and number. The rows of its first attempt are deleted by
-the commit that records it as running. It uses the same random numbers as before.
+A rerun has the same number, configuration and random numbers as the first attempt. The commit that
+records the trial as running deletes the rows of the first attempt.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NAMED = 8
 
 
 def to_retry(search_state: SearchState) -> list[int]:
-    """Return the search's failed trials; `StoreError` if they cannot be repeated separately."""
+    """Return the numbers of failed search trials; `StoreError` if they cannot be rerun alone."""
     trials = search_state.trials.values()
     failed = [t.number for t in trials if t.state is TrialState.FAILED and t.number >= 0]
     early = search_state.study.early_terminate
@@ -60,7 +60,7 @@ def retry(engine: Engine, store: StudyStore, numbers: Sequence[int]) -> None:
 
 
 def retry_note(search_state: SearchState, numbers: Sequence[int], lacks: bool) -> str:
-    """Return a line that lists the trials to be repeated."""
+    """Return a line that lists the trials to be rerun."""
     if not numbers:
         again = "no trial of the search has failed"
         if lacks:

@@ -20,7 +20,7 @@ from ..state.trials import Replicate, RunState, Trial
 
 
 def rung_of(search_state: SearchState, rung: int) -> Rung:
-    """Return the trials judged at a rung; ranks replace several losses (`store.pareto`)."""
+    """Return the trials judged at a rung; ranks replace multiple losses (`store.pareto`)."""
     if search_state.objectives.is_plain:
         return search_state.rung(rung)
     return Rung(
@@ -33,7 +33,7 @@ def rung_of(search_state: SearchState, rung: int) -> Rung:
 
 
 def ranked(search_state: SearchState, trials: Sequence[Trial], rung: int) -> list[TrialAtRung]:
-    """Rank trials with several losses against each other, and return their results."""
+    """Return the results of trials with several losses; a rank among them replaces the losses."""
     alone = [search_state.standing(trial, rung) for trial in trials]
     extras = [trial.extra_reports[rung] for trial in trials]
     more = [search_state.objectives.losses(row) for row in extras]
@@ -46,7 +46,7 @@ def ranked(search_state: SearchState, trials: Sequence[Trial], rung: int) -> lis
 
 
 def cutoff_value(search_state: SearchState, cutoff: float | None) -> float | None:
-    """Return the cutoff as a value; None if losses are ranks."""
+    """Return the cutoff as a metric value; None if losses are ranks."""
     if cutoff is None or not search_state.objectives.is_plain:
         return None
     return search_state.objective.loss(cutoff)
@@ -73,8 +73,8 @@ def promote_last(
     """Resume the best trial of the highest rung if nothing else can run.
 
     This way, a search that ends before `eta` trials have reached a rung still has one finished
-    trial. Returns None if a trial has finished, or if none is paused in the buckets that the
-    budget covers (`able`).
+    trial. Returns None if a trial is live or has finished, or if no trial is paused in the
+    buckets that the budget covers (`able`).
     """
     if search_state.live() or any(
         t.state is TrialState.FINISHED for t in search_state.trials.values()
@@ -94,8 +94,8 @@ def promote_last(
 def let_go(search_state: SearchState, rule: PromotingAsha) -> None:
     """Stop surplus paused trials, starting with those furthest from the cutoff.
 
-    Those are the trials with the largest share of the trials at their rung ahead of them. Among
-    ties, trials at lower rungs are stopped first, then those with larger numbers.
+    The distance is the share of trials at the same rung that rank higher. Among ties, trials at
+    lower rungs are stopped first, then those with larger numbers.
     """
     paused = search_state.paused()
     too_many = len(paused) - rule.most
@@ -207,8 +207,8 @@ def _rung_and_standings(
 def value_at(search_state: SearchState, trial: Trial, rung: int) -> float:
     """Return a trial's value at a rung that it has passed, over replicates that did not diverge.
 
-    With training returns, use all replicates that passed it, because their values may still
-    change.
+    With training returns, replicates that diverged after the rung also count, because values may
+    still change.
     """
     early = search_state.study.early_terminate
     if search_state.study.metric.training_weight and not (early is not None and early.evolves):
@@ -240,7 +240,7 @@ def _counted_runs(trial: Trial) -> list[Replicate]:
 
 
 def _is_protected(search_state: SearchState, trial: Trial) -> bool:
-    """Return whether rungs never stop this trial: the default in a study with a portfolio."""
+    """Return whether a trial is the default of a study with a portfolio, which no rung stops."""
     return trial.number == 0 and search_state.study.search.portfolio > 0
 
 
