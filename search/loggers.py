@@ -22,7 +22,7 @@ VIEWS = ("console",)  # loggers that are views of the command line instead of si
 
 
 def sinks_of(study: Study, warn: Callable[[str], None]) -> Sinks | None:
-    """Create a study's sinks, or return None; raises the errors of `make_sink`."""
+    """Create a study's sinks; None if it needs none. Raises the errors of `make_sink`."""
     wanted = [logger for logger in study.loggers if logger.type not in VIEWS]
     data = resolved(study)
     sinks = [Background(make_sink(logger, data), warn) for logger in wanted]

@@ -119,7 +119,7 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class Asked:
-    """A study as given in this call."""
+    """The inputs of one call of `run`."""
 
     study: Study
     meta: StudyMeta  # metadata of the study on this machine
@@ -255,9 +255,9 @@ def run(
     """Run a study to its end, or resume it.
 
     Raises:
-        ConfigError: the study cannot run as requested. SearchError: it cannot continue; everything
-            so far is committed. CallbackError: a callback raised; everything so far is committed.
-            StoreError: its folder is locked, damaged, or belongs to another study.
+        ConfigError: the study cannot run as requested. SearchError: the study cannot continue;
+            everything so far is committed. CallbackError: a callback raised; everything so far is
+            committed. StoreError: its folder is locked, damaged, or belongs to another study.
     """
     settings = settings or RunOptions()
     shown = settings.shown or Path(directory)

@@ -1,6 +1,6 @@
 """The report of `hpo check`: checks, and the lanes, memory and time needed on this machine.
 
-Only programs that are to be timed are compiled, and user code runs only for timing.
+Only timed programs are compiled, and user code runs only for timing.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def preview(
     own_code: bool = False,
     told: Callable[[str], None] = lambda text: None,
 ) -> tuple[CheckReport, str]:
-    """Return the report, and why it contains no lanes and memory ("" if it does)."""
+    """Return the report, and why it has no lane and memory estimates ("" if it has them)."""
     # a training's code ran when the study was loaded
     own_code = own_code or study.algorithm.made is not None
     if own_code and study.imports:

@@ -112,7 +112,7 @@ class ExpectedProgram:
 
     @property
     def calls(self) -> float:
-        """The expected number of evaluation calls, counted as calls with all lanes busy."""
+        """The expected evaluation calls; with host environments, calls with all lanes busy."""
         work = self.search + self.confirm
         full = work.evaluations / self.shape.width
         # the cost is per episode; for compiled environments it is per call, whatever the lanes
@@ -128,7 +128,7 @@ def expected_work(
     factory: PopulationFactory,
     shapes_of: Callable[[Any, Resolved, int | None], list[PopulationShape]] = shapes_of,
 ) -> list[ExpectedProgram]:
-    """Return a study's programs, the default's first; its imports have already run."""
+    """Return a study's programs, the default's first; its imports must have run already."""
     engine, asked = _started_engine(study, factory), study.population.lanes
     search_state, buckets = engine.search_state, list(engine.buckets.values())
     shapes = list[list[PopulationShape]]()
@@ -287,9 +287,9 @@ def _time_programs(
     timing: bool,
     told: Callable[[str], None],
 ) -> dict[int, Costs]:
-    """Return times by program index; missing ones are measured as long as that is quick.
+    """Return times by program index; missing ones are measured within a time limit.
 
-    The program with the most work comes first. One program per environment is always timed,
+    Programs with the most work are timed first. One program per environment is always timed,
     because other programs do not predict its times.
     """
     started, found, new = time.monotonic(), dict[int, Costs](), list[Any]()
@@ -393,7 +393,7 @@ def _block_seconds(program: ExpectedProgram, population: Any) -> float:
 
 
 def _time_evaluation(population: Any, hosted: bool) -> tuple[float, int]:
-    """Time one evaluation; return its seconds, and the env steps that they are proportional to."""
+    """Time one evaluation; return its seconds, and the env steps that determine them."""
     lanes = range(min(population.program.evaluation_width, population.lanes))
     population.evaluate(lanes)  # the first call compiles the program that gathers policies
     started = time.perf_counter()

@@ -1,7 +1,7 @@
 """Runs of one configuration on a tuned record's test seeds, as a study that can be resumed.
 
-All compared configurations run for equal env steps, with the same root seed, which is not used by
-any study.
+All compared configurations run for the same number of env steps and with the same root seed, which
+no study uses.
 """
 
 from __future__ import annotations
@@ -234,7 +234,7 @@ def verify(
     *,
     runner: Runner = run,
 ) -> Verification | None:
-    """Retrain a tuned configuration; None if interrupted."""
+    """Retrain a tuned configuration and compare it with its record; None if interrupted."""
     study = loads(train_text(record), f"tuned:{record.name}")
     config = complete(knobs_of(record))
     stem = file_name(record.name).removesuffix(".yaml")

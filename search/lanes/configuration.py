@@ -40,7 +40,7 @@ class Parts:
 
     @cached_property
     def hypers(self) -> Hypers:
-        """The traced part; the first use creates it, and also the environments."""
+        """The traced part; the first access also creates the environments."""
         each = ((self.plan.env, self.env_params), (self.plan.eval_env, self.eval_params))
         with self.named.named_in_errors(), _init_with(self.imports):
             taken = [environments.params_of(environments.make(at), given) for at, given in each]
@@ -63,7 +63,7 @@ def parts_of(resolved: Resolved) -> Parts:
 
 
 class Split:
-    """Splits each configuration of a study into its two parts."""
+    """Splits each configuration of a study into its static and traced parts."""
 
     def __init__(self, study: Study):
         self.study = study
@@ -75,7 +75,7 @@ class Split:
         self.reward_units = frozenset(map(bool, possible["raw_reward_deviation"]))
 
     def resolve(self, config: Mapping[str, Any]) -> Resolved:
-        """Return a complete configuration and its program; ConfigError if there is no program."""
+        """Resolve a complete configuration; ConfigError if it has no program."""
         parts = self.parts(config)
         steps = self.chunk_sizes(parts.plan).steps_per_chunk
         return Resolved(config, plan_hash(parts.plan), steps, parts)

@@ -145,7 +145,7 @@ class Population(Protocol):
         """Compile the training program now instead of at the first chunk."""
 
     def compile_ahead(self) -> Callable[[], None] | None:
-        """Return a function that compiles everything in another thread, or None.
+        """Return a function that compiles everything when another thread calls it, or None.
 
         User code runs in the calling thread, before this returns. Errors are raised again by
         `compile` or `compile_evaluation`, which wait for the thread.
@@ -225,7 +225,7 @@ class PopulationFactory(Protocol):
 
 
 def factory_here(study: Study, *args: Any, **rest: Any) -> Any:
-    """Return the factory in this process for a study's algorithm; see `LocalFactory`."""
+    """Create this process's factory for a study's algorithm; see `LocalFactory`."""
     if study.algorithm.is_ppo:
         from .local import LocalFactory
 
@@ -265,7 +265,7 @@ class Division:
 
 
 def check_divides(factory: Any, resolved: Resolved, shares: int) -> None:
-    """Raise if a study has too few lanes in this process for its number of workers."""
+    """Raise ConfigError if a study has too few lanes for its number of workers."""
     division: Division = factory.divide(resolved, None, shares)
     tiles = division.total // division.tile
     if tiles < shares:

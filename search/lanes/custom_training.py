@@ -211,7 +211,7 @@ class TrainingPopulation(ProgramLanes):
     def evaluate_kept(
         self, resolved: Resolved, directory: Path, stream: Stream, replicate: int
     ) -> EvaluationResult:
-        """See `Population`; the key in the state determines the episodes."""
+        """See `Population`; the random key in the state determines the episodes."""
         self.put({0: (self.restore_state(directory), resolved)})
         return self.evaluate([0])[0]
 

@@ -28,7 +28,7 @@ def device_count(backend: str, cores: int, accelerators: int) -> int:
 
 
 def tile_of(backend: str, parameter_count: int) -> int:
-    """Return how many lanes a CPU device computes together, given the parameters per lane."""
+    """Return how many lanes a CPU device computes together, given the parameters of one lane."""
     if backend != "cpu":
         raise ValueError("for other backends, use core.memory.gpu_tile")
     return next((tile for most, tile in _CPU_TILES if parameter_count <= most), 1)
@@ -107,7 +107,7 @@ def startable_replicates(study: Study) -> int:
     """Return the maximum number of replicates that a study can have in lanes at the same time.
 
     Trials are limited by `budget.trials` and by env steps, because each trial runs at least to its
-    first rung; without a search there is one trial. The confirm stage runs all replicates on
+    first rung. Without a search there is one trial. The confirm stage runs all replicates on
     selection seeds at the same time, and then those on test seeds.
     """
     bounds = []
@@ -122,7 +122,7 @@ def startable_replicates(study: Study) -> int:
 
 
 def _at_once(seeds: Seeds) -> int:
-    """Return how many of a trial's replicates may run at the same time; racing doubles it."""
+    """Return how many of a trial's replicates may run at once; racing starts them in stages."""
     done = most = seeds.first
     while done < seeds.per_config:
         more = min(done, seeds.per_config - done)

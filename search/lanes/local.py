@@ -54,7 +54,7 @@ _TRIED = 12  # buckets for which a saved policy is checked before a study starts
 class SavedStart:
     """The saved policy that a study's lanes start from, if any.
 
-    Each warning is given once.
+    Each warning is issued only once.
     """
 
     def __init__(self, split: Split, warn: Callable[[str], None]):
@@ -120,7 +120,7 @@ class SavedStart:
 class DeviceFactory(Generic[_Lanes]):
     """Creates a study's populations on this machine's devices; subclasses provide the programs.
 
-    `compiling` is entered around each compilation. The machine's memory is shared by
+    Each compilation runs in a context from `compiling`. The machine's memory is shared by
     `environments` factories.
     """
 
@@ -148,7 +148,7 @@ class DeviceFactory(Generic[_Lanes]):
     def program_of(self, resolved: Resolved, lanes: int | None = None) -> Any:
         """Return the program of a configuration's bucket, without compiling it.
 
-        A given number of lanes is rounded up to a multiple of the devices.
+        A given number of lanes is rounded up to a multiple of the number of devices.
         """
         raise NotImplementedError
 

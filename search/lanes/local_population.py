@@ -43,7 +43,8 @@ STREAMS = {Stream.SEARCH: 0, Stream.CHOOSE: 1, Stream.REPORT: 2}
 class ProgramLanes:
     """The lanes of one program, compiled on first use, for any kind of training; see `Population`.
 
-    `compiling` is entered around each compilation, with `words` that describe the bucket.
+    Each compilation runs in a context from `compiling`, which receives a text with `words`, a
+    description of the bucket.
     """
 
     def __init__(
@@ -200,7 +201,7 @@ class LocalPopulation(ProgramLanes):
     def _add_phase_seconds(
         self, rows: Sequence[Mapping[str, np.ndarray]]
     ) -> list[dict[str, np.ndarray]]:
-        """Add seconds to a chunk's rows, if the program measures them."""
+        """Add the seconds of each phase to a chunk's rows, if the program measures them."""
         firsts = (0, 0, *self._row_ends)
         ends = (self._program.updates, *self._row_ends)
         phases = self._program.phase_seconds().items()
@@ -354,7 +355,7 @@ def put_row(rows: Any, row: Any, at: int) -> None:
 
 
 def _of_its_day(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a saved policy's configuration; old policies use 0 in place of `off`."""
+    """Return a saved policy's configuration, with the 0 of old policies replaced by `off`."""
     if saved.get(AVERAGE_REWARD) == 0 and asked.get(AVERAGE_REWARD) is None:
         return {**saved, AVERAGE_REWARD: None}
     return saved

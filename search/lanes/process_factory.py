@@ -53,7 +53,7 @@ class ProcessFactory:
         return self.setup.resolve(config)
 
     def check(self, resolved: Resolved) -> None:
-        """Reject a command that cannot start where it would run, or an invalid number of GPUs."""
+        """Reject a command that the executor cannot start, or an invalid number of GPUs."""
         setup = self.setup
         each = setup.settings.gpus
         if each and each > 1 and each != int(each):

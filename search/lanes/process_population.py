@@ -1,4 +1,4 @@
-"""Lanes that are processes: the command of a study as a population.
+"""A population whose lanes are processes, each running the study's command.
 
 Each lane runs one replicate as a process, which advances at its own speed. The search counts a
 lane's chunk once the process has reported its steps, and ends the process when its trial stops. At
@@ -28,7 +28,7 @@ _GLANCE, _PAUSE = 0.25, 0.01  # longest wait of `ready`, and pause between two c
 
 
 class ProcessPopulation(Population):
-    """The processes of a study; lanes advance one by one, see `RunsAlone`."""
+    """The processes of a study; lanes advance independently, see `RunsAlone`."""
 
     warmup_chunks, block = 0, 1
 
@@ -142,7 +142,7 @@ class ProcessPopulation(Population):
             self._runs[lane] = run
 
     def keep_only(self, kept: Collection[tuple[int, int]]) -> None:
-        """End processes returned by `take`, except for the (trial, replicate) pairs `kept`."""
+        """End processes returned by `take`, except the (trial, replicate) pairs in `kept`."""
         for key, run in list(self._away.items()):
             if (key[0], key[2]) not in kept:
                 if (process := run.leave()) is not None:
@@ -178,7 +178,7 @@ class ProcessPopulation(Population):
     def export_policy(
         self, lane: int, resolved: Resolved, directory: Path, about: Mapping[str, Any] = {}
     ) -> None:
-        """Write a run's command line, seed and folder, and the state of the code."""
+        """Write a run's command line, seed and folder, and the code version."""
         run = self._run(lane)
         record = {**record_of(run.folder), "folder": str(run.folder), "about": dict(about)}
         write_text(new_folder(directory) / PROCESS, json.dumps(record, indent=2) + "\n")

@@ -254,7 +254,7 @@ class ProcessRun:
         self._record_end()
 
     def _check_output(self) -> None:
-        """Fail if the process is silent for too long, or prints too much."""
+        """Mark the run as failed if the process is silent for too long or prints too much."""
         timeout = self.setup.settings.timeout
         assert self.process is not None
         if self.process.is_waiting:

@@ -27,9 +27,9 @@ _STREAMS = {Stream.SEARCH: 0, Stream.CHOOSE: 1000, Stream.REPORT: 2000}
 
 
 def seed_of(study: Study, stream: Stream, replicate: int) -> int:
-    """Return the `{seed}` of a replicate: from 0 on in the search, from 1000 or 2000 on new seeds.
+    """Return a `{seed}`: from 0 in the search, from 1000 for selection, from 2000 for tests.
 
-    For each increment of the study's `seed`, all of them increase by 10,000.
+    If the study's `seed` increases by 1, all these seeds increase by 10,000.
     """
     return (study.seed * _SEEDS + _STREAMS[stream] + replicate) % 2**31
 
@@ -58,7 +58,7 @@ class ProcessSetup:
         self.executor.begin(self.folder)
 
     def code(self) -> dict[str, str]:
-        """Return the state of the code in the working folder, refreshed every few seconds."""
+        """Return the code version in the working folder, refreshed every few seconds."""
         if time.monotonic() - self._code_read_at > _SAME_CODE:
             self._code, self._code_read_at = code_version(self.cwd), time.monotonic()
         return self._code

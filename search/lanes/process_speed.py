@@ -83,9 +83,9 @@ def speed_and_start(
 ) -> tuple[float, float]:
     """Return steps per second, and the seconds that a process needs in addition to its steps.
 
-    `marks` are the seconds and steps of the first and the last report, or of fewer reports. For a
-    whole run with fewer than two reports, all of the time counts as start-up, because no rung can
-    shorten it.
+    `marks` are the (seconds, steps) pairs of the first and the last report; there may be fewer.
+    For a whole run with fewer than two reports, all of the time counts as start-up, because no
+    rung can shorten it.
 
     >>> speed_and_start([(3.0, 100), (5.0, 300)], 5.5, False)
     (100.0, 2.0)

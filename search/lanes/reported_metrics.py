@@ -84,7 +84,7 @@ class ReportedMetrics:
 
     @cached_property
     def _evaluation_marks(self) -> frozenset[int]:
-        """The chunks at which the metric is measured."""
+        """The numbers of chunks after which the metric is measured."""
         study, chunk_sizes = self._setup.study, self._setup.chunk_sizes
         every, length = study.evaluation.every, study.env_steps
         marks = set(chunk_sizes.rung_chunks)
@@ -93,7 +93,7 @@ class ReportedMetrics:
         return frozenset(marks)
 
     def _first_row_after(self, name: str, mark: float) -> int | None:
-        """Return the index of the first row, at or after a mark, that has a metric."""
+        """Return the index of the first row at or after step `mark` that has this metric."""
         rows = enumerate(self._rows)
         return next(
             (at for at, (step, own) in rows if step is not None and step >= mark and name in own),
@@ -134,7 +134,7 @@ class ReportedMetrics:
         return found
 
     def _drop_old_rows(self, mark: float) -> None:
-        """Drop rows before a mark, except the last ones, which a mean may still need."""
+        """Drop rows before step `mark`, except the last ones, which a mean may still need."""
         if len(self._rows) > 2 * _MOST_ROWS + self._setup.metrics.mean_of:
             keep = len(self._rows) - _MOST_ROWS - self._setup.metrics.mean_of
             cut = [at for at, (step, _) in enumerate(self._rows) if (step or mark) < mark]

@@ -200,7 +200,7 @@ class Waiting:
         self._heard = time.monotonic()
 
     def is_complete(self) -> bool:
-        """Return whether lanes can step: all expected requests have arrived, or no more will."""
+        """Return whether lanes can step: all expected requests arrived, or the wait timed out."""
         if not self._asked:
             return False
         waited = time.monotonic() - self._heard
@@ -212,7 +212,7 @@ class Waiting:
             self.heard()
 
     def reply_to_all(self) -> None:
-        """Reply to trials that are at an evaluation or have ended."""
+        """Reply to the waiting trials that are at an evaluation or have ended."""
         replies: dict[str, Reply] = {}
         for number, request in list(self._asked.items()):
             report = self._reports.report(self._search_state.trials[number])

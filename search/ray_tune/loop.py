@@ -80,7 +80,7 @@ class KeptStates:
         request: DeskRequest,
         room: Callable[[Bucket, int], None],
     ) -> int | None:
-        """Make a trial resume from a kept state; if it is another trial's, return that trial."""
+        """Make a trial resume from a kept state; if it copies another trial, return that trial."""
         kept = self._kept.get(request.state or "")
         if kept is None or bucket.population is None:
             raise SearchError(
@@ -299,7 +299,7 @@ class Driven:
                 self._search_state.started(run)
 
     def _make_room(self, bucket: Bucket, wanted: int) -> None:
-        """Free the lanes of suspended trials."""
+        """Free lanes of paused trials until `wanted` lanes are free, or raise SearchError."""
         for number in sorted(self._desk.paused()):
             if bucket.slots.count(None) >= wanted:
                 return
@@ -357,7 +357,7 @@ class Driven:
     def _payable_runs(
         self, bucket: Bucket, asked: Container[int], affordable: float
     ) -> list[Replicate]:
-        """Return the replicates of some trials that the budget covers; the others are cut."""
+        """Return the live replicates of `asked` trials that the budget covers; cut the others."""
         runs = [run for run in bucket.busy() if run.trial in asked and run.is_live]
         if affordable < len(runs):
             cut(runs[int(affordable) :])

@@ -1,7 +1,7 @@
 """Ray Tune's trials: handles in separate processes, and their communication with the lanes.
 
-A handle does not train. It requests its trial's next evaluation from the exchange and waits; the
-process with the lanes fetches requests there and deposits its replies.
+A handle does not train. It requests its trial's next evaluation through the exchange and waits.
+The process with the lanes fetches requests from the exchange and stores its replies there.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Handle(tune.Trainable):
         return dict(reply)
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
-        """Keep the current state of the trial's lanes; the checkpoint contains its name."""
+        """Keep the current state of the trial's lanes; the checkpoint contains only a name."""
         name = self._ask("keep") or ""
         (Path(checkpoint_dir) / _STATE).write_text(name)
 

@@ -117,7 +117,7 @@ class RayProposals(Searcher):
     def set_search_properties(
         self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any
     ) -> bool:
-        """See `Searcher`; nothing to do, because the wrapped searcher already has them."""
+        """See `Searcher`; the wrapped searcher already has these properties."""
         self._metric, self._mode = metric, mode
         return True
 

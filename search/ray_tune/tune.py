@@ -239,7 +239,7 @@ class TuneDesk:
         self._get_result(self._exchange.answer.remote(told))
 
     def expected(self) -> int:
-        """See `Desk`; a trial paused to copy another one resumes at once."""
+        """See `Desk`; if trials copy each other, paused ones count, as they resume at once."""
         with self._lock:
             out = ["TERMINATED", "ERROR"]
             if not self.copies:
@@ -351,7 +351,7 @@ class TuneDesk:
         return (self.study.budget.trials or 0) - ended
 
     def _first_points(self) -> list[dict[str, Any]]:
-        """Return the trials to start with: running, default and enqueued ones (or random ones)."""
+        """Return the first trials: running, default, enqueued; all if the searcher is `random`."""
         study, search_state = self.study, self._search_state
         live = {trial.number: trial.params for trial in search_state.live()}
         count = study.budget.trials or 0

@@ -39,7 +39,7 @@ Order = tuple[float, int]
 
 
 class Rung:
-    """The trials judged at a rung, kept sorted as further ones are added."""
+    """The trials judged at a rung, kept sorted when trials are added."""
 
     def __init__(self, standings: Iterable[TrialAtRung] = ()):
         self.standings = {standing.trial: standing for standing in standings}
@@ -261,7 +261,7 @@ def _build_rule(early: EarlyTerminate, study: Study) -> Any:
 
 
 def rank_of(loss: float, losses: Sequence[float]) -> int:
-    """Return the rank of a loss in a sorted list with it; 1 is best, and ties have equal ranks.
+    """Return the rank of a loss among sorted losses; 1 is the best, and ties share a rank.
 
     >>> rank_of(2.0, [1.0, 2.0, 2.0, 5.0])
     2
@@ -270,7 +270,7 @@ def rank_of(loss: float, losses: Sequence[float]) -> int:
 
 
 def is_audited(seed: int, trial: int, share: float) -> bool:
-    """Return whether a stopped trial continues as a control, given seed and trial number.
+    """Return whether a stopped trial continues as a control; a function of seed and trial.
 
     >>> sum(is_audited(0, trial, 0.25) for trial in range(1000)) in range(200, 300)
     True

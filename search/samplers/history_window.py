@@ -47,8 +47,9 @@ def estimates(history: Sequence[PriorTrial]) -> dict[int, Losses]:
     """Return, for every trial that has ended, one loss per objective.
 
     A trial that was stopped or cut at a rung is assumed to make the median gain of finished trials
-    from there on, but never to beat the best one. A diverged trial gets the worst loss of all
-    others. Failed trials, and trials that ended before their first rung, have no loss.
+    from there on. With one objective, it never beats the best trial. A diverged trial gets the
+    worst loss of all others. Failed trials, and trials that ended before their first rung, have no
+    loss.
     """
     known: dict[int, Losses] = {
         past.trial: past.losses

@@ -1,4 +1,4 @@
-"""The next trials: the default, enqueued and learnt configurations, then the sampler's.
+"""The next trials: the default, enqueued and portfolio configurations, then the sampler's.
 
 Configurations that a rule forbids, or that were proposed before, are drawn again, because a
 repeated configuration would give bitwise the same run. Proposals do not depend on timing.

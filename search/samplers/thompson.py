@@ -2,7 +2,7 @@
 
 A value is modelled as a quadratic surface over the axis positions, plus a configuration effect, a
 seed effect and noise. Each proposal is the best of some candidates according to one surface drawn
-from the exact posterior. Candidates near the default configuration are more likely.
+from the exact posterior. Configurations near the default are more likely to be candidates.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Coordinates:
     """Maps configurations to [0, 1]^d, each parameter on its distribution's scale.
 
     A choice of m values has m - 1 indicator columns. An inactive parameter is placed at its
-    default. A conditional parameter has a further column, which is 1 while it is inactive.
+    default. A conditional parameter has an additional column, which is 1 while it is inactive.
     """
 
     def __init__(self, space: Space):
@@ -85,7 +85,7 @@ class Result:
 
 
 def results_of(history: Sequence[PriorTrial]) -> dict[int, Result]:
-    """Return results by trial, or {} if too few trials have one."""
+    """Return results by trial; {} if too few trials have results."""
     finished = [past for past in history if past.losses and all(map(math.isfinite, past.losses))]
     found = {p.trial: Result(_by_seed(p, p.losses or ()), np.zeros(1)) for p in finished}
     found |= _expected_ends(history, finished)
@@ -234,7 +234,7 @@ class _Pool:
 
 
 class Thompson:
-    """The sampler of this module; with several objectives, each proposal draws random weights."""
+    """The Thompson sampler; with several objectives, each proposal draws random weights."""
 
     window = Window(best=100, latest=400)
 

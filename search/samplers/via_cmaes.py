@@ -49,8 +49,8 @@ class CmaEs:
     A generation ends when the number of its ended trials equals the population size; trials that
     end later are not used. The strategy receives points as drawn, before rounding to integers.
 
-    The population size is the library's default, 4 + 3 ln d, or half the number of trials drawn
-    before the first generation was complete, whichever is larger. With many lanes, a small
+    By default, the population size is 4 + 3 ln d (as in the library) or half the number of trials
+    drawn before the first generation was complete, whichever is larger. With many lanes, a small
     population would leave most running trials unused.
     """
 
@@ -191,7 +191,7 @@ class _Strategy:
 
 
 class _CmaEsBatch:
-    """Draws from one generation; the first trial that is kept records the generation's origin."""
+    """Draws from one generation; the first kept trial also stores the previous one's losses."""
 
     def __init__(self, method: CmaEs, strategy: _Strategy, new: _Generation | None):
         self._method, self._strategy, self._new = method, strategy, new

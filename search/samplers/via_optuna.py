@@ -125,8 +125,8 @@ def frozen_trial(
 ) -> FrozenTrial:
     """Convert a trial to an Optuna `FrozenTrial`.
 
-    A stopped trial is pruned with its reports, and a diverged one is pruned without any (which
-    ranks it last; a failed one would be ignored). A failed trial has the Optuna state FAIL.
+    A stopped trial becomes PRUNED with its reports. A diverged trial becomes PRUNED without
+    reports, which ranks it last. A failed trial becomes FAIL, which samplers ignore.
     """
     params, distributions = internal_params(space, past.params)
     if number is None:
@@ -159,7 +159,7 @@ def frozen_trial(
 
 
 class OptunaMethod:
-    """Turns the history of trials into a batch of proposals, for all Optuna methods."""
+    """The base class of Optuna methods, which turn the trial history into a batch of proposals."""
 
     name = ""
     window = Window(best=200, latest=800)  # the part of the history that the sampler receives
@@ -228,7 +228,7 @@ class OptunaMethod:
         return trials
 
     def _worst_violations(self, seen: Sequence[PriorTrial]) -> tuple[float, ...]:
-        """Return the violations for a trial that diverged before its constraints were measured."""
+        """Return the violations assumed for a trial that diverged before they were measured."""
         known = [past.violations for past in seen if past.violations]
         worst = [max(column) for column in zip(*known, strict=True)] or [1.0] * self._constraints
         return tuple(max(1.0, violation) for violation in worst)
@@ -289,7 +289,7 @@ class Gp(OptunaMethod):
 
 
 class GpBatch(OptunaBatch):
-    """A batch where a rejected draw counts as running for the next attempts.
+    """A batch in which a rejected draw counts as a running trial in the next attempts.
 
     Otherwise the model would propose the same point again. After a few attempts the model is no
     longer used, because the points that it prefers are forbidden or already proposed.

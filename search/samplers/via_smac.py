@@ -1,4 +1,4 @@
-"""SMAC: a random forest models the objective, through an ask-and-tell interface.
+"""SMAC, through its ask-and-tell interface; a random forest models the objective.
 
 Every batch gets a new facade, seeded by (seed, batch number), with the current history. So
 proposals repeat after resuming, and no SMAC state is stored.
@@ -24,9 +24,9 @@ _CHALLENGERS, _LOCAL_SEARCHES, _PLATEAU_STEPS = 10_000, 10, 10  # SMAC's own def
 class Smac:
     """SMAC (Lindauer et al. 2022): expected improvement under a random forest.
 
-    Running trials count as average (the constant liar), so proposals avoid them. The model takes
-    conditions into account, and rules written as mappings. Several objectives are combined with
-    weights (ParEGO, Knowles 2006), in each batch separately; a trial that violates a constraint
+    Running trials count as average (the constant liar), so proposals avoid them. The model
+    accounts for conditions and for rules written as mappings. Several objectives are combined with
+    weights (ParEGO, Knowles 2006), separately in each batch. A trial that violates a constraint
     counts as worse than all feasible ones.
     """
 
@@ -144,7 +144,7 @@ def _maximizer(scenario: Any) -> Any:
     """Return SMAC's own maximiser, with local searches in a reproducible order.
 
     SMAC keeps starting points in a set of configurations, whose string hashes differ between
-    processes, and its searches draw from one random stream in turn.
+    processes, and its searches share one random stream.
     """
     from smac.acquisition.maximizer import LocalAndSortedRandomSearch, LocalSearch  # pyright: ignore[reportMissingImports]
 

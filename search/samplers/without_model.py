@@ -16,7 +16,7 @@ _MOST_POINTS = 2**30
 
 
 class Walk:
-    """Follows a sequence of points; each trial stores its position as `INDEX`."""
+    """Proposes the points of a sequence; each trial stores its position as `INDEX`."""
 
     INDEX = ""
     _place = 0
@@ -54,7 +54,7 @@ class Walk:
 
 
 class GridSearch(Walk):
-    """Every allowed combination once, with the file's last parameter varying fastest."""
+    """Proposes every allowed combination once; the file's last parameter varies fastest."""
 
     INDEX = "grid:index"
 

@@ -98,14 +98,14 @@ class Bucket:
         self.population = None
 
     def release(self) -> None:
-        """Free the lanes of ended replicates, and remove replicates that need none."""
+        """Free the lanes of replicates that no longer run; drop those that no longer wait."""
         for lane, run in enumerate(self.slots):
             if run is not None and run.state is not RunState.RUNNING:
                 self._free_lane(lane, run)
         self.waiting = [run for run in self.waiting if run.state is RunState.WAITING]
 
     def claim(self, run: Replicate) -> int:
-        """Return the lane of a replicate that restarts, or a free one if it has none."""
+        """Return a replicate's lane; assign a free one if it has none."""
         if run.lane is None:
             lane = next((i for i, taken in enumerate(self.slots) if taken is None), None)
             if lane is None:

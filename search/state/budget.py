@@ -1,7 +1,7 @@
 """The remaining budget: trials, env steps, seconds, failures.
 
-Env steps are a hard limit: before every chunk, as many replicates as the remaining budget covers
-are selected in order, and the others are cut. The cost of the confirm stage is reserved first.
+Env steps are a hard limit. Before every chunk, replicates are selected in order as far as the
+remaining budget allows, and the others are cut. The cost of the confirm stage is reserved first.
 Trials listed in `confirm.also` are not limited, because they are requested one by one.
 """
 
@@ -68,8 +68,8 @@ def seconds_left(search_state: SearchState, run_env_steps: int, run_chunks: int)
 
     The time for confirm is estimated from its env steps and the speed of chunks so far, excluding
     compile time. It is at least the time of full runs in sequence: on selection seeds, on test
-    seeds, and on the remaining test seeds after an interim look. At most half of the wall time is
-    reserved. `run_chunks` is the length of the longest full run.
+    seeds, and on the remaining test seeds after an interim analysis. At most half of the wall time
+    is reserved. `run_chunks` is the length of the longest full run.
     """
     wall, state = search_state.study.budget.wall_seconds, search_state.state
     phase, usage = state.phase, state.usage
@@ -97,7 +97,7 @@ def check_confirm_fits(study: Study, run_env_steps: int) -> None:
 
 
 def check_health(search_state: SearchState) -> None:
-    """Raise SearchError to stop a study if everything fails."""
+    """Raise SearchError after `budget.max_failures` errors, or if all first trials diverged."""
     failures, most = search_state.state.usage.failures, search_state.study.budget.max_failures
     if failures > 0 and failures >= most:
         failed = (trial for trial in search_state.trials.values() if trial.error)  # or diverged

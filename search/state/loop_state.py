@@ -1,7 +1,7 @@
 """The part of the loop's state that is not in the store's rows, as dataclasses and JSON text.
 
-Ended trials are rows in the store; this module has the live ones. Converting text to state and
-back gives the same text, so a study resumes from exactly the same state.
+Ended trials are rows in the store; only live trials are part of this state. Converting text to
+state and back gives the same text, so a study resumes from exactly the same state.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class EndedTrial:
 
 @dataclass
 class LostSeed:
-    """A replicate on new seeds without a value; divergence also counts as a result."""
+    """A replicate on new seeds without a value; if it diverged, it does not run again."""
 
     trial: int
     stream: Stream

@@ -88,7 +88,7 @@ class Objective:
 
     @cached_property
     def of_test(self) -> Objective:
-        """The metric on test seeds, where training returns do not count."""
+        """The objective on test seeds, where training returns do not count."""
         return replace(self, metric=replace(self.metric, training_weight=0.0))
 
     def on(self, stream: Stream) -> Objective:

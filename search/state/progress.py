@@ -102,7 +102,8 @@ class ReplicateProgress:
 class Observer:
     """Observes a study, in the loop's thread between chunks. Overridden methods should be quick.
 
-    The two start events are sent in the middle of a step, so their methods must not raise.
+    `on_chunk_start` and `on_evaluation_start` are called in the middle of a step and must not
+    raise.
     """
 
     def on_start(self, study: Study, folder: Path, resumed: bool) -> None:

@@ -1,7 +1,7 @@
 """Estimates a study's remaining work and time, even before it starts.
 
-The work follows from each bucket's schedule and the share of trials that pass each rung: at first
-the share expected for the rule, then increasingly the observed one.
+The work follows from each bucket's schedule and the share of trials that pass each rung. At first
+this is the share expected for the rule, then increasingly the observed one.
 """
 
 from __future__ import annotations

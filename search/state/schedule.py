@@ -72,7 +72,7 @@ def chunks_of_row(log_every: int | None, quantum: int) -> int:
 
 
 def ends_row(schedule: EventSchedule, trained: int, chunks: int) -> bool:
-    """Return whether a row of `chunks` chunks ends at this point."""
+    """Return whether a row of `chunks` chunks ends after `trained` chunks."""
     return trained % chunks == 0 or trained in schedule.rungs or trained == schedule.length
 
 
@@ -124,7 +124,7 @@ def _joined_row(
     result: ChunkResult,
     chunks: int,
 ) -> CurveRows:
-    """Return the rows of several chunks up to and including this one, ignoring its parts."""
+    """Return the rows that end with this chunk, each over several chunks."""
     runs, quantum = list(shown.values()), schedule.quantum
     metrics = _of_lanes(shown, result.metrics)
     metrics |= _rolling_means(runs, metrics)
@@ -213,7 +213,7 @@ BUDGET_ENDED = "racing: the budget"  # start of the text, which earlier versions
 
 
 def stages(start: int, most: int) -> list[int]:
-    """Return the seed counts at which a trial is tested.
+    """Return the seed counts at which racing tests a trial.
 
     >>> stages(3, 20)
     [3, 6, 12, 20]

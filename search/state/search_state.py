@@ -121,11 +121,11 @@ class SearchState:
             self.unwritten.add(AttributeRow(trial.number, name, value))
 
     def note_looks(self, winner: int | None, interim: bool = False) -> None:
-        """Record the number of test seeds with values, if it is new (`store.interim_analyses`).
+        """Record each trial's number of test seeds with values, if new (`store.interim_analyses`).
 
         Called before a stage that adds test seeds or winners, and at its end. `winner` is the
-        winner in the study's conclusion, unless it is the default. `interim` is True before the
-        planned number of seeds is reached.
+        concluded winner, or None if that is the default. `interim` is True before the planned
+        number of seeds is reached.
         """
         sizes = {one: len(trial.by_report_seed) for one, trial in sorted(self.trials.items())}
         known = {(look.trial, look.seeds, look.won) for look in self.looks}
@@ -315,7 +315,8 @@ class SearchState:
         """Record the decision about a trial at its rung.
 
         `rank` is the trial's rank among the `judged` trials there (1 is the best), and `cutoff` is
-        a value. `copied` contains the copied trial, and the hyperparameters before and after.
+        a metric value, not a loss. `copied` contains the copied trial, and the hyperparameters
+        before and after.
         """
         extras = ()
         if trial.extra_reports:
@@ -370,8 +371,8 @@ class SearchState:
     def take_ended(self) -> list[Trial]:
         """Return the trials that ended since the last call, and drop their replicates.
 
-        A resumed study has no replicates of ended trials either. But Ray Tune may still request a
-        state of a trial that has ended.
+        A resumed study has no replicates of ended trials either. With Ray Tune they are kept,
+        because Tune may still request the state of an ended trial.
         """
         ended, self.ended = self.ended, []
         if self.study.search.driver != "ray_tune":
@@ -436,7 +437,7 @@ class SearchState:
         return found
 
     def resolved_at(self, number: int, env_steps: int) -> Resolved:
-        """Return the configuration in a trial's lineage from this number of env steps on."""
+        """Return the configuration of a trial's lineage at this number of env steps."""
         return self.resolved(params_at(lineage_of(self.trials[number]), env_steps))
 
     def now(self) -> float | None:

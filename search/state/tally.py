@@ -1,7 +1,7 @@
 """Counts of trials by state, and the best trials, updated on every change.
 
-A study needs both after every chunk. If all trials were read each time, every trial would cost
-more than the one before.
+A study needs both after every chunk. If all trials were read each time, the cost per chunk would
+grow with the number of trials.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _Result:
 
 
 class Tally:
-    """The states of trials, and the best trial with a value.
+    """Counts trials by state, and finds the best trial with a value.
 
     `note` marks a row that may have changed; the row is read when a count is needed. `competes`
     selects the rows with a value that are eligible as the best.

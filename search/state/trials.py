@@ -1,6 +1,6 @@
 """Trials and replicates in memory; only their methods change them, between chunks.
 
-Methods whose effects concern other parts are called through `SearchState`; every change reaches
+Methods that affect other parts of the state are called through `SearchState`. Every change reaches
 the store as a `TrialRow`.
 """
 
@@ -38,9 +38,9 @@ class Replicate:
            +-------cut--------+--cut------> CUT
 
     RUNNING --pause--> PAUSED --resume--> WAITING can occur repeatedly, as for its trial; the
-    lane's state is kept until the replicate has a lane again (`come_back`). A cut also ends
-    PAUSED. `adopt` copies the state of another replicate. A replicate has a lane from `enter`,
-    before it starts, until `leave`, after its last chunk.
+    lane's state is kept until the replicate has a lane again (`come_back`). A paused replicate can
+    also be cut. `adopt` copies the state of another replicate. A replicate has a lane from
+    `enter`, before it starts, until `leave`, after its last chunk.
     """
 
     trial: int  # trial, stream and replicate determine all random numbers, with the study's seed
@@ -256,8 +256,8 @@ class Trial(TrialRow):
     rule may `stop_by` or audit the trial, and `set_value` is called before it finishes. If trials
     copy each other, a diverged trial is `set_aside`, and then resumes by `adopt` or ends. A
     finished trial remains finished while it is confirmed: `add` adds replicates on new seeds, and
-    `choose` and `prove` set their values. The same holds for the default configuration; if no
-    trial has it, one is created as REFERENCE, which was never in the search.
+    `choose` and `prove` set their values. The same applies to the default configuration. If no
+    trial has it, a REFERENCE trial is created, which was never in the search.
     """
 
     # attributes from the sampler, plain JSON values
@@ -463,7 +463,7 @@ class Trial(TrialRow):
         return [run.extras for run in self._measured_runs(stream)]
 
     def scores_of(self, stream: Stream) -> tuple[float, ...]:
-        """Return the mean score on each environment, over the same replicates."""
+        """Return the mean score on each environment, over replicates that did not diverge."""
         rows = [run.scores for run in self._measured_runs(stream) if run.scores]
         return tuple(mean(column) for column in zip(*rows, strict=True))
 

@@ -37,7 +37,7 @@ class Usage:
     asked_env_steps: int = 0  # used by confirm for `confirm.also`, which the budget does not limit
 
     def count_lanes(self, lanes: int, busy: int, work_remains: bool, chunks: int = 1) -> None:
-        """Count a new chunk; its lanes count only if an idle one could have been busy."""
+        """Count chunks; their lanes count towards the occupancy only if work remains."""
         self.chunks += chunks
         if work_remains:
             self.lane_chunks += lanes

@@ -37,7 +37,7 @@ class WarmStartTrials:
 
 
 def warm_start(study: Study, folder: Path | None = None) -> WarmStartTrials:
-    """Return a study's initial history."""
+    """Return the trials that `search.warm_start` provides; none if it is not set."""
     given = study.search.warm_start
     if given is None:
         return WarmStartTrials()
@@ -131,7 +131,7 @@ def _read_earlier_trials(study: Study, path: Path) -> tuple[list[PriorTrial], st
 def _rows_of(path: Path) -> tuple[list[TrialRow], StudyMeta | None, bool]:
     """Read a study's folder or a table; a journal next to the table is preferred.
 
-    The last item is whether only evaluations counted.
+    Returns the rows, the metadata, and whether only evaluations counted.
     """
     folder = path
     if path.name == "trials.parquet":

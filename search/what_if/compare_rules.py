@@ -110,7 +110,7 @@ def what_if(
 
 @dataclass(frozen=True)
 class Reference:
-    """The baseline for other rules: the record, and a replay with the recorded rule."""
+    """The reference for other rules: the record, and a replay with the recorded rule."""
 
     record: RecordedSearch
     matched: int  # number of judgements reproduced by a replay with the record's own rule
@@ -220,7 +220,7 @@ def _why_inexact(
 
 
 def _decides_on_records(record: RecordedSearch, done: Replayed) -> bool:
-    """Return whether a rule decides nothing, or stops a trial based on recorded values.
+    """Return whether all decisions, or at least one stop, used recorded values.
 
     Otherwise every possible stop depends on values after the last evaluation.
     """

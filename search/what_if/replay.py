@@ -144,7 +144,7 @@ class Replayed:
 
 
 def replay(record: RecordedSearch, study: Study) -> Replayed:
-    """Run a study's search over a record, without expensive steps or time measurements."""
+    """Run a study's search over a record, without policies, baselines or a time limit."""
     study = replace(
         study,
         search=replace(study.search, driver="lanes"),
