@@ -193,13 +193,13 @@ class Plan:
 
     @property
     def by_segments(self) -> bool:
-        """Whether minibatches consist of segments (T steps of an environment), not of steps."""
+        """Whether minibatches consist of segments (T steps of an environment) instead of steps."""
         drawn = "priority" in self.features and self.priority_over == "segments"
         return self.network in RECURRENT or "v_trace" in self.features or drawn
 
     @property
     def has_free_minibatches(self) -> bool:
-        """Whether number and size of minibatches were both given, for prioritised sampling."""
+        """Whether the number and the size of minibatches are both given (prioritised sampling)."""
         return self.num_minibatches != math.ceil(self.steps_per_update / self.minibatch_size)
 
 
