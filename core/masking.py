@@ -1,4 +1,4 @@
-"""Action masks: the probability of the valid actions, and the weights of rows with few of them.
+"""Action masks: the probability of valid actions, and weights of rows with few valid actions.
 
 The valid mass of a state is the raw (unmasked) policy's probability of its valid actions. If this
 mass is nearly 0, the masked policy learns from rounding errors. If an action has several

@@ -74,7 +74,7 @@ def draw_rows(
 def choose_rows(
     key: PRNGKeyArray, advantage: Float[Array, "N *T"], alpha: Float[Array, ""], count: int
 ) -> Int[Array, " count"]:
-    """Return the rows of one update's epochs, drawn by priority (uniformly at alpha 0)."""
+    """Return the rows of one update's epochs, drawn by priority (alpha 0: equally often)."""
     rows = advantage.shape[0]
     plain = jnp.arange(count, dtype=jnp.int32) % rows
     if count != rows:

@@ -209,7 +209,7 @@ On = tuple[str, ...] | None  # features that a plan compiles in; None: those tha
 def make_plan(
     config: Mapping[str, Any], env: EnvPlan, eval_env: EnvPlan | None = None, features: On = None
 ) -> Plan:
-    """Return the static part of a configuration, after `knobs.complete` has filled it in."""
+    """Complete a configuration with `knobs.complete`, and return its static part."""
     given: dict[str, Any] = {}
     if features is not None:
         off = [knob for name, knob in FEATURES.items() if name not in features]

@@ -44,8 +44,8 @@ class Traced:
 def trace_twice(call: Callable[..., Any], *given: Any) -> Traced:
     """Trace `call` with arrays or their shapes, twice.
 
-    Functions under `jax.jit` inside `call` are also traced again: our context is part of jax's
-    cache key, so jax does not reuse the first trace.
+    Functions under `jax.jit` inside `call` are also traced again: the context set here is part of
+    jax's cache key, so jax does not reuse the first trace.
     """
     drawn = _generators()
     jaxpr, shapes = jax.make_jaxpr(call, return_shape=True)(*given)

@@ -186,7 +186,7 @@ def differences(
 ) -> Iterator[str]:
     """Yield one line per leaf of the `given` pytrees that differs from the `wanted` ones.
 
-    All arguments are by name; `sources` describes the origin of a wanted pytree in words.
+    Pytrees are given by name; `sources` describes the origin of each wanted pytree in words.
     """
     ours, theirs = _named_leaves(given), _named_leaves(wanted)
     for path, leaf in ours.items():

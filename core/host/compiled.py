@@ -100,7 +100,7 @@ class ActingCalls:
     """
 
     def __init__(self, functions: Functions, given: Sequence[Any], options: Any, moves: bool):
-        """`given` are arguments of `Functions.act`; `moves`: the lanes are on other devices."""
+        """`given`: arguments of `Functions.act`; `moves`: whether lanes are on other devices."""
         self.mesh, self.moves = functions.mesh, moves
         self.act = functions.act.compile(given, options)
         self.cut = functions.cut.compile(given, options)
