@@ -190,7 +190,7 @@ class VectorBatch:
     def _write_observations(
         self, slots: np.ndarray, raw: np.ndarray, is_first: np.ndarray
     ) -> None:
-        """Write observations, each at the end of its stack; `is_first` clears a stack before."""
+        """Append observations to their stacks, which are cleared first where `is_first`."""
         rows, seen = self.arrays.observation, self._code.observed_rows(np.asarray(raw))
         if self._code.history == 1:
             rows[slots] = seen
