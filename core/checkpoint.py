@@ -53,7 +53,7 @@ def save_tree(directory: Path, tree: Any) -> None:
 
 @contextmanager
 def _silence_orbax() -> Generator[None, None, None]:
-    """Prevent Orbax's threads from printing tracebacks of errors that are raised anyway."""
+    """Prevent Orbax's threads from printing tracebacks of errors that are also raised here."""
     logger, hook = logging.getLogger("absl"), sys.excepthook
     level = logger.level
     logger.setLevel(logging.CRITICAL)

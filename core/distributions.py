@@ -239,7 +239,7 @@ class Beta(Pytree):
     def log_prob(self, action: Float[Array, "... D"]) -> Float[Array, "..."]:
         """Return sum((alpha - 1) log x + (beta - 1) log(1 - x) - log B(alpha, beta)) - log_volume.
 
-        It is expressed in terms of the mean m = alpha / (alpha + beta), which avoids the
+        The density is expressed in terms of the mean m = alpha / (alpha + beta), which avoids the
         cancellation of large terms. With t = logit(x) - logit(m), log(x / m) = c and log((1 - x) /
         (1 - m)) = c - t, where c = -log(1 + (1 - m) (exp(-t) - 1)). If t < 0, x and 1 - x are
         exchanged.
@@ -276,7 +276,7 @@ def _log_gamma_draw(
 ) -> Float[Array, "*rows"]:
     """Return log g, g ~ Gamma(shape), for shapes of at least 1 (Marsaglia and Tsang 2000).
 
-    Takes the first accepted one of J proposals, instead of looping until one is accepted. Each
+    Takes the first accepted of J proposals, instead of looping until a proposal is accepted. Each
     proposal is accepted with probability at least 0.951, so the probability that all are rejected
     is below float32's resolution.
     """
@@ -390,7 +390,7 @@ class Family:
     ) -> Float[Array, "..."]:
         """Draw the noise for `sample`, [batch, ...]; by default, one number per component.
 
-        It is uniform in [0, 1) for choices and standard normal for real actions.
+        The noise is uniform in [0, 1) for choices and standard normal for real actions.
         """
         draw = jax.random.uniform
         if self.actions == "continuous":
@@ -408,8 +408,8 @@ class Family:
     ) -> Float[Array, "... D"]:
         """Map the policy's real-valued actions to the environment's actions.
 
-        Until this point actions are unbounded, because densities are inaccurate near the edges of
-        a box.
+        Before this mapping, actions are unbounded, because densities are inaccurate near the edges
+        of a box.
         """
         return action
 
@@ -446,7 +446,7 @@ class _Gaussian(Family):
 
 
 class Squashed(Family):
-    """Real actions as low + (high - low) share(action), where `share` is a sigmoid by default."""
+    """A family with actions low + (high - low) share(action); `share` is a sigmoid by default."""
 
     bounded = True
 

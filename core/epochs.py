@@ -166,8 +166,8 @@ def _start_learning(plan: Plan, state: LaneState) -> Learning:
 def minibatch_shape(plan: Plan, rows: int) -> tuple[int, int]:
     """Return the number of minibatches, and the rows in each; the last one may have fewer.
 
-    `rows` counts single steps, or whole segments (of all agents). If rows are drawn by priority
-    and both numbers are given, both are used unchanged.
+    `rows` counts single steps, or whole segments (of all agents). If rows are drawn by priority,
+    and the number and the size of minibatches are both given, they are used unchanged.
     """
     bodies, steps = rows // plan.steps_per_update, 1
     if plan.by_segments:
@@ -218,8 +218,9 @@ def _split_minibatches(
 def _minibatch(plan: Plan, count: int, lane: _Lane, part: _Minibatch) -> Learning:
     """Train on one of `count` minibatches, unless the lane is done or target_kl stopped it.
 
-    Without `closes`, every call is a gradient step. Otherwise gradients are held, and their mean
-    is used for one step where `closes` is true; a stopped lane drops its held gradients.
+    Without `closes`, every call takes a gradient step. Otherwise gradients are accumulated, and a
+    step with their mean is taken where `closes` is true. A stopped lane drops its accumulated
+    gradients.
     """
     hypers, values, learning, live = lane.hypers, lane.values, lane.learning, part.live
     if "schedule_on_gradient_steps" in plan.features:
@@ -261,7 +262,7 @@ def _minibatch(plan: Plan, count: int, lane: _Lane, part: _Minibatch) -> Learnin
 
 
 def _optimiser_step(plan: Plan, lane: _Lane, gradients: Any, takes: Bool[Array, ""]) -> Learning:
-    """Take one optimiser step where `takes` is true; elsewhere only the counters change."""
+    """Take one optimiser step if `takes` is true; otherwise parameters and sums stay the same."""
     learning = lane.learning
     squares = distance = None
     if plan.backend.sums_first:

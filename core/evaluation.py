@@ -81,7 +81,7 @@ class Carry(Pytree):
         return cls(jnp.int32(0), env_state, observation, memory, running, zero, lengths, {})
 
     def with_info(self, step: Callable[[Carry], Carry]) -> Carry:
-        """Return a copy whose sums over steps are 0."""
+        """Return a copy with an `info` sum of 0 for each number that `step` reports."""
         struct = jax.eval_shape(step, self).info
         return self.replace(info=jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), struct))
 
@@ -99,7 +99,7 @@ class Carry(Pytree):
         steps: int | None,
         fresh: Callable[[], tuple[Any, Any, Any]],
     ) -> Carry:
-        """Return the state after a step; ended episodes restart from `fresh()`."""
+        """Return the state after a step; with `steps`, ended episodes restart from `fresh()`."""
         counted, ended = self.counted(env, steps), step.terminated | step.truncated
         state, observation, running = step.state, step.observation, self.running
         if steps is None:
@@ -140,7 +140,7 @@ class Carry(Pytree):
 
 @dataclass(frozen=True)
 class Players:
-    """The policies [L] acting in one environment."""
+    """The policies of L lanes, which act in the same environment."""
 
     env: Environment
     params: Any  # of the environment, [L, ...]
@@ -302,7 +302,7 @@ Making = Callable[[Any], Players]  # from a tree of arrays, inside a compiled fu
 def film(make: Making, policies: Any, episodes: int) -> tuple[float, Iterator[np.ndarray]]:
     """Return the frame rate and the frames of consecutive episodes, uint8 [H, W, 3].
 
-    `make(policies)` creates one player.
+    `make(policies)` returns `Players` with a single lane.
 
     Raises:
         ConfigError: the environment cannot be rendered.
@@ -376,7 +376,7 @@ _MOST_COMPONENTS = 256  # larger observations are left out of traces
 def trace(
     make: Making, policies: Any, episodes: int, steps: int | None = None
 ) -> dict[str, np.ndarray]:
-    """Return columns with one row per env step, one episode after the other; see `film`.
+    """Return columns with one row per env step, episode by episode; see `film` for `make`.
 
     Columns are `episode`, `step`, `reward`, `return` so far, `terminated`, `truncated` and
     `action` (or `action_0`, ...). They also include `observation_0`, ... (before the step; up to

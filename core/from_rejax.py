@@ -1,7 +1,7 @@
 """rejax algorithms as custom training classes (`algorithm: rejax:SAC`) for a study's environment.
 
 A lane's results equal those of rejax's `train`. rejax itself is imported only when a program is
-made, so its hyperparameters can be listed without it.
+built, so its hyperparameters can be listed without it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _whole(default: int, meaning: str, low: int) -> Any:
 
 @pytree
 class Playing(Pytree):
-    """A training environment's state and running episodes, and sums over finished episodes."""
+    """A training environment's state, its running episode, and sums over finished episodes."""
 
     inner: Any
     so_far: Float[Array, "..."]  # return of the current episode

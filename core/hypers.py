@@ -26,7 +26,7 @@ _OWN: list[Factor] = []
 
 
 def register(name: str, factor: Factor) -> None:
-    """Add a schedule: `factor(p, end_fraction)` returns the value divided by the initial one.
+    """Add a schedule: `factor(p, end_fraction)` returns the value divided by the initial value.
 
     p is the completed share of the horizon, float32 in 0 .. 1. Every `..._schedule` hyperparameter
     then accepts the name. Programs that are already compiled do not change.

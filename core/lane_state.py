@@ -2,8 +2,8 @@
 
 Letters used in array shapes throughout: L lanes, E environments, T rollout steps, N training rows
 (T E single steps, or E whole segments), B minibatch rows, A actions or action components, K
-updates per chunk. If an environment has several agents (see `envs.contract`), a learner's E counts
-segments: environments times agents.
+updates per chunk. With several agents (see `envs.contract`), E is the number of segments in
+learning: environments times agents.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def _float_arrays(data: Mapping[str, float], names: tuple[str, ...]) -> list[Arr
 
 
 def reward_notes(plan: Plan, rewards: RewardState | None, same_units: bool = True) -> list[str]:
-    """Return notes on reward statistics that are missing (None), as in files of early versions."""
+    """Return notes on the reward statistics that a saved policy lacks (None in early versions)."""
     found = rewards or RewardState()
     here = {"normalise_rewards": found.returns, "reward_centering": found.average}
     lacks = [name for name, value in here.items() if name in plan.features and value is None]

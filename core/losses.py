@@ -30,7 +30,7 @@ Mean = Callable[[Array], Array]
 
 
 class _Purposes(NamedTuple):
-    """A value per field of `masking.RowWeights`: step weights (None if equal), totals or means."""
+    """One value per `masking.RowWeights` field: step weights (None if equal), totals or means."""
 
     policy: Any
     value: Any
@@ -114,9 +114,9 @@ def ppo_loss(
     L = -mean(min(r A, clip(r, 1 - eps, 1 + eps) A)) + vf_coef L_V - ent_coef mean(H), with r =
     exp(clip(log pi - log pi_old, +-logr_clip)). A is normalised over the minibatch with the
     weights of the policy loss, so that steps without a choice do not count. If there is only one
-    row, A is not normalised. L_V = 0.5 mean((V - R)^2), or the larger of that and the same for V
-    clipped to V_old +- value_clip_eps. approx_kl = mean((r - 1) - log r) (Schulman 2020, estimator
-    k3).
+    row, A is not normalised. L_V = 0.5 mean((V - R)^2); with value_clip_eps, each square is the
+    larger of those for V and for V clipped to V_old +- value_clip_eps. approx_kl = mean((r - 1) -
+    log r) (Schulman 2020, estimator k3).
 
     With masks, means are weighted as in `masking.row_weights`. With V-trace, A and R = A + V are
     recomputed from the current parameters. With priorities, A includes the importance weight only
@@ -150,7 +150,7 @@ def loss_and_gradient(
 
     The parts have equal size and are computed one after the other; their sum equals the result for
     the whole minibatch. Advantages are normalised over the whole minibatch, and means are divided
-    by its weights.
+    by its total weight.
     """
     count = plan.gradient_parts
     if count == 1:

@@ -1,4 +1,4 @@
-"""Action masks: the probability of the valid actions, and the weights of rows with few of them.
+"""Action masks: the probability of valid actions, and weights of rows with few valid actions.
 
 The valid mass of a state is the raw (unmasked) policy's probability of its valid actions. If this
 mass is nearly 0, the masked policy learns from rounding errors. If an action has several
@@ -98,10 +98,10 @@ def row_weights(
 ) -> RowWeights:
     """Return the weights of one lane's rows; `valid_mass` belongs to the acting policy.
 
-    With `masking_gating`, rows with fewer valid actions than `masking_gate_min_actions` contribute
-    no gradient to the policy and the entropy, and rows without any contribute none to the value.
-    With `masking_damping`, the remaining rows have weight min(1, valid mass / valid_mass_target).
-    If `action_masking` is off, every row counts in full.
+    With `masking_gating`, rows with fewer valid actions than `masking_gate_min_actions` do not
+    contribute to the policy and entropy losses, and rows without any do not contribute to the
+    value loss. With `masking_damping`, the remaining rows have weight min(1, valid mass /
+    valid_mass_target). If `action_masking` is off, every row counts in full.
     """
     count = valid_actions(mask, sizes)
     some = count > 0

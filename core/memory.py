@@ -50,10 +50,10 @@ def parameter_count(plan: Plan, example: Hypers) -> int:
 def estimate_memory(plan: Plan, example: Hypers, lanes: int, tile: int, devices: int) -> int:
     """Estimate the bytes that a program needs: for all lanes, and temporarily for running tiles.
 
-    A lane's state is counted once, or twice while it is refilled. A running lane adds its
-    trajectory (in both layouts, and shuffled), its gradients and steps, and the activations of one
-    minibatch part (packed observations expanded). A GPU updates the lanes of a single tile in
-    place; `benchmarks/gpu_compiled.py` compares the estimate with the compiler's numbers.
+    A lane's state is counted twice, or once if a GPU runs a single tile, which is updated in
+    place. A running lane adds its trajectory (in both layouts, and shuffled), its gradients and
+    steps, and the activations of one minibatch part (with packed observations expanded).
+    `benchmarks/gpu_compiled.py` compares the estimate with the compiler's numbers.
     """
     shapes = lane_shapes(plan, example)
     lane = _bytes(shapes) + _bytes(example)
@@ -106,8 +106,8 @@ def gpu_tile(plan: Plan, example: Hypers, lanes: int, memory_bytes: int) -> int:
 
     Tiles run one after the other, and a kernel takes as long for few lanes as for many. So all
     lanes run at once if memory allows; otherwise the tile has the largest of a few fixed widths
-    that fits. If no wide tile fits all lanes, there are only as many lanes as the widest tile that
-    fits.
+    that fits. If all lanes would fit only in narrow tiles, the result is the widest tile that fits
+    alone, and the number of lanes is reduced to it.
     """
     whole = min(_RUNGS[0], math.ceil(lanes / _LEAST_STEP) * _LEAST_STEP)
     ladder = (whole, *(rung for rung in _RUNGS if rung < whole))

@@ -111,12 +111,12 @@ _WEIGHTED = ("episode_return", "episode_length")
 def split_rows(
     metrics: Metrics, ends: Sequence[int]
 ) -> tuple[list[Mapping[str, np.ndarray]], np.ndarray]:
-    """Return the parts of a chunk [K, L], one row per part, and the diverged lanes.
+    """Return the row of a whole chunk [K, L], one row per part, and the diverged lanes.
 
-    A row has one value per lane and metric. Episode returns and lengths are means over the
-    episodes (NaN if there are none). The smallest minimum and the largest maximum are kept.
-    Scheduled values, norms, the explained variance and the average reward are from the last
-    update. Everything else is a mean. `ends` are the numbers of updates at the end of each part,
+    A row has one value per lane and metric. Episodes are counted; their returns and lengths are
+    means (NaN if there are none). The smallest minimum and the largest maximum are kept. Scheduled
+    values, norms, the explained variance and the average reward are from the last update.
+    Everything else is a mean. `ends` contains the number of updates at the end of each part,
     increasing up to K.
     """
     host: Metrics = jax.device_get(metrics)
@@ -163,7 +163,7 @@ def joined(
 ) -> dict[str, float]:
     """Merge two neighbouring rows of one lane by the same rules as `split_rows`.
 
-    `weight` is the number of updates in `earlier` divided by that in `later`.
+    `weight` is the number of updates in `earlier` divided by the number in `later`.
 
     >>> joined({"loss": 1.0, "ratio_max": 2.0}, {"loss": 4.0, "ratio_max": 1.5}, 2.0)
     {'loss': 2.0, 'ratio_max': 2.0}

@@ -1,7 +1,8 @@
-"""The rows of a rollout (steps, or whole segments) in the order in which an epoch trains on them.
+"""The order in which an epoch trains on the rows of a rollout (steps, or whole segments).
 
-They are permuted, or drawn by priority, once per rollout and with replacement: rows with larger
-advantages are drawn more often and get smaller weights (Schaul et al. 2016, equations 1 and 2).
+Rows are permuted in each epoch. With priorities, they are first drawn once per rollout, with
+replacement. Rows with larger advantages are drawn more often and get smaller weights (Schaul et
+al. 2016, equations 1 and 2).
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def draw_rows(
 def choose_rows(
     key: PRNGKeyArray, advantage: Float[Array, "N *T"], alpha: Float[Array, ""], count: int
 ) -> Int[Array, " count"]:
-    """Return the rows of one update's epochs, drawn by priority (uniformly at alpha 0)."""
+    """Return the rows of one update's epochs, drawn by priority (alpha 0: equally often)."""
     rows = advantage.shape[0]
     plain = jnp.arange(count, dtype=jnp.int32) % rows
     if count != rows:

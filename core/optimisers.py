@@ -168,7 +168,7 @@ def apply_gradients(
     `squares` are the gradients' `group_squares`; if None, they are computed here.
 
     Gradients are clipped by their global norm (over all parameters, or over each group with
-    `separate_vf_optimiser`) and give a direction d. p becomes p - lr (d + decay p):
+    `separate_vf_optimiser`) and give a direction d. A parameter p becomes p - lr (d + decay p):
 
     - adam (Kingma & Ba 2015, no decay), adamw (Loshchilov & Hutter 2019)
     - adam_l2: adam of g + decay p with clipped g, and no further decay in d (`weight_decay` of
@@ -315,8 +315,8 @@ def progress_of(
     This is the number of completed updates divided by the number of updates in the full run. With
     `schedule_on_gradient_steps`, gradient steps are counted instead of updates; progress may then
     end below 1, because target_kl skips steps. `state` is the state before this update. Each of an
-    epoch's `minibatches` is one step; with `accumulate_minibatches`, each group of that many is
-    one. `taken` counts this update's gradient steps so far.
+    epoch's `minibatches` is one gradient step, or each group of `accumulate_minibatches` of them.
+    `taken` counts this update's gradient steps so far.
     """
     done = jnp.maximum(state.updates, 0).astype(jnp.float32)
     updates = jnp.maximum(state.total_updates, 1).astype(jnp.float32)

@@ -43,8 +43,8 @@ def register(name: str, factory: OptimiserFactory) -> None:
 
     `factory(settings)` is called at every step with that step's values, inside the compiled
     program. A learning rate taken from `settings` therefore follows its schedule; one that `init`
-    stores in the state does not. It returns an `optax.GradientTransformation` whose updates are
-    added to the parameters (optax's updates include the sign and the learning rate).
+    stores in the state does not. `factory` returns an `optax.GradientTransformation` whose updates
+    are added to the parameters (optax's updates include the sign and the learning rate).
     `testing.OptimiserContract` checks all requirements.
 
     Raises:

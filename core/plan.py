@@ -193,13 +193,13 @@ class Plan:
 
     @property
     def by_segments(self) -> bool:
-        """Whether minibatches consist of segments (T steps of an environment), not of steps."""
+        """Whether minibatches consist of segments (T steps of an environment) instead of steps."""
         drawn = "priority" in self.features and self.priority_over == "segments"
         return self.network in RECURRENT or "v_trace" in self.features or drawn
 
     @property
     def has_free_minibatches(self) -> bool:
-        """Whether number and size of minibatches were both given, for prioritised sampling."""
+        """Whether the number and the size of minibatches are both given (prioritised sampling)."""
         return self.num_minibatches != math.ceil(self.steps_per_update / self.minibatch_size)
 
 
@@ -209,7 +209,7 @@ On = tuple[str, ...] | None  # features that a plan compiles in; None: those tha
 def make_plan(
     config: Mapping[str, Any], env: EnvPlan, eval_env: EnvPlan | None = None, features: On = None
 ) -> Plan:
-    """Return the static part of a configuration, after `knobs.complete` has filled it in."""
+    """Complete a configuration with `knobs.complete`, and return its static part."""
     given: dict[str, Any] = {}
     if features is not None:
         off = [knob for name, knob in FEATURES.items() if name not in features]

@@ -191,7 +191,7 @@ def apply(plan: Plan, params: dict[str, Any], observation: Any) -> Outputs:
 
     A recurrent network treats each observation as the first of its episode. With `dtype: bfloat16`
     the network receives parameters and real observations in bfloat16 and returns float32;
-    gradients are those of the float32 parameters.
+    gradients are with respect to the float32 parameters.
     """
     return _apply_network(plan, params, None, observation)
 
@@ -278,7 +278,7 @@ def keyed(plan: Plan, observation: Any, words: UInt32[Array, "... 2"]) -> Any:
 
 
 def shown_like(seen: Any, observation: Any) -> Any:
-    """Return one observation as a rollout [1, ...], with the last dropout bits in `seen`."""
+    """Return one observation as a rollout of one step, with the last dropout bits of `seen`."""
     one = jax.tree.map(lambda x: x[None], observation)
     if not isinstance(seen, Keyed):
         return one
@@ -381,9 +381,9 @@ def act(
 ) -> tuple[Array, Any]:
     """Return one lane's environment action for raw observations [...], and the updated memory.
 
-    Observations are stacked if `history` is above 1. If `mask` is None, every action is valid; if
-    `memory` is None, the initial carry is used. Actions are sampled with `key`; without a key, the
-    mode is returned.
+    If `history` is above 1, the observations must already be stacked. If `mask` is None, every
+    action is valid; if `memory` is None, the initial carry is used. Actions are sampled with
+    `key`; without a key, the mode is returned.
     """
     outputs, memory = _step_outputs(plan, hypers, params, statistics, observation, memory=memory)
     distribution = distribution_of(plan, hypers, params, outputs, mask)
@@ -403,7 +403,7 @@ def act_to_learn(
     mask: Bool[Array, "S A"] | None,
     noise: Array,
 ) -> Acted:
-    """Return one lane's rollout step.
+    """Return one lane's action, with the other data that learning needs.
 
     `shown` is the observation, plus the random bits for dropout if dropout is on.
     """

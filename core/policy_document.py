@@ -1,6 +1,7 @@
 """The contents of `policy.json`, checked once on reading; nothing here starts jax.
 
-Consistency between values is checked where they are used (`knobs.complete`, the environments).
+The code that uses the values (`knobs.complete`, the environments) checks whether they are
+consistent.
 """
 
 from __future__ import annotations

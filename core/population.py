@@ -1,4 +1,4 @@
-"""L lanes as one program: refills some, then runs K updates of all lanes in tiles on all devices.
+"""Runs L lanes as one program: refills some, then runs K updates of all, in tiles on all devices.
 
 `advance` is the whole inner loop of a study: one dispatch per chunk with donated arguments. Only
 arrays of fixed shape are transferred to the host.
@@ -31,7 +31,7 @@ Keep = Literal["all", "critic", "policy"]
 
 @pytree
 class Initial(Pytree):
-    """The values from a saved policy with which lanes start; None where they start fresh."""
+    """Initial values of lanes, from a saved policy; None where lanes start fresh."""
 
     params: dict[str, Any]  # top-level parameters that are kept, by name
     statistics: RunningStatistics | None  # of the observation normaliser
@@ -61,12 +61,12 @@ def kept(
     normalised: bool = True,
     rewards: RewardState | None = None,
 ) -> Initial:
-    """Select the part of a saved policy that is kept, and check that it fits.
+    """Select the part of a saved policy that is kept, and check its names and shapes.
 
     Shared layers count as part of the policy. `normalised` is whether the saved policy normalised
     its observations. A study that searches `normalise_observations` gathers observation statistics
-    in all lanes. `rewards` are kept with the critic, because the critic's values are in the units
-    of these rewards.
+    in all lanes. `rewards` is kept with the critic, whose values are in the units of these
+    rewards.
 
     Raises:
         ConfigError: names or shapes differ from this plan's.
@@ -213,7 +213,7 @@ def refill_lanes(
     """Start new replicates in the lanes where the mask is set.
 
     Only the random draws are made in a loop over fresh lanes. The rest of the state is selected
-    for all lanes at once, because every array that a loop writes takes several more kernels.
+    for all lanes at once, because each array written in a loop needs several more kernels.
     """
     state = lanes.state
     before = state.key, Drawn(state.params, state.env_state, state.observation)
@@ -310,8 +310,8 @@ def advance_function(plan: Plan, mesh: Mesh, tile: int, updates: int) -> Any:
     `initial` replaces the fresh parameters of refilled lanes; it may be None. Lanes are spread
     over the mesh without collectives. On each device, lanes run in tiles of a fixed number of
     lanes, and each tile runs all K updates before the next one starts. So temporaries stay in
-    cache, idle tiles cost nothing, and a lane's results do not depend on the number of lanes, bit
-    for bit. `tile` must divide the number of lanes on a device.
+    cache, idle tiles cost nothing, and a lane's results are bitwise independent of the number of
+    lanes. `tile` must divide the number of lanes on a device.
     """
 
     def tile_chunk(args: tuple[Lanes, Bool[Array, " tile"]]) -> tuple[LaneState, Metrics]:

@@ -58,7 +58,8 @@ class compiled_property(cached_property[Any]):  # used like a built-in decorator
     """A cached property that different programs can compute at the same time.
 
     Before Python 3.12, all instances share the lock of a `cached_property`, so two programs could
-    not compile at the same time. Here, each program is compiled by only one thread at a time.
+    not compile at the same time. This class needs no lock, because each program is compiled by
+    only one thread at a time.
     """
 
     def __get__(self, instance: Any, owner: type[Any] | None = None) -> Any:
@@ -105,7 +106,7 @@ class LaneProgram:
         return compiled
 
     def trace(self) -> None:
-        """Trace both functions, so that any thread can compile them."""
+        """Trace training and evaluation, so that any thread can compile them."""
         if not self.compiled:
             _ = self._lowered
         if not self.evaluation_compiled:
@@ -203,14 +204,14 @@ class Program(LaneProgram):
         return jax.device_put(self.initial, NamedSharding(self.mesh, EVERYWHERE))
 
     def advance(self, seed: int, lanes: Lanes, refills: Refills) -> tuple[Lanes, Metrics]:
-        """Refill, then run one chunk; `lanes` is donated and must not be used again."""
+        """Refill lanes, then run one chunk; `lanes` is donated and must not be used again."""
         return self._advance(np.int32(seed), lanes, self.place(refills), self._initial)
 
     def failures(self) -> dict[int, str]:
         return {}
 
     def phase_seconds(self) -> dict[str, np.ndarray]:
-        """Return the seconds of each part of the last chunk's updates, name -> [K], if hosted."""
+        """Return seconds per phase of the last chunk's updates, name -> [K]; {} unless hosted."""
         return {}
 
     @property
@@ -265,7 +266,7 @@ class Program(LaneProgram):
         return self._evaluate_wide(self._gather(lanes, padded), count)
 
     def _evaluate_wide(self, policies: Policies, count: int) -> Episodes:
-        """Return the episodes of the first `count` of all policies [evaluation_width, ...]."""
+        """Return the episodes of the first `count` policies, out of [evaluation_width, ...]."""
         result = jax.device_get(self._evaluate(policies))
         return jax.tree.map(lambda x: x[:count], result)
 

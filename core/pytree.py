@@ -1,7 +1,7 @@
 """Frozen dataclasses that are pytrees, with every field a child unless `static` marks it.
 
 Unflattening does not run `__init__`. jax also fills pytrees with shapes, axes and sentinels, but
-`__init__` accepts only arrays (its annotations are checked in tests).
+`__init__` accepts only arrays (tests check its annotations).
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ def forget(plan: Plan, ended: Bool[Array, "L E"], memory: Any) -> Any:
 
 
 def as_record(step: Trajectory) -> tuple[Trajectory, Int[Array, "W L E"]]:
-    """Split a step into its arrays and its [L, E] scalars, as rows of words with flags last."""
+    """Split a step into its arrays and its [L, E] scalars, packed as words with flags last."""
     leaves, structure = jax.tree.flatten(step)
     small = [leaf for leaf in leaves if _is_number(leaf)]
     flags = [leaf for leaf in small if leaf.dtype == jnp.bool_]
@@ -154,11 +154,11 @@ class Shadow(Pytree):
     """Copies of the rollout environments in which a heuristic acts on the same inputs.
 
     If inputs (requests) do not depend on actions, chance affects the policy and the heuristic
-    equally. The shadow starts in the state of the policy's environment. Its advantages (from its
-    rewards, and V at its observations) are subtracted from the policy's. They do not depend on the
-    policy's actions, so the expected gradient stays the same for any critic and lambda (Mao et al.
-    2019, "Variance reduction for reinforcement learning in input-driven environments", theorem 1).
-    The critic, rewards and scores do not change.
+    alike. The shadow starts in the state of the policy's environment. Its advantages, computed
+    from its rewards and V at its observations, are subtracted from the policy's. They do not
+    depend on the policy's actions, so the expected gradient stays the same for any critic and
+    lambda (Mao et al. 2019, "Variance reduction for reinforcement learning in input-driven
+    environments", theorem 1). Shadows do not affect the critic, rewards or scores.
     """
 
     env_state: Any
@@ -225,7 +225,7 @@ def values_wait(plan: Plan) -> bool:
 def with_values(
     plan: Plan, hypers: Hypers, state: LaneState, seen: Trajectory, final: Any
 ) -> Trajectory:
-    """Return a trajectory [T, L, ...] with values and bootstraps from the acting lane state."""
+    """Return a trajectory [T, L, ...] with values and bootstraps of the lane state that acted."""
     value, after = _in_parts(plan, hypers, state, (seen.observation, final))
     if after is None:
         return seen.replace(value=value)
@@ -378,7 +378,7 @@ def _bootstrap(
 
 
 def _where_any(plan: Plan, flags: Array, made: Callable[[], Any], otherwise: Any) -> Any:
-    """Return `made()`; if no flag is set, `otherwise` must equal it and may be returned."""
+    """Return `made()`, or `otherwise` if no flag is set; both must then be equal."""
     if not plan.backend.branches:
         return made()
     return jax.lax.cond(jnp.any(flags), made, lambda: otherwise)

@@ -75,7 +75,7 @@ class SavedPolicy:
         key: PRNGKeyArray | None = None,
         deterministic: bool = True,
     ) -> tuple[Any, Any]:
-        """Return an action for one observation (or a batch), and the carry.
+        """Return an action for one observation (or a batch), and the next carry.
 
         An action is an array; for Gymnasium environments it is the argument of `env.step`.
 
@@ -117,7 +117,7 @@ class SavedPolicy:
     def act(
         self, observation: Any, mask: Any, memory: Any, key: PRNGKeyArray | None
     ) -> tuple[Array, Any]:
-        """Return the action for the environment's arrays, and the memory after it.
+        """Return the action for the environment's arrays, and the updated memory.
 
         This is for callers inside compiled programs; others use `predict`. `mask` may be None;
         `memory` is the result of `begin` or of the previous call. Without a `key` the action is
@@ -230,7 +230,7 @@ class SavedPolicy:
         return self.as_lane(seed, HELD_OUT, 0)
 
     def as_lane(self, seed: int, stream: int, replicate: int) -> Policies:
-        """Return the policy as one lane [1, ...] that is evaluated like the given replicate."""
+        """Return the policy as one lane [1, ...] with the random key of the given replicate."""
         key = lane_key(jnp.int32(seed), jnp.int32(stream), jnp.int32(replicate))
         one = Policies(self.hypers(), self.params, self.statistics, key)
         return jax.tree.map(lambda x: jnp.asarray(x)[None], one)

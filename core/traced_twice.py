@@ -44,8 +44,8 @@ class Traced:
 def trace_twice(call: Callable[..., Any], *given: Any) -> Traced:
     """Trace `call` with arrays or their shapes, twice.
 
-    Functions under `jax.jit` inside `call` are also traced again: our context is part of jax's
-    cache key, so jax does not reuse the first trace.
+    Functions under `jax.jit` inside `call` are also traced again: the context set here is part of
+    jax's cache key, so jax does not reuse the first trace.
     """
     drawn = _generators()
     jaxpr, shapes = jax.make_jaxpr(call, return_shape=True)(*given)
@@ -199,7 +199,7 @@ def _first_difference(one: Any, other: Any) -> _Difference | None:
 
 
 def _find_leak(jaxpr: Any) -> _Difference | None:
-    """Return where an array from a finished trace is used, if there is one."""
+    """Return where an array from a finished trace is used; None if no such array is captured."""
     pairs = zip(_open_jaxpr(jaxpr).constvars, _consts(jaxpr), strict=False)
     leaks = {var for var, const in pairs if isinstance(const, Tracer)}
     if not leaks:
@@ -269,7 +269,7 @@ def _same_input(one: Any, other: Any, numbers: tuple[dict[Any, int], dict[Any, i
 
 
 def _same_parameter(one: Any, other: Any) -> bool:
-    """Compare plain values; functions and similar objects are new in each trace."""
+    """Compare plain values only, because functions and similar objects are new in each trace."""
     if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
         return all(_same_parameter(*pair) for pair in zip(one, other, strict=True))
     plain = isinstance(one, int | float | np.ndarray) and isinstance(

@@ -2,7 +2,7 @@
 
 A `Training` declares its hyperparameters and defines four pure functions. `fixed` hyperparameters
 are Python values on `self`; each combination of them needs a separate compiled program. `traced`
-ones are float32 scalars on `h` that may differ between lanes.
+hyperparameters are float32 scalars on `h` that may differ between lanes.
 
 The engine stores only the leaves of the state that `init` returns. Their structure comes from
 `init`, which is traced again in each program. So a state may contain functions that close over
@@ -232,8 +232,8 @@ class Training:
     def shared(self) -> Any:
         """Return a pytree of arrays that all lanes read as `h.shared`, or None.
 
-        They are passed to the program, once per device. Arrays on `self` would become constants of
-        the program, which take long to compile if large.
+        The arrays are passed to the program, once per device. Arrays on `self` would become
+        constants of the program, which take long to compile if large.
         """
         return None
 
@@ -260,14 +260,14 @@ class Training:
     def act(self, state: Any, h: Any, observation: Any, mask: Any, key: jax.Array) -> Any:
         """Return the action for one observation during evaluation.
 
-        `mask` (bool) marks the valid actions; None if the environment has no mask.
+        `mask` (bool) marks the valid actions; it is None if the environment has no mask.
         """
         raise NotImplementedError
 
     def play(
         self, state: Any, h: Any, key: UInt32[Array, "2"], episodes: int
     ) -> dict[str, Float[Array, " episodes"]]:
-        """Play episodes with `act`; return their values by the names used for PPO policies."""
+        """Play episodes with `act`; return results under the same names as for PPO policies."""
         assert self.given is not None
         found = play(self.player(state, h, key), episodes, self.given.steps, self.given.cut_after)
         values = {"return": found.returns, "length": found.lengths, **found.metrics}

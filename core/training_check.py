@@ -1,6 +1,6 @@
 """Checks that a training class has pure methods and constant shapes, without compiling.
 
-Each method is traced twice. The object must not change, and both programs must be equal.
+Each method is traced twice. The training object must not change, and both programs must be equal.
 """
 
 from __future__ import annotations
@@ -252,7 +252,7 @@ def _marks_by_path(held: Mapping[str, Any], prefix: str, module: str, depth: int
 
 
 def _change_mark(value: Any) -> Any:
-    """Return a value, and a fingerprint that changes with it, such as the sum of its bytes."""
+    """Return a value, and a fingerprint that reveals changes in place, such as a checksum."""
     if isinstance(value, np.ndarray) and value.dtype != object:
         return value, zlib.crc32(value.tobytes())
     if isinstance(value, bool | int | float | str):

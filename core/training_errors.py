@@ -1,7 +1,7 @@
 """Reports errors in the methods of a training class with the user's file and line, and the fix.
 
-Each kind of tracing mistake has a separate message. A traced value is not known during tracing,
-and the fix depends on the code that needed it.
+Each kind of tracing mistake has a separate message. A traced value is unknown during tracing, and
+the fix depends on the code that reads it.
 """
 
 from __future__ import annotations
@@ -233,7 +233,7 @@ def _error_text(cls: type, method: str, error: BaseException) -> str:
 
 
 def _gymnax_hint(error: BaseException) -> str:
-    """Return the fix for libraries that expect five values from `step`, as in gymnax 0.0.9."""
+    """Return a hint if a library expects five values from `step` (as in gymnax 0.0.9), else ""."""
     unpacked = "too many values to unpack (expected 5)" in str(error)
     if not unpacked or "gymnax" not in sys.modules:
         return ""

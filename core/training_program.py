@@ -1,4 +1,4 @@
-"""A custom training class compiled for L lanes: refills some, runs K updates of each, evaluates.
+"""Runs a custom training class compiled for L lanes: refills, K updates, evaluation.
 
 The lanes of a tile run side by side under `vmap`; a device runs its tiles one after the other, in
 place. A tile of one lane is not vmapped, so its conditionals remain conditionals, and its numbers
@@ -45,7 +45,7 @@ class TrainedState(Pytree):
 
 @pytree
 class Starts(Pytree):
-    """The lanes that start and the lanes that run; rows of other lanes are ignored."""
+    """Masks of the lanes that start and of those that run; rows of all other lanes are ignored."""
 
     mask: Bool[Leaf, " L"]
     busy: Bool[Leaf, " L"]
@@ -190,7 +190,7 @@ class TrainingProgram(LaneProgram):
 
     @cached_property
     def _evaluation_lowered(self) -> Any:
-        """Lower the evaluation; it returns name -> [L, episodes], and zeros in unwanted lanes."""
+        """Lower the evaluation, which returns name -> [L, episodes] (zeros in unwanted lanes)."""
 
         def local(lanes: Lanes, wanted: Any, shared: Any) -> dict[str, Any]:
             lane = self.lane.reading(shared)

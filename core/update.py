@@ -198,7 +198,7 @@ def _seen_observations(
 
 
 def _with_memory(plan: Plan, seen: Trajectory, samples: Samples) -> Samples:
-    """Add episode starts and the recurrent state at each step."""
+    """Add episode starts, and the recurrent state before the first step."""
     ended = seen.terminated | seen.truncated
     first = jnp.concatenate([jnp.zeros_like(ended[:1]), ended])
     if "v_trace" not in plan.features:
@@ -212,9 +212,9 @@ def _advantages(
 ) -> Float[Array, "T E"]:
     """Return one lane's advantages under the policy that acted, so every ratio is 1.
 
-    V-trace's clips still matter if they are below 1: priorities and metrics must use the same
-    advantages as the losses. In lanes without V-trace both clips are infinite, so the result
-    equals GAE bit for bit.
+    V-trace's clips still apply if they are below 1, because priorities and metrics must use the
+    same advantages as the losses. In lanes without V-trace, both clips are infinite, so the result
+    is bitwise equal to GAE.
     """
     if "v_trace" not in plan.features:
         return gae(steps, hypers.gamma, decay, plan.backend.advantage_unroll)
@@ -421,10 +421,10 @@ def _feature_metrics(plan: Plan, lane: _Learnt, means: Losses) -> dict[str, Arra
 
 
 def inspect_lane(plan: Plan, hypers: Hypers, state: LaneState) -> dict[str, Any]:
-    """Return the parts `trajectories`, `advantages`, `losses` and `gradients` of one lane.
+    """Return one lane's `trajectories`, `advantages`, `losses` and `gradients`, by name.
 
     Trajectories and advantages are time first, [T, E, ...], or [T, S, ...] with several agents.
-    Losses and gradients are computed before the first step, with the whole rollout as one
+    Losses and gradients are computed before the first gradient step, with the whole rollout as one
     minibatch: every row once, without importance weights.
     """
     one = jax.tree.map(lambda x: jnp.asarray(x)[None], state)

@@ -88,7 +88,7 @@ class Step(Pytree):
 
 @runtime_checkable
 class Environment(Protocol):
-    """A kind of environment; its instances are hashable and static.
+    """The protocol of environments; instances are hashable and static.
 
     An environment may also have an attribute `agents`, the number of agents that one policy
     controls, each with a separate observation. With several agents, `observation_struct`,

@@ -156,7 +156,7 @@ _LIMITS = ("max_steps_in_episode", "max_timesteps")
 
 
 class GymnaxClass(GymnaxLike):
-    """The class in an id `gymnax:package.module:Class`, from a package or imported user code."""
+    """An environment `gymnax:package.module:Class`, from a package or imported user code."""
 
     def __init__(self, id_: str, keys: Mapping[str, Any]):
         self.id = id_

@@ -1,7 +1,8 @@
 """JaxMARL environments with identical agents, without their auto-reset.
 
-JaxMARL does not distinguish its step limit from termination. Its limit is therefore disabled; this
-adapter counts steps and truncates at the limit. JaxMARL is imported when an environment is made.
+JaxMARL does not distinguish its step limit from termination. JaxMARL's limit is therefore
+disabled; this adapter counts steps and truncates at the limit. JaxMARL is imported when an
+environment is made.
 """
 
 from __future__ import annotations

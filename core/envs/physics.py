@@ -1,6 +1,7 @@
 """Environments of brax and MuJoCo Playground, with physics parameters that may differ per lane.
 
-Their `done` means terminated; the time limit is applied here. Their wrappers are not used.
+The `done` of these libraries means terminated; the time limit is applied here, without their
+wrappers.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from .foreign import EpisodicEnvironment, TimedState, relaxed
 
 
 class PhysicsEnvironment(EpisodicEnvironment):
-    """An environment with traced physics parameters; episodes end if the state is not finite."""
+    """An environment with traced physics parameters; NaN or infinite values end an episode."""
 
     def __init__(self, entry: EnvEntry, keys: Mapping[str, Any]):
         self.id = entry.id

@@ -145,7 +145,7 @@ def custom_entry(id_: str) -> EnvEntry | None:
 
 
 def _default_keys(id_: str, env: Environment) -> dict[str, Any]:
-    """Return the plain arguments of an environment's constructor, by name."""
+    """Return the constructor's defaults by name, if they are numbers, booleans or strings."""
     made = getattr(env, "user_class", None) or _REGISTERED[id_]
     given = {one.name: one.default for one in inspect.signature(made).parameters.values()}
     return {name: value for name, value in given.items() if type(value) in (int, float, bool, str)}

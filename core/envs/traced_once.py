@@ -184,9 +184,9 @@ def _other_structures(given: Mapping[str, Any], wanted: Mapping[str, Any]) -> li
 def differences(
     given: Mapping[str, Any], wanted: Mapping[str, Any], sources: Mapping[str, str] = {}
 ) -> Iterator[str]:
-    """Yield one line per leaf that differs from the expected one; pytrees are given by name.
+    """Yield one line per leaf of the `given` pytrees that differs from the `wanted` ones.
 
-    `sources` maps a name to the origin of its expected pytree, in words.
+    Pytrees are given by name; `sources` describes the origin of each wanted pytree in words.
     """
     ours, theirs = _named_leaves(given), _named_leaves(wanted)
     for path, leaf in ours.items():

@@ -16,7 +16,7 @@ from ...errors import ConfigError, HpoError, format_error, is_interrupt
 
 @dataclass(frozen=True)
 class SpaceCode:
-    """How the observations and actions of an environment are stored in arrays; plain data."""
+    """The format in which an environment's observations and actions are stored in arrays."""
 
     observation_shape: tuple[int, ...]
     observation_dtype: str  # `uint8` for images, else `float32`
@@ -381,7 +381,7 @@ class Slots:
         self._arrays.inside[slot] = 0
 
     def _write_observation(self, slot: int, raw: Any) -> None:
-        """Write an observation; in a stack it replaces the oldest."""
+        """Write an observation; in a stack, it replaces the oldest one."""
         rows, seen = self._arrays.observation, self._code.observed(raw)
         if self._code.history == 1:
             rows[slot] = seen

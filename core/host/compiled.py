@@ -1,8 +1,9 @@
 """The compiled halves of an update with host environments: acting and learning.
 
-The policy's outputs stay on the devices, with time as the first axis. Each step moves an
-observation in and an action out. As in `population`, lanes are spread over devices and run in
-tiles of a fixed number of lanes, so a lane's results do not depend on other lanes, bit for bit.
+The policy's outputs stay on the devices, with time as the first axis. Each step only copies
+observations to the devices and actions back. As in `population`, lanes are spread over devices and
+run in tiles of a fixed number of lanes, so a lane's results are bitwise independent of other
+lanes.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class ActingCalls:
     """
 
     def __init__(self, functions: Functions, given: Sequence[Any], options: Any, moves: bool):
-        """`given` are arguments of `Functions.act`; `moves`: the lanes are on other devices."""
+        """`given`: arguments of `Functions.act`; `moves`: whether lanes are on other devices."""
         self.mesh, self.moves = functions.mesh, moves
         self.act = functions.act.compile(given, options)
         self.cut = functions.cut.compile(given, options)

@@ -135,8 +135,8 @@ class Stage:
         """Continue lanes from the environments of `source` lanes [L], or with changed `values`.
 
         Environments cannot be copied, so the source's actions are replayed. Where that does not
-        reproduce `observation` [L, E, ...], a new episode starts; returns where this happened,
-        bool [L, E].
+        reproduce `observation` [L, E, ...], a new episode starts. Returns a mask [L, E] of these
+        environments.
         """
         moved = source != np.arange(len(source))
         copied = np.flatnonzero(moved)

@@ -1,4 +1,4 @@
-"""Batches of simulators that step many environments per call: EnvPool, ALE, entry points.
+"""Batches of simulators that step many environments per call: EnvPool, ALE, `gym-vec:...`.
 
 They behave like `LocalBatch`: the step that ends an episode returns its last observation as
 `final`, and the next observation to act on belongs to a new episode. Seeding a simulator is slow
@@ -190,7 +190,7 @@ class VectorBatch:
     def _write_observations(
         self, slots: np.ndarray, raw: np.ndarray, is_first: np.ndarray
     ) -> None:
-        """Write observations; in a stack each replaces the oldest, or fills it if `is_first`."""
+        """Append observations to their stacks, which are cleared first where `is_first`."""
         rows, seen = self.arrays.observation, self._code.observed_rows(np.asarray(raw))
         if self._code.history == 1:
             rows[slots] = seen

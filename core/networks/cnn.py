@@ -181,7 +181,7 @@ class CNN(nn.Module):
 def as_image(
     observation: Array, shape: tuple[int, ...], stacked: bool = False
 ) -> Float[Array, "... H W C"]:
-    """Return channels-last images; with four axes (three if `is_stacked`), the first is frames."""
+    """Return channels-last images; stacked frames or channels (`is_stacked`) become channels."""
     lead = observation.shape[: observation.ndim - len(shape)]
     image = unit_bytes(observation)
     if is_stacked(shape, stacked):

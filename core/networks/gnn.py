@@ -134,7 +134,7 @@ class Messages(nn.Module):
     added to the old values; the sum is layer-normalised if layer norm is on. With attention, the
     messages that a node receives are weighted by softmax(a^T act(W [edge, sender, receiver,
     graph])), normalised over its incoming edges (Brody et al. 2022, eq. 7). Edge updates are not
-    weighted. The graph receives means instead of sums, so its numbers do not grow with the
+    weighted. The graph update receives means instead of sums, so its inputs do not grow with the
     network's size.
     """
 
@@ -147,7 +147,7 @@ class Messages(nn.Module):
     def __call__(
         self, raw: GraphState, incidence: Incidence, chosen: Chosen | None = None
     ) -> GraphState:
-        """Return edges and graph after all rounds; the last updates only the `chosen` edges."""
+        """Return edges and graph after all rounds; the last round updates only `chosen` edges."""
         plan = self.plan
         linear = initialiser(plan, 1.0)
 

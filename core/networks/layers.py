@@ -1,9 +1,9 @@
-"""A dense layer for rows of mostly flags, computed as products of bytes and bfloat16 parts.
+"""A dense layer for rows that are mostly flags, computed with bfloat16 parts of the kernel.
 
 A float32 is the sum of three bfloat16 numbers (8 significant bits each), and a flag is exact in
-bfloat16. So the product of flags and a kernel takes three tensor-core products. It is exact,
-except for rounding in the float32 sums. A product of two float arrays takes six. In tf32, one
-product suffices.
+bfloat16. So multiplying flags by a kernel takes three tensor-core products, instead of six for two
+float arrays. The result is exact, except for rounding in the float32 sums. In tf32, one product
+suffices.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Dense(nn.Module):
 
 
 class JoinedDense(nn.Module):
-    """x W + b like `flax.linen.Dense`, with both gradients from one product.
+    """x W + b like `flax.linen.Dense`, with the gradients of W and b from one product.
 
     A column of ones is appended to the rows, which costs little because the rows are short. On a
     GPU, a separate sum over rows would be another kernel, or would delay the kernel that computes

@@ -32,7 +32,7 @@ _SPLIT: Any = jax.lax.DotAlgorithmPreset.BF16_BF16_F32_X6
 
 
 def takes_flags(plan: Plan, rows: int) -> bool:
-    """Return whether a plan's network reads `rows` rows as `Flagged`; this needs many rows."""
+    """Return whether a network reads `rows` rows as `Flagged`, which pays only for many rows."""
     fitting = plan.network == "mlp" and bool(plan.hidden_sizes) and plan.dtype == "float32"
     fitting = fitting and plan.matmul_precision in ("float32", "tf32")
     return plan.backend.reads_flags and fitting and rows >= _MANY
@@ -106,7 +106,7 @@ class Head(nn.Module):
     """A linear layer with few outputs, whose kernel is stored output-first.
 
     On a CPU, the gradient of [H, A] kernels with small A takes five times as long as that of [A,
-    H] kernels. With `splits`, many outputs are computed as products of parts.
+    H] kernels. With `splits`, a product with many outputs is computed from bfloat16 parts.
     """
 
     outputs: int

@@ -85,7 +85,7 @@ class Nearby:
 
 @functools.lru_cache(maxsize=64)
 def nearby(routes: Routes) -> Nearby | None:
-    """Return the links near each pair; None if the paths of some pair use most of the network."""
+    """Return the `Nearby` links of all pairs; None if a pair's paths use most of the network."""
     some = np.zeros((len(routes.pairs), len(routes.km)), bool)
     for hop in range(routes.hops.shape[2]):
         pair, path = np.nonzero(routes.hop_counts > hop)
@@ -102,7 +102,7 @@ def nearby(routes: Routes) -> Nearby | None:
 def picked(
     rows: Float[Array, "M D"], at: Int[Array, "*C"], back: Int[Array, " M"]
 ) -> Float[Array, "*C D"]:
-    """Return the rows at some indices; the gradient is another gather instead of a scatter-add.
+    """Return the rows at indices `at`; the gradient is another gather instead of a scatter-add.
 
     For each row, `back` is its position in the flattened `at`, or the size of `at` if the row was
     not picked. Entries of `at` that `back` does not reach are padding and receive no gradient.
@@ -198,8 +198,8 @@ SHARES = "shares"  # value of `link_critic_sees`: the critic gets `shares`
 def shares(slots: Float[Array, "*B S"]) -> Float[Array, "*B 1"]:
     """Return 4 u - 2, where u is the share of the last axis above 0.
 
-    That is the logit of u to first order at one half, so typically loaded links get numbers around
-    0 that differ by about 1.
+    This is the first-order expansion of logit(u) around u = 1/2, so typically loaded links get
+    numbers around 0 that differ by about 1.
 
     >>> shares(jnp.array([[0.0, 0.3, 0.0, 0.0], [0.5, 0.3, 0.1, 1.0]])).tolist()
     [[-1.0], [2.0]]

@@ -1,7 +1,7 @@
 """Recurrent networks: hidden layers, an LSTM or GRU cell, and a head.
 
-Acting computes one step at a time. Learning unrolls whole sequences, so that everything except the
-cell's recurrent product runs over all steps at once.
+Acting computes one step at a time. Learning unrolls whole sequences, so everything except the
+cell's recurrent product is computed for all steps at once.
 """
 
 from __future__ import annotations

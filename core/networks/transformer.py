@@ -98,8 +98,8 @@ class Attention(nn.Module):
 
         `positions` are coordinates, the same in all samples. Queries and keys are rotated by
         learned linear maps of the coordinates (Reid et al. 2025, "WIRE"), so a score depends on
-        coordinate differences; values are not rotated. If it is None, nothing is rotated. `chosen`
-        selects the m tokens that have queries; if it is None, all tokens do.
+        coordinate differences; values are not rotated. If `positions` is None, nothing is rotated.
+        `chosen` selects the m tokens that have queries; None selects all tokens.
         """
         plan, kernel_init = self.plan, initialiser(self.plan, 1.0)
         width, heads = x.shape[-1], plan.transformer_heads

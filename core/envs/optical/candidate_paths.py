@@ -1,10 +1,9 @@
 """Candidate paths for every node pair, computed once on the host and cached.
 
-The candidates are the first k of networkx's `shortest_simple_paths`. First-fit heuristics try them
-in this order, so every tie is broken by a fixed rule. The order of nodes and links in the
-network's file determines which paths are among the first k. These k paths are then sorted by a
-hash of their node numbers. Nodes are numbered from 1 in file order (`Topology.first_number`), so
-their names have no effect.
+The candidates are the first k of networkx's `shortest_simple_paths`, which depend on the order of
+nodes and links in the network's file. They are then sorted by `path_order`. Ties are broken by
+length and by a hash of the node numbers. First-fit heuristics try the paths in this order. Nodes
+are numbered in file order (see `Topology.first_number`), so their names have no effect.
 """
 
 from __future__ import annotations

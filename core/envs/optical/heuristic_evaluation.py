@@ -1,4 +1,4 @@
-"""Evaluates heuristics over many seeds and loads in one program; also baselines and traces.
+"""Evaluates heuristics on many seeds and loads in one program; also runs baselines and traces.
 
 Request streams depend only on the seed. All heuristics and loads with the same seed get the same
 draws, so their differences are paired.
@@ -189,7 +189,7 @@ def evaluate_heuristic(
 ) -> HeuristicSums:
     """Serve `steps` requests per seed with a heuristic, after the environment's warm-up.
 
-    If the environment has episodes, the next one starts as soon as one ends. Seed i uses the
+    If the environment has episodes, a new one starts whenever an episode ends. Seed i uses the
     random stream `fold_in(key(seed), i)`. Seeds are spread over all of jax's devices.
     """
     if loads is None:

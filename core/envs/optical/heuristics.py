@@ -1,8 +1,8 @@
 """Classical heuristics that choose a path and a slot on it.
 
-Each scores paths or (path, start) pairs; ties go to the first path, then to the lowest slot.
-Scores are integers (or quotients of small ones), so ties are the same on every machine. If nothing
-fits, they return path 0 and slot 0, which is refused.
+Each heuristic scores paths or (path, start) pairs; ties go to the first path, then to the lowest
+slot. Scores are integers (or quotients of small ones), so ties are the same on every machine. If
+nothing fits, heuristics return path 0 and slot 0, which is refused.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _cheapest_path(cost: Int[Array, " K"], first: Int[Array, " K"]) -> Int[Array
 
 
 def _ff_ksp(env: Network, state: OpticalState, offers: Offers) -> Choice:
-    """Return the lowest start slot over all paths."""
+    """Return the path with the lowest start slot, and that slot."""
     first = first_set(offers.starts)
     return _start_on_path(jnp.argmin(first).astype(jnp.int32), first)
 
@@ -111,7 +111,7 @@ def _ksp_mu(env: Network, state: OpticalState, offers: Offers) -> Choice:
 
 
 def _mu_ksp(env: Network, state: OpticalState, offers: Offers) -> Choice:
-    """Return the start slot most used in the whole network, over all paths."""
+    """Return the path with the start slot most used in the whole network, and that slot."""
     usage = _slot_usage(env, state, offers)
     path = jnp.argmax(usage.max(1)).astype(jnp.int32)
     return _start_on_path(path, jnp.argmax(usage, 1).astype(jnp.int32))

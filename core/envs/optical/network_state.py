@@ -141,7 +141,7 @@ class FlexibleGrid:
         return held.occupancy.reshape(len(self.tables.km), -1)
 
     def ticks(self, held: Spectrum) -> Int[Array, "links S"]:
-        """Return the ticks until each slot is free (0 if it already is), for services that end."""
+        """Return the ticks until each slot is free (0 if it is); needs `services_end`."""
         assert held.clock is not None
         return spectrum.slot_ticks(held.clock, len(self.tables.km), self.slots)
 

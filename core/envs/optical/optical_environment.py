@@ -96,7 +96,7 @@ class OpticalEnvironment:
         return self.serve(words, state, offers, path, start, params=params)
 
     def shadow_step(self, key: PRNGKeyArray, state: OpticalState, params: OpticalParams) -> Step:
-        """Serve the current request with the heuristic `shadow`; `step` draws the same numbers."""
+        """Serve the current request with the heuristic `shadow`, with the same draws as `step`."""
         offers = self.offers(state, params)
         path, start = make_heuristic(self.settings.shadow, self)(state, offers, params)
         words = random_words(key, WORDS_PER_REQUEST)

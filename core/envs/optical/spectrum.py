@@ -1,7 +1,7 @@
 """The spectrum of a network: which slots are in use, and for how long.
 
-There are two tables. Occupancy, as packed bits per link, determines whether each request is
-accepted. Only the clock reads the remaining time of every slot. Times are int32 ticks relative to
+There are two tables. The occupancy, as packed bits per link, determines whether a request is
+accepted. The `Clock` contains the remaining time of every slot. Times are int32 ticks relative to
 the current request, so nothing is rounded. A service enters the time table one step late, from
 bits kept in the state. If it entered within the same step, XLA would recompute those bits for
 every slot, which would be five times slower.

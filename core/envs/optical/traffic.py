@@ -93,7 +93,7 @@ class Traffic:
         return self.num_pairs
 
     def pair_shares(self, words: UInt32[Array, " n"]) -> Float[Array, " R"] | None:
-        """Return the pairs' cumulative traffic shares for the state; None if they are fixed."""
+        """Return the pairs' cumulative traffic shares from `words`; None if they are fixed."""
         if self.weights is not None:
             return None
         entries = uniform(words).reshape(-1, self.num_pairs).sum(0)

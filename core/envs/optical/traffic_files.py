@@ -1,7 +1,7 @@
 """Reads requests and traffic matrices from CSV files.
 
 A slot becomes free if its service ends no later than the current arrival. These comparisons are
-made here in float64; compiled code gets integers that agree with them.
+made here in float64; compiled code compares integers, with the same results.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _row(
 
 
 def exact_ticks(arrivals: np.ndarray, holding: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return holding times and waits in ticks that preserve `end <= arrival`, and the tick."""
+    """Return holding times and waits in ticks, preserving `end <= arrival`, and the tick size."""
     count, ends = len(arrivals), arrivals + holding
     tick = float(holding.max()) / LONGEST_TICKS or 1.0
     # A strictly later arrival is at least one tick later, even if the difference is less than a
