@@ -61,7 +61,7 @@ class Stages:
 
 
 def _points_with_training(page: TrialPage) -> set[Point]:
-    """Return the points that have training returns."""
+    """Return the points whose values include training returns."""
     if not page.training_weight:
         return set()
     chosen = [row for row in page.evaluations if row.stream != "report"]
