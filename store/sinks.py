@@ -17,7 +17,7 @@ from .libraries import csv, pa, pq
 
 
 class Sink(Protocol):
-    """A copy of the results that is written from the published tables."""
+    """Writes a copy of the results, based on the published tables."""
 
     name: str
 

@@ -1,4 +1,4 @@
-"""The points at which a trial's seeds were measured or compared, as tables."""
+"""Tables of the points at which a trial's seeds were measured or compared."""
 
 from __future__ import annotations
 

@@ -319,7 +319,7 @@ class _Tables:
         looks: Sequence[Look],
         limited: ConstraintSamples | None,
     ) -> tuple[str, Against] | None:
-        """Return SQL and result for a trial and the default on shared test seeds, or None."""
+        """Return SQL and comparison of a trial with the default on shared test seeds, or None."""
         ours, theirs = (self._sql(one.trial, "report") for one in (row, default))
         a, b = (
             self._values_by_seed(sql) | dict.fromkeys(one.report_diverged, math.nan)
