@@ -76,8 +76,8 @@ class Against:
         """Return whether to take the winner or keep the opponent; "" if there is no evidence.
 
         If the test is undecided, the winner must lead by more than one standard error of the
-        paired differences. If both are truly equal, the winner leads by that much in 16 to 20 % of
-        studies, which does no harm.
+        paired differences. If both are equally good, the winner leads by that much in 16 to 20 %
+        of studies, and taking it does no harm.
         """
         if self.verdict in ("better", "feasible"):
             return "take"
@@ -168,7 +168,7 @@ class _Pairs:
 def compare_samples(
     winner: Sample, other: Sample, rival: str, terms: Terms, among: int = 1
 ) -> Against:
-    """Pair two samples and decide; `among` comparisons share the error rate."""
+    """Compare two samples, paired by seed; `among` comparisons share the error rate."""
     both = sorted(winner.keys() & other.keys())
     if not both:
         return Against(rival, "nothing")
@@ -231,7 +231,7 @@ def _by_value(pairs: _Pairs, rival: str, terms: Terms, among: int) -> Against:
 def with_constraints(
     against: Against, samples: ConstraintSamples, rival: Values | None, level: float
 ) -> Against:
-    """Add the verdict under constraints to a comparison; `by_value` is the one without them."""
+    """Apply the constraints to a comparison's verdict; `by_value` keeps the verdict on values."""
     both = LimitsOfBoth(
         winner=feasibility(samples.limits, samples.winner, level, samples.seen),
         rival=feasibility(samples.limits, rival, level, samples.seen),

@@ -235,7 +235,7 @@ def _unknown_error(over: str) -> ConfigError:
 
 
 def _score_table(scores: Scores) -> np.ndarray:
-    """Return float64 [environments, seeds]."""
+    """Return the scores as a float64 array [environments, seeds]."""
     lengths = {len(seeds) for seeds in scores}
     if not lengths or 0 in lengths:
         raise ConfigError("no run to aggregate")
@@ -253,7 +253,7 @@ def _score_tables(ours: Scores, theirs: Scores) -> tuple[np.ndarray, np.ndarray]
 
 
 def _statistic(over: str) -> Callable[[np.ndarray], np.ndarray]:
-    """Return a function of tables [resamples, environments, seeds] -> [resamples]."""
+    """Return the aggregate as a function: [resamples, environments, seeds] -> [resamples]."""
     known: dict[str, Callable[[np.ndarray], np.ndarray]] = {
         "mean": lambda tables: tables.mean(axis=2).mean(axis=1),
         "iqm": lambda tables: iqm_of_rows(tables.reshape(len(tables), -1)),

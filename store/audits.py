@@ -54,8 +54,8 @@ def audit_of(
 ) -> Audit | None:
     """Return a study's audit; None with constraints, or if no audited trial has finished.
 
-    `finishing` are the rules whose stops are not audited, because the runs that they end count as
-    complete.
+    `finishing` names the rules whose stops are not audited, because the runs that they end count
+    as complete.
     """
     if meta.objectives or meta.constraints:
         return None
@@ -104,7 +104,7 @@ class _Stops:
 
     @cached_property
     def weights(self) -> dict[int, float]:
-        """For each audited trial, the number of trials stopped at its rung that it represents."""
+        """The number of stopped trials that each audited trial represents at its rung."""
         stopped = Counter(row.rung for row in self.rows.values())
         audited = Counter(self.rows[n].rung for n in self.known)
         return {n: stopped[self.rows[n].rung] / audited[self.rows[n].rung] for n in self.known}

@@ -64,7 +64,7 @@ def _kind_of_value(value: Any) -> str:
 
 
 def _to_kind(what: str, kind: str, value: Any) -> Any:
-    """Convert a value to one of the `PARAM_KINDS`."""
+    """Convert a value to `kind`, one of the `PARAM_KINDS`."""
     if type(value) is _PLAIN.get(kind):
         return value
     seen = _kind_of_value(value)
@@ -205,7 +205,7 @@ def meta_cells(meta: StudyMeta) -> list[Cells]:
 
 
 def meta_of_cells(rows: Iterable[Cells]) -> StudyMeta:
-    """Return the metadata; fields missing from older versions have their defaults."""
+    """Return a study's metadata; fields that older versions lack have their defaults."""
     values = {key: json.loads(text) for key, text in rows}
     known = {entry.name for entry in fields(StudyMeta)}
     for name in ("objectives", "constraints", "environments"):

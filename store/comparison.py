@@ -1,10 +1,10 @@
 """Comparison of two configurations: the verdict, and the number of seeds that would decide.
 
 The comparison is decided if the interval of the mean difference (`mean_difference`) excludes 0. If
-the interval includes 0, the verdict is `undecided` if at most four times as many seeds would be
-needed to decide, or if only unseen outcomes prevent a verdict; otherwise it is `no_difference`.
-With too few seeds for an interval, the verdict is also `undecided`. If the difference is the same
-on all seeds, there is no interval, and the exact test alone decides.
+it includes 0, the verdict is `undecided` if at most four times as many seeds would decide, or if
+only unseen outcomes prevent a verdict. Otherwise it is `no_difference`. With too few seeds for an
+interval, the verdict is also `undecided`. If the difference is the same on all seeds, there is no
+interval, and the exact test alone decides.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def seeds_to_tell(gap: float, deviation: float, level: float = level_of(1)) -> i
     """Return the number of pairs needed to detect a mean difference of `gap` with a power of 0.8.
 
     This is the smallest n for which (t(1 - level / 2) + t(0.8)) s / sqrt(n) is at most the mean
-    difference; None if that is 0.
+    difference; None if that is 0 or n exceeds 2^19.
 
     >>> seeds_to_tell(0.8, 1.4832, level=0.05)
     29

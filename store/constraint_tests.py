@@ -77,8 +77,8 @@ def feasibility(
 ) -> Feasibility:
     """Test all limits at a joint error rate of `level`.
 
-    `seen` is each constraint's range of values on all new seeds of the compared trials. A further
-    seed may have any value in this range, so a trial that rarely violates a limit does not count
+    `seen` is each constraint's range of values on all new seeds of the compared trials. Another
+    seed could have any value in this range, so a trial that rarely violates a limit does not count
     as satisfying it.
 
     >>> limits = [Limit("eval/cost", high=1.0)]

@@ -1,8 +1,8 @@
 """Rows of studies over several environments: stored together, published per environment.
 
-While a study runs, a curve row contains the metrics of all environments, prefixed with the
-environment's number, and an evaluation contains the episodes of all environments, in order. The
-published tables have separate rows per environment, with its name in the column `environment`.
+While a study runs, a curve row contains all environments' metrics, prefixed with the environment's
+number. An evaluation contains all environments' episodes, in order. The published tables have
+separate rows per environment, with its name in the column `environment`.
 """
 
 from __future__ import annotations

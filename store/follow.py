@@ -39,9 +39,9 @@ class CurvePoint:
 class TrialNews:
     """New data about one followed trial.
 
-    In `points`, `train/<metric>` are means over replicates and blocks of rows, `seeds/<number>` is
-    one replicate's training return, and `eval/<metric>` are means over all replicates' episodes.
-    `eval/..._median`, `_min`, `_max` and `_std` are means over replicates.
+    In `points`, `train/<metric>` are means over replicates and blocks of rows, and
+    `seeds/<number>` is one replicate's training return. `eval/<metric>` are means over all
+    replicates' episodes; `eval/..._median`, `_min`, `_max` and `_std` are means over replicates.
     """
 
     trial: int
@@ -188,7 +188,7 @@ def _end_state(row: Mapping[str, Any]) -> str:
 
 
 def block_means(points: Sequence[CurvePoint], every: int) -> list[CurvePoint]:
-    """Average blocks of `every` neighbouring points; a mean gets the env steps of the last one.
+    """Average blocks of `every` neighbouring points; a mean has its last point's env steps.
 
     >>> points = [CurvePoint(1, {"a": 1.0}), CurvePoint(2, {"a": 3.0}), CurvePoint(3, {"b": 5.0})]
     >>> block_means(points, 2)
@@ -273,7 +273,7 @@ def _evaluation_points(rows: Mapping[str, np.ndarray]) -> list[_Seen]:
 
 
 def _episode_spreads(values: np.ndarray, replicates: np.ndarray) -> dict[str, float]:
-    """Return each statistic's mean over replicates, from their finite episodes."""
+    """Return the mean over replicates of each statistic of their finite episodes."""
     each = [values[(replicates == one) & np.isfinite(values)] for one in np.unique(replicates)]
     known = [episodes for episodes in each if len(episodes)]
     spreads: dict[str, float] = {}
@@ -321,7 +321,8 @@ Run = TypeVar("Run")
 class FollowingSink(ABC, Generic[Run]):
     """A sink with one run for the study and one per followed trial; see `store.sinks.Sink`.
 
-    It continues from its mark. After a crash some points may be logged twice, but none is missing.
+    The sink continues from its progress mark. After a crash some points may be logged twice, but
+    none is missing.
     """
 
     name: str  # also the name of its extra

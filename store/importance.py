@@ -1,10 +1,10 @@
 """Finds the hyperparameters that explain more of the ranking than is expected by chance.
 
 A hyperparameter is named only if it explains more than any hyperparameter does in 24 of 25
-permutations of the values (Westfall and Young 1993, min-P). So in at most 5 % of studies without
-effects, one is named. Named hyperparameters are removed one after the other, and the rest are
-tested on the residuals, because a model's proposals correlate hyperparameters that have no effect
-with those that matter.
+permutations of the values (Westfall and Young 1993, min-P). Thus, at most 5 % of studies without
+effects name one. Named hyperparameters are removed one after the other, and the rest are tested on
+the residuals, because a model's proposals correlate hyperparameters that have no effect with those
+that matter.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def explained_when_dealt(
     """Return `explained` for k hyperparameters and all permutations, [n], [b, n] -> [k, b].
 
     The permutations are `ranks[deals]`. Ranks are permuted separately for each hyperparameter, but
-    for those active in all trials only once, because that array is the largest.
+    all those active in every trial share one array, because it is the largest.
     """
     found = np.zeros((len(forms), len(deals)))
     whole: tuple[np.ndarray, np.ndarray] | None = None
@@ -259,7 +259,7 @@ class _Judged:
 
 
 def decide(columns: Sequence[ImportanceColumn], values: Sequence[float]) -> Decided:
-    """Return every hyperparameter's share, and which matter, from one finite value per trial."""
+    """Return each hyperparameter's share and significance, from one finite value per trial."""
     if len(values) < FEWEST_TRIALS:
         raise ConfigError(
             f"{counted(len(values), 'trial')} evaluated there; importance needs {FEWEST_TRIALS}"
@@ -295,7 +295,7 @@ def decide(columns: Sequence[ImportanceColumn], values: Sequence[float]) -> Deci
 
 
 def _test_shares(forms: Sequence[Regressors], left: np.ndarray, deals: np.ndarray) -> _Judged:
-    """Return shares, and their thresholds at a familywise error rate of 4 %, by permutation."""
+    """Return shares, and their permutation thresholds at a familywise error rate of 4 %."""
     shares = explained_when_dealt(forms, left, deals)  # [k, 1 + b]
     dealt = np.sort(shares[:, 1:], axis=1)[:, ::-1]  # largest first
     count = dealt.shape[1]

@@ -1,10 +1,10 @@
 """Interim analyses (looks): the error rate of each look, and the record of looks in the journal.
 
-Testing twice, the second time with more seeds, at 5 % each time gives a false verdict in 8 % of
-cases. The 5 % is therefore divided among all looks: 4 % for the first, a fifth of that for the
-second, and so on. For means of normal returns, two looks give a false verdict in at most 4.96 % of
-cases, even if the first one determines the size of the second (Proschan and Hunsberger 1995). A
-look is the test of a trial on a new number of test seeds.
+Two tests at 5 % each, the second with more seeds, give a false verdict in 8 % of cases. The 5 % is
+therefore divided among all looks: 4 % for the first, a fifth of that for the second, and so on.
+For means of normal returns, two looks give a false verdict in at most 4.96 % of cases, even if the
+first one determines the size of the second (Proschan and Hunsberger 1995). A look is a test of a
+trial with a new number of test seeds.
 
 A first look at 4 or 5 seeds uses 3 %: a sign test cannot decide there, but a test over all splits
 of both sides' values can (2 of 70). The next look uses 1.6 %; together they give a false verdict
@@ -116,7 +116,7 @@ def fewest_now(earlier: Sequence[int], interim: bool = False, pairs: int = 0) ->
 
 @dataclass(frozen=True)
 class Look:
-    """A record that a trial had run on this many test seeds when the study ended."""
+    """A recorded look: the number of a trial's test seeds when the study ended."""
 
     trial: int
     seeds: int

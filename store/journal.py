@@ -1,7 +1,7 @@
 """The journal: a study's record in SQLite, with one transaction per commit.
 
 A rollback journal with full synchronisation makes commits atomic. After a crash the search loop
-repeats everything since the last commit, bitwise.
+repeats everything since the last commit, with bitwise equal results.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ _OTHERS = {
 
 
 def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
-    """Open for writing even when reading: after a crash, the first connection rolls back."""
+    """Open a journal for writing, even to read it: the first opening after a crash rolls back."""
     for name in JOURNAL_FILES:
         is_plain_file(path.with_name(name))
     check_readable(path)
@@ -383,7 +383,7 @@ class Journal:
 
     @contextmanager
     def at_one_commit(self) -> Generator[None]:
-        """Read everything in the context at one commit; writers wait until its end."""
+        """Keep all reads in the context at one commit; writers wait until the context ends."""
         with sqlite_errors(self.path):
             self._connection.execute("BEGIN")
             try:
@@ -504,7 +504,7 @@ class Journal:
             raise
 
     def commit(self, commit: Commit) -> None:
-        """Write everything in one transaction, or nothing."""
+        """Write the whole commit in one transaction, or nothing."""
         try:
             with self._change_transaction():
                 last = self.head().number

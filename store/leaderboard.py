@@ -27,7 +27,7 @@ from .value_bounds import value_bounds
 def default_of(rows: Sequence[TrialRow]) -> TrialRow | None:
     """Return the trial that kept the default configuration throughout, if there is one.
 
-    That is trial 0, unless it copied other trials, or else the trial run for the comparison.
+    This is trial 0 unless it copied other trials, otherwise the default run for comparison.
     """
     by_number = {row.trial: row for row in rows}
     first = by_number.get(0)
@@ -178,13 +178,13 @@ def leaderboard_of(meta: StudyMeta, rows: Iterable[TrialRow]) -> list[Entry]:
 
 
 def _replace_fields(entry: Entry, **changes: Any) -> Entry:
-    """Return a copy; this is faster than `dataclasses.replace`."""
+    """Return a copy with some fields changed; faster than `dataclasses.replace`."""
     fields: dict[str, Any] = {**vars(entry), **changes}
     return Entry(**fields)
 
 
 def _set_rank(entry: Entry, rank: int) -> Entry:
-    """Set the rank of a new entry in place, because copies would take a third of the time."""
+    """Set a new entry's rank in place: copying would take a third of the ranking time."""
     object.__setattr__(entry, "rank", rank)
     return entry
 
@@ -197,10 +197,11 @@ def leaderboard(
     *,
     bounds: Bounds = UNBOUNDED,
 ) -> list[Entry]:
-    """Return entries, best first; equal ones are ordered by trial number.
+    """Return entries, best first; ties are ordered by trial number.
 
     Running trials rank among the stopped ones, by their last rung and its value. Trials with a
-    non-finite value rank below all of these. `bounds` is the range of possible values.
+    non-finite value rank below all trials with a finite one. `bounds` is the range of possible
+    values.
     """
     if goal not in ("maximize", "minimize"):
         raise ConfigError(f"unknown goal {goal!r}; known: maximize, minimize")
@@ -223,7 +224,7 @@ def leaderboard(
 
 
 def _with_volume(ranked: list[Entry], ranking: Ranking) -> list[Entry]:
-    """Set the hypervolume of trials that are compared on a front."""
+    """Set the front's hypervolume in the entries that are compared on it."""
     shown = {entry.trial for entry in _shown_front(ranked)}
     if not shown:
         return ranked
@@ -232,12 +233,12 @@ def _with_volume(ranked: list[Entry], ranking: Ranking) -> list[Entry]:
 
 
 def _without_interval(entry: Entry) -> Entry:
-    """Remove the interval, because seeds that trained identically do not predict new seeds."""
+    """Return an entry without interval: seeds that trained identically predict no new seeds."""
     return _replace_fields(entry, ci_low=None, ci_high=None, ci_kind=NO_INTERVAL.kind)
 
 
 def _with_test_values(entry: Entry, row: TrialRow, bounds: Bounds) -> Entry:
-    """Return the best search trial with its test values, if any: it is then the winner."""
+    """Return the best search trial as the winner with its test values; unchanged without any."""
     if entry.state is not TrialState.FINISHED or not row.by_report_seed:
         return entry
     around, values = bounded_interval(row.report_values, bounds), row.report_values
@@ -406,7 +407,7 @@ def _sort_key(entry: Entry, sign: float) -> tuple[float, ...]:
 
 
 def _loss_or_inf(value: float | None, sign: float) -> float:
-    """Return a loss; infinite for a missing or non-finite value."""
+    """Return a value as a loss; infinite if it is missing or non-finite."""
     if value is None or not math.isfinite(value):
         return math.inf
     return sign * value

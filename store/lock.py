@@ -24,7 +24,7 @@ _LONGEST = 400
 
 
 class StudyLock:
-    """The exclusive right to write a study's folder, as a context manager."""
+    """The exclusive right to write to a study's folder; a context manager."""
 
     def __init__(self, directory: Path):
         self.path = directory / LOCK_NAME
@@ -87,7 +87,7 @@ class StudyLock:
 
 
 def lock_holder(directory: Path) -> str | None:
-    """Describe the process that writes a folder; None if there is none."""
+    """Describe the process that is writing to a folder; None if there is none."""
     try:
         descriptor = open_plain(directory / LOCK_NAME)
     except FileNotFoundError:
@@ -118,7 +118,7 @@ def ask_to_stop(folder: Path, holder: str) -> None:
 
 
 class StopRequest:
-    """Whether the process with this lock text must stop; checked at most every 0.2 s."""
+    """Checks, at most every 0.2 s, whether the process with the lock text `holder` must stop."""
 
     def __init__(self, folder: Path, holder: str):
         self._path, self._holder = folder / STOP_NAME, holder

@@ -2,16 +2,16 @@
 
 Values on the same seeds are compared pair by pair. The test of a mean difference is exact: if both
 sides have the same distribution, whatever it is, each difference is equally likely to be positive
-or negative. The interval blends Student's and Hall's: the more the sides' variances differ, the
-closer it is to Hall's, because the differences are then about as skewed as the more variable side.
-The interval includes 0 unless the exact test excludes 0, and is clipped to the bounds of the
-difference.
+or negative. The interval blends Student's and Hall's intervals. The more the sides' variances
+differ, the closer it is to Hall's, because the differences are then about as skewed as the more
+variable side. The interval includes 0 unless the exact test excludes 0, and is clipped to the
+bounds of the difference.
 
 With 4 or 5 seeds per side, too few for a test of signs, all splits of both sides' values are
 compared instead. That is exact for equal distributions, whether or not seeds are paired.
 
 No test can detect outcomes that no seed has shown. So the interval's end that is nearer to 0
-allows for such outcomes on either side; the less a side varies, the more it allows for them
+allows for such outcomes on either side; the less a side varies, the larger this allowance
 (`unobserved`).
 """
 
@@ -80,9 +80,9 @@ def paired_interval(
 
     It excludes 0 only if the exact test does (`sign_flip_p`) and unseen outcomes could not change
     its sign (`unobserved`). No interval is returned for fewer than 6 pairs, because the exact test
-    cannot exclude 0 there, or if both sides vary but differ by the same amount on every seed.
-    `level` is the error rate, by default that of a first look; `bounds` is the range of possible
-    values on both sides.
+    cannot exclude 0 there. There is also none if both sides vary but differ by the same amount on
+    every seed. `level` is the error rate, by default that of a first look; `bounds` is the range
+    of possible values on both sides.
 
     >>> found = paired_interval([3.0, 4, 6, 4, 5, 4], [1.0, 3, 3, 3, 2, 3])
     >>> round(found.low, 3), round(found.high, 3), found.kind
@@ -98,7 +98,7 @@ def paired_unless(
     level: float = level_of(1),
     bounds: Bounds = UNBOUNDED,
 ) -> Unless | None:
-    """Return the condition for `paired_interval` to exclude 0, or None if there is none."""
+    """Return the condition under which `paired_interval` excludes 0, or None if there is none."""
     return _compare_pairs(ours, theirs, level, bounds).unless()
 
 
@@ -127,7 +127,7 @@ def paired_over_looks(
     """Return the 95 % interval of the mean difference, over all looks together.
 
     This is the intersection of the intervals at all looks, each at its level; if the intersection
-    is empty, the interval at this look is returned. `earlier` is the number of leading pairs at
+    is empty, the current look's interval is returned. `earlier` is the number of leading pairs at
     each earlier look; 0 if that look had different values. For `interim` see
     `interim_analyses.level_of`. `among` is the number of comparisons that share the error rate.
     """
@@ -151,7 +151,7 @@ def paired_over_looks(
 def compare_sides(
     ours: Sequence[float], theirs: Sequence[float], level: float, bounds: Bounds
 ) -> DifferenceInterval:
-    """Compare pairs, or all splits if there are few values."""
+    """Return the interval from pairs, or from all splits if there are few values."""
     if is_few(len(ours)) and len(ours) == len(theirs):
         return _compare_few(ours, theirs, level, bounds)
     return _compare_pairs(ours, theirs, level, bounds)
@@ -211,7 +211,8 @@ def _with_unseen(
 ) -> DifferenceInterval:
     """Move the interval's end that is nearer to 0, to allow for unseen outcomes, but not beyond 0.
 
-    Unseen outcomes can prevent a verdict, but a few seeds cannot show how far beyond 0 they reach.
+    Unseen outcomes can prevent a verdict, but a few seeds cannot show how far beyond 0 such
+    outcomes reach.
     """
     if seen.low is None or seen.high is None:
         return _NOTHING

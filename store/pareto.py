@@ -1,6 +1,6 @@
 """Multi-objective ranking: non-dominated fronts, crowding distance, hypervolume, violations.
 
-Objectives are losses (lower is better); a non-finite one dominates nothing.
+Objectives are losses (lower is better); non-finite losses count as infinite.
 """
 
 from __future__ import annotations

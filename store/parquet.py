@@ -72,7 +72,7 @@ def write_grouped(writer: pq.ParquetWriter, tables: Iterable[pa.Table]) -> None:
 
 
 class CurveParts:
-    """One study's curve parts, for its writer; `live` are those of the last commit, in order."""
+    """One study's curve parts, for its writer; `live` lists the last commit's parts in order."""
 
     def __init__(self, directory: Path, live: Sequence[Part]):
         self.directory = Path(directory) / PARTS_NAME
@@ -217,7 +217,7 @@ class CurveParts:
 
 
 def _other_trials_filter(table: pa.Table, trials: Sequence[int]) -> pc.Expression:
-    """Return a filter for the rows of all other trials in a table."""
+    """Return a filter for a table's rows of all trials except `trials`."""
     found = {int(trial) for trial in table["trial"].to_pylist()}
     return pc.field("trial").isin(sorted(found - set(trials)))
 

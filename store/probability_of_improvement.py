@@ -1,4 +1,4 @@
-"""The probability that a run of one configuration is better than a run of another one."""
+"""The probability that a run of one configuration is better than a run of another."""
 
 from __future__ import annotations
 

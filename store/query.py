@@ -88,8 +88,8 @@ def query(
     The view `trials` also has a struct `param`, so that `param.learning_rate` needs no quotes.
     DuckDB sorts NaN above all numbers: order by `rank`, or filter with `isfinite`. Time-zone-aware
     times are `datetime`s, or text inside lists and structs. Raises `StoreError` if there are no
-    tables yet, if the text is not a single read-only statement or reads other files, or if the
-    query is too slow or too large.
+    tables yet, or if the query is too slow or too large. The text must be a single read-only
+    statement that reads no other files.
     """
     with streamed(directory, sql, timeout_seconds) as found:
         rows: list[tuple[Any, ...]] = []
@@ -343,7 +343,7 @@ def _connection(folder: Path, memory: str, spill: str) -> duckdb.DuckDBPyConnect
 
 
 def _param_struct(columns: Sequence[str]) -> str:
-    """Return SQL for a column `param`, a struct of all `param.<name>` columns with dots nested."""
+    """Return SQL for a struct column `param` of all `param.<name>` columns, nested at dots."""
     names = [name for name in columns if name.startswith(PARAM_PREFIX)]
     tree: dict[str, Any] = {}
     for name in names:

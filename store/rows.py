@@ -86,7 +86,7 @@ class TrialRow:
 
     @property
     def by_report_seed(self) -> dict[int, float]:
-        """Return the values on test seeds by replicate; NaN for diverged ones."""
+        """Return the values on test seeds by replicate; NaN if it diverged."""
         known, lost = iter(self.report_values), self.report_diverged
         seeds = range(len(self.report_values) + len(lost))
         return {seed: nan if seed in lost else next(known) for seed in seeds}

@@ -1,4 +1,4 @@
-"""Copies of the results for other tools (sinks), which cannot stop a study.
+"""Sinks: copies of the results for other tools; a failing sink cannot stop a study.
 
 A sink reads the tables after each publication. Its first error becomes a warning, and the sink is
 then dropped.
@@ -17,7 +17,7 @@ from .libraries import csv, pa, pq
 
 
 class Sink(Protocol):
-    """A copy of the results that is written from the published tables."""
+    """Writes a copy of the results, based on the published tables."""
 
     name: str
 
@@ -31,7 +31,7 @@ class Sink(Protocol):
 
 
 class Sinks:
-    """Several sinks; each is dropped after its first failure, with a line to `warn`."""
+    """Several sinks; each is dropped after its first failure, which is reported to `warn`."""
 
     def __init__(self, sinks: Sequence[Sink], warn: Callable[[str], None] = lambda text: None):
         self._sinks, self._warn = list(sinks), warn

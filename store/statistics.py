@@ -37,7 +37,7 @@ NO_INTERVAL = Interval(None, None, "none")
 
 
 def sign_of(goal: str) -> float:
-    """Return the factor that makes greater values better."""
+    """Return 1 or -1, the factor that makes greater values better."""
     if goal == "maximize":
         return 1.0
     return -1.0
@@ -132,9 +132,9 @@ def _require_values(values: Sequence[float], kind: str) -> None:
 def interval(values: Sequence[float], kind: str = "mean") -> Interval:
     """Return the 95 % interval of the mean, median or IQM over seeds.
 
-    No interval is returned for fewer than 5 seeds (11 for median and IQM), for `min` and `max`
-    (resampling cannot show how far they are from the distribution's extremes), if any value is not
-    finite, or if all values are equal. For equal values in a known range, see
+    No interval is returned for fewer than 5 seeds (11 for median and IQM), if any value is not
+    finite, or if all are equal. `min` and `max` have none either, because resampling cannot show
+    how far they are from the distribution's extremes. For equal values in a known range, see
     `unobserved.bounded_interval`.
     """
     count = len(values)

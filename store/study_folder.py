@@ -159,7 +159,7 @@ def listed(root: Path) -> list[str]:
 
 
 def look_inside(root: Path, skipped: Callable[[str], None] | None = None) -> Inside:
-    """Return the contents of a results folder; call `skipped` once with unreadable folders."""
+    """Return the contents of a results folder; pass all unreadable folders to `skipped`."""
     found = Inside(root, {}, {})
     for name in listed(root):
         try:

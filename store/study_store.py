@@ -50,8 +50,8 @@ _LANES = re.compile(r"lanes-\d{6,}")
 class StudyStore:
     """The store of one study, opened for writing; a context manager.
 
-    `curves` collects curve rows until the next commit, `created` is whether the study is new, and
-    `clock` gives the times in rows. Raises `StoreError` if another process writes the study, or if
+    `curves` collects curve rows until the next commit. `created` is true for a new study. `clock`
+    provides the times in rows. Raises `StoreError` if another process is writing the study, or if
     files are damaged.
     """
 
@@ -174,7 +174,7 @@ class StudyStore:
         return number
 
     def publish(self, *, force: bool = False, ranked: RankedTrials | None = None) -> bool:
-        """Publish tables and then sinks, if due or forced; return whether they were published."""
+        """Publish tables and notify sinks, if due or forced; return whether this was done."""
         done = self._publisher.publish(force=force, ranked=ranked)
         if done:
             self._sinks.published(self.folder.path)

@@ -1,4 +1,4 @@
-"""A study's verdict: collects the evidence from its rows, then concludes."""
+"""Collects the evidence from a study's rows, and derives the study's verdict."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class RankedTrials:
 
 
 class Publisher:
-    """Publishes one study's tables at intervals; the last publication took `seconds`."""
+    """Publishes one study's tables at intervals; `seconds` is the last publication's duration."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Publisher:
             self._at = clock()  # tables of a resumed study are those of its last commit, or nearly
 
     def publish(self, *, force: bool = False, ranked: RankedTrials | None = None) -> bool:
-        """Write all tables if due (or forced) and if there are commits.
+        """Write all tables if there is a new commit and publication is due or forced.
 
         Returns whether they were written. `ranked` are the trials of the last commit, if known.
         """
@@ -101,7 +101,7 @@ class Publisher:
 
 
 def sql_names(names: Iterable[str], taken: Sequence[str]) -> dict[str, str]:
-    """Return, for each metric, a column name that SQL accepts without quotes, ignoring case.
+    """Return a column name for each metric that SQL accepts unquoted and in any case.
 
     Invalid characters become `_`; a name that is taken or starts with a digit gets the prefix
     `metric_`.

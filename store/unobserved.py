@@ -6,7 +6,8 @@ comparison, constant or noisy:
 
 - *Location.* The worst unseen outcome is the known bound of the values. Without a bound, it is
   beyond all values of both sides, by 1.5 times their distance from 0 or, if that is more, by 1.2
-  times their range, weighted by how much longer this side's tail is there.
+  times their range times this side's excess tail: how far its tail variance exceeds the other
+  side's, divided by their sum.
 - *Number.* The number of unseen outcomes is the largest that the seeds allow. The lower end of a
   mean is a quantile of randomly weighted seeds, to which a seed with the worst outcome is added
   (Gaffke 2005; Learned-Miller and Thomas 2020, "A New Confidence Interval for the Mean of a
@@ -14,8 +15,7 @@ comparison, constant or noisy:
 - *Strictness.* The quantile is `level / weight`. The weight is 1 for a side that hardly varies.
   The weight falls with the fourth power of r, the deviation divided by the distance to the worst
   outcome (or by 2.5 times the distance to 0, if that is smaller). It is 1/2 at r = 0.1 and 1/17 at
-  r = 0.2. The weight is also at least the eighth power of the amount by which this side's tail is
-  longer than the other side's.
+  r = 0.2. The weight is also at least the eighth power of this side's excess tail.
 
 The numbers were chosen by simulation on the pairs in results/tuned, and tested on pairs from other
 tables, which were not used to choose them (docs/results.md).
@@ -133,7 +133,7 @@ def _assumed_end(
 
 
 def _longer_tail(own: Sequence[float], other: Sequence[float], sign: float) -> float:
-    """Return by how much squared deviations on one side of the mean exceed the other side's."""
+    """Return the excess of `own`'s squared deviations towards `sign` over `other`'s, 0 to 1."""
     ours, theirs = _tail_variance(own, sign), _tail_variance(other, sign)
     if ours > theirs:
         return (ours - theirs) / (ours + theirs)
@@ -257,7 +257,7 @@ def _normal_draws(stream: int) -> np.ndarray:
 
 @lru_cache(maxsize=1)
 def _even_shares() -> np.ndarray:
-    """Return even shares in a fixed random order, so that equal values have exact ends."""
+    """Return evenly spaced shares in a fixed random order; equal values then have exact ends."""
     order = np.random.Generator(np.random.PCG64(2)).permutation(_DRAWS)
     return (order + 1.0) / _DRAWS
 

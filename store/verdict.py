@@ -217,7 +217,7 @@ def _of_copying(evidence: Evidence, winner: Sample, terms: Terms) -> Against | N
 
 
 def _shared_value(evidence: Evidence, winner: Sample) -> float | None:
-    """Return the winner's value on all seeds if it is the ceiling, or if other trials share it."""
+    """Return the value of all the winner's seeds if it is the ceiling or shared, else None."""
     values = set(winner.values())
     if len(values) != 1:
         return None

@@ -119,7 +119,7 @@ def _lower_first(text: str) -> str:
 
 
 def _constraint_verdict(winner: str, against: Against) -> str:
-    """Return the verdict on constraints, and the side with the better value."""
+    """Return a sentence with the verdict on constraints, and the side with the better value."""
     rival, keeps = against.rival, against.limits is not None and against.limits.rival.state
     is_worse = against.by_value == "worse"
     if against.verdict == "feasible" and is_worse:
@@ -389,7 +389,7 @@ def _of_values(where: str, numbers: str) -> list[str]:
 
 
 def _fit_on_line(first: str, numbers: str, seeds: str) -> list[str]:
-    """Return the first sentence with its numbers if both fit on one line, otherwise two."""
+    """Return a sentence with its numbers, or two sentences if it does not fit on one line."""
     where = ""
     if numbers and seeds not in numbers + first:
         where = f" on {seeds}"

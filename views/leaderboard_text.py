@@ -92,7 +92,7 @@ class BoardColumn:
 
 
 def knob_columns(trials: Sequence[TrialView]) -> tuple[list[BoardColumn], str]:
-    """Return a column per hyperparameter whose value differs, and a sentence about the others."""
+    """Return columns of hyperparameters whose values differ, and a sentence about the others."""
     names = list(dict.fromkeys(name for one in trials for name in one.params))
     equal = [name for name in names if _is_equal(name, trials)]
     apart = [name for name in names if name not in equal]
@@ -205,7 +205,7 @@ def next_commands(
 
 
 def seeds_to_propose(tested: int, more: int) -> int:
-    """Return the number of test seeds to propose for two trials that already have `tested`."""
+    """Return the number of test seeds to propose for two trials that have `tested` seeds."""
     if not tested:
         return max(_ENOUGH, more)
     return tested + more
@@ -318,7 +318,7 @@ def _tested(trials: Sequence[TrialView]) -> list[BoardColumn]:
 
 
 def _by_seeds(name: str, measured: Sequence[Measured], title: str) -> list[BoardColumn]:
-    """Return a column of values, and one of their numbers of seeds if these differ."""
+    """Return a column of values, and a column of their seed counts if these differ."""
     values = [one.value for one in measured]
     seeds = [None if one.value is None else one.seeds for one in measured]
     counts = {count for count in seeds if count}
@@ -350,7 +350,7 @@ def _front_columns(board: Board) -> list[BoardColumn]:
 
 
 def _objective(one: TrialView, index: int) -> float | None:
-    """Return a trial's value on one objective; that of the first may be from its last rung."""
+    """Return one of a trial's objective values; if it has none, the first is its search value."""
     if one.objectives:
         return one.objectives[index]
     if index == 0:

@@ -43,7 +43,7 @@ def echo(
 
 
 def discard(descriptor: int) -> None:
-    """From now on, discard everything that is written to a file descriptor."""
+    """Discard everything that is written to a file descriptor from now on."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, descriptor)
     os.close(nowhere)

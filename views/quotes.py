@@ -124,7 +124,7 @@ def versus(winner: str, against: Against, metric: str, *, lone: bool = False) ->
 def _conditional_sentence(
     winner: str, rival: str, against: Against, metric: str, seeds: str
 ) -> str:
-    """Return a sentence for a difference that only unobserved outcomes could reverse."""
+    """Return a sentence about a difference that only unobserved outcomes could reverse."""
     unless = against.unless
     if unless is None or against.difference is None:
         return ""

@@ -23,7 +23,7 @@ def resume_command(folder: StudyFolder) -> str:
     """Return the command that resumes a study; "" if its folder does not record one.
 
     The kept file contains the command if options changed the study. Without options, the kept file
-    itself can be run, except if the study imports files, because these are not kept.
+    itself can be run, unless the study imports files, which are not kept.
     """
     if not folder.study_file.is_file():
         return ""

@@ -59,7 +59,7 @@ def _largest_first(parts: Mapping[str, float]) -> list[tuple[str, str, float]]:
 
 
 def confirm_cost(folder: Path, trials: Sequence[int], seeds: int) -> str:
-    """Return the runs, env steps and time needed for trials to have this many test seeds."""
+    """Describe the runs, env steps and time needed to give trials this many test seeds."""
     from ..search.analysis.checkpoint_values import fresh_seeds  # imports numpy
 
     with Journal(folder) as journal, journal.at_one_commit():

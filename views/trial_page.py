@@ -252,7 +252,7 @@ def _training_weight(study: Mapping[str, Any]) -> float:
 def start_up_words(
     search: Mapping[str, Any], asks: Sequence[AskRow], rows: Sequence[TrialRow]
 ) -> dict[int, str]:
-    """Return the reason for each trial that was proposed without the sampler's model."""
+    """Return why trials were proposed without the sampler's model, by trial number."""
     if search.get("warm_start") is not None:
         return {}  # trials of the earlier study are not in these batches
     by_number = {row.trial: row for row in rows}
@@ -297,7 +297,7 @@ def _audit_of(
     rows: Sequence[TrialRow],
     decisions: Sequence[DecisionRow],
 ) -> TrialAudit | None:
-    """Return a study's audit, if a rule would have stopped this trial."""
+    """Return a study's audit, if a rule stopped this trial or would have stopped it."""
     stopped = any(decision.action in ("stop", "audit") for decision in decisions)
     if not stopped or not any(row.audited for row in rows):
         return None
@@ -308,7 +308,7 @@ def _audit_of(
 
 
 def _audit_outcome(audit: Audit, row: TrialRow, meta: StudyMeta) -> str | None:
-    """Return an audited trial's result relative to the median; None for other trials."""
+    """Describe an audited trial's result relative to the median; None for other trials."""
     if not row.audited or row.value is None:
         return None
     ahead = (row.value - audit.bar) * sign_of(meta.goal)
@@ -320,7 +320,7 @@ def _audit_outcome(audit: Audit, row: TrialRow, meta: StudyMeta) -> str | None:
 
 
 def _concerns(conclusion: Conclusion, row: TrialRow, rows: Sequence[TrialRow]) -> bool:
-    """Return whether a trial is a side of the study's conclusion: its winner or the default."""
+    """Return whether the study's conclusion compares a trial, as its winner or as the default."""
     default = default_of(rows)
     is_default = default is not None and default.trial == row.trial
     if conclusion.front is not None:

@@ -1,4 +1,4 @@
-"""The points at which a trial's seeds were measured or compared, as tables."""
+"""Tables of the points at which a trial's seeds were measured or compared."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Stages:
 
 
 def _points_with_training(page: TrialPage) -> set[Point]:
-    """Return the points that have training returns."""
+    """Return the points whose values include training returns."""
     if not page.training_weight:
         return set()
     chosen = [row for row in page.evaluations if row.stream != "report"]

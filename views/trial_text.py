@@ -213,6 +213,6 @@ def _detail_lines(page: TrialPage) -> list[str]:
 
 
 def _other_steps_text(row: TrialRow) -> str:
-    """Return the env steps of evaluation and warm-up, to be added after those of training."""
+    """Return text with the env steps of evaluation and warm-up, to follow those of training."""
     more = {"evaluation": row.eval_env_steps, "warm-up": row.warmup_env_steps}
     return "".join(f", {steps(count)} of {kind}" for kind, count in more.items() if count)

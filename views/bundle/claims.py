@@ -124,7 +124,7 @@ def claims_of(folder: Path, trial: int | None = None) -> dict[str, Any]:
 
 
 def _possible_values(study: _Study) -> dict[str, Any]:
-    """Return the range of possible values, and the best one, for readers without our tables."""
+    """Return the range of possible values, and the best possible one, for readers without hpo."""
     meta = study.meta
     bounds = value_bounds(meta)
     resolved = plain(read_text(meta.study_text, "study.resolved.yaml"))
@@ -217,7 +217,7 @@ def _claim(
     estimator: str,
     numbers: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return a claim; `seeds` has its (trial, stream) pairs, [] if it involves more trials."""
+    """Return a claim; `seeds` lists its (trial, stream) pairs, [] if it involves more trials."""
     rests_on = [{"trial": trial, "seeds": stream} for trial, stream in seeds]
     how = {"sql": sql, "estimator": estimator, "numbers": numbers}
     return {"about": about, "sentences": [*said], "rests_on": rests_on, **how}
@@ -319,7 +319,7 @@ class _Tables:
         looks: Sequence[Look],
         limited: ConstraintSamples | None,
     ) -> tuple[str, Against] | None:
-        """Return SQL and result for a trial and the default on shared test seeds, or None."""
+        """Return SQL and comparison of a trial with the default on shared test seeds, or None."""
         ours, theirs = (self._sql(one.trial, "report") for one in (row, default))
         a, b = (
             self._values_by_seed(sql) | dict.fromkeys(one.report_diverged, math.nan)
@@ -346,7 +346,7 @@ class _Tables:
     def _sql(self, trial: int, stream: str) -> str:
         """Return SQL for `replicate` and `seen`: the replicate's last value, or its episodes.
 
-        If training returns count, they are in the column `trained`.
+        If training returns are part of the metric, they are in the column `trained`.
         """
         if self.meta.environments:  # a single score for several environments
             name = _VALUES.get(stream, "seed_values")

@@ -122,7 +122,7 @@ def _rests_on(claim: Mapping[str, Any], known: Set[tuple[int, str]]) -> bool:
 def retrained(
     bundle: Bundle, claims: Sequence[Mapping[str, Any]], sides: Sequence[ClaimSeeds]
 ) -> Level:
-    """Retrain the seeds of the claims, and compare every number."""
+    """Retrain the seeds of the claims, and compare every number with the recorded one."""
     study = bundle.study
     if why := why_not_retrained(bundle, sides):
         return Level("retrained", None, why)
@@ -304,7 +304,7 @@ def _is_close(one: Any, other: Any) -> bool:
 
 
 def agree(before: Sequence[float], now: Sequence[float], of: str) -> tuple[bool | None, str]:
-    """Return whether a difference's interval includes 0, or None if there is no interval."""
+    """Return whether the difference's interval includes 0 (None without one), and a sentence."""
     if not before or not now or not all(map(math.isfinite, [*before, *now])):
         return None, "has no values to compare"
     found = compare(now, before)

@@ -136,7 +136,7 @@ class Bundle:
         return Level("intact", True, words, not_read="the contents of the members")
 
     def consistent(self) -> tuple[Level, dict[str, Any]]:
-        """Recompute every claim; also return the claims derived from the rows."""
+        """Check every claim against the rows; also return the claims recomputed from them."""
         with self._as_bundle_errors():
             found = claims_of(self.folder, self.trial)
             text = read_text(self.folder / CLAIMS)
@@ -210,7 +210,7 @@ class Bundle:
         return f"; {ran} of the {asked} test seeds requested by its study"
 
     def _foreign_members(self, meta: StudyMeta) -> Iterator[str]:
-        """Yield members listed in neither the journal nor the policy, or with other bytes."""
+        """Yield members that neither the journal nor the policy lists, or whose bytes differ."""
         known: Sums = {}
         places = {SOURCE: source_files(meta, self.folder / SOURCE)}
         if self.policy.is_dir():
@@ -343,7 +343,7 @@ class Bundle:
         return rows, wrong
 
     def _check_rows(self) -> tuple[int, list[str]]:
-        """Return the number of rows, and the differences between tables and journal."""
+        """Return the number of rows, and the differences between the tables and the journal."""
         again, wrong, total = new_folder(self.folder / "from_journal"), list[str](), 0
         write_rows(self.folder, again)
         made = {file.name for file in again.glob("*.parquet")}

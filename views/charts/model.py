@@ -194,7 +194,7 @@ _APART, _FEW = 0.19, 6
 
 
 def round_ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Return round numbers within a range, including its ends; at least two if the ends differ.
+    """Return round numbers from `low` to `high`, at least two if these differ.
 
     >>> round_ticks(0.0, 1.0), round_ticks(3.0, 480.0)
     ([0.0, 0.2, 0.4, 0.6, 0.8, 1.0], [100.0, 200.0, 300.0, 400.0])

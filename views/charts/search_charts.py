@@ -134,7 +134,7 @@ def _streams_of(snapshot: Snapshot, entry: Entry) -> Sequence[str]:
 def _in_training(
     snapshot: Snapshot, own: Mapping[int, Sequence[str]], shown: Sequence[int]
 ) -> list[_Measured]:
-    """Return the training returns of `own` trials and of other `shown` ones, by environment."""
+    """Return the training curves of the trials in `own` and `shown`, by environment."""
     streams = {**dict.fromkeys((*own, *shown), _SEARCH), **own}
     most = {**dict.fromkeys(shown, _POINTS // 2), **dict.fromkeys(own, _POINTS)}
     return [

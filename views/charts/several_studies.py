@@ -165,7 +165,7 @@ def _default_values(snapshot: Snapshot, scaled: bool) -> BySeed:
 def _grid_of(
     snapshots: Sequence[Snapshot], environments: Sequence[str]
 ) -> dict[str, dict[str, Snapshot]]:
-    """Return the studies by method and environment; require one for each such pair."""
+    """Return the studies by method and environment; require one study for each pair."""
     grid: dict[str, dict[str, Snapshot]] = {}
     for snapshot in snapshots:
         cell = grid.setdefault(method_words(snapshot.study), {})

@@ -100,7 +100,7 @@ class Snapshot:
 
     @property
     def winner_word(self) -> str:
-        """The label for `winner`: the leader until the confirm stage has selected one."""
+        """The label for `winner`: `leader` until the confirm stage has selected a winner."""
         if self.winner is not None and self.winner.confirmed:
             return "winner"
         return "leader"

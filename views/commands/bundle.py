@@ -222,7 +222,7 @@ def _claims_data(claims: Sequence[dict[str, Any]], retrained: Level) -> list[dic
 
 
 def _claims_lines(claims: Sequence[dict[str, Any]], level: Level) -> list[str]:
-    """Return the sentences, grouped by their evidence."""
+    """Return the sentences of the claims, retrained claims first."""
     again = [said for one in claims if one["retrained"] for said in one["sentences"]]
     rest = [said for one in claims if not one["retrained"] for said in one["sentences"]]
     lines = [""]
@@ -238,7 +238,7 @@ def _indent_sentence(said: str) -> str:
 
 
 def _is_allowed() -> bool:
-    """Ask in the terminal; without one, raise `ConfigError` with the option to use instead."""
+    """Ask in the terminal whether to run code; without one, raise `ConfigError`."""
     if sys.stdin is None or not sys.stdin.isatty():
         raise ConfigError("cannot ask without a terminal; to run this code: --allow-code")
     echo("Run it? [y/N] ", end="", file=sys.stderr, flush=True)

@@ -159,7 +159,7 @@ def _existing_file(given: str) -> Path:
 
 
 def _import_program(path: Path, given: Mapping[str, Any], to: str | None) -> int:
-    """Write a study that runs the program of a sweep, and turn the sweep's flags into keys."""
+    """Write a study that runs a sweep's program, with the sweep's flags as keys."""
     from ...importers.wandb_sweeps import read_program
     from ...studies.load import loads
     from ...studies.yaml_io import to_yaml

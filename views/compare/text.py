@@ -178,7 +178,7 @@ def _over_environments(side: OnEach) -> dict[str, Any]:
 
 
 def _without_intervals(found: Beside) -> Beside:
-    """Return differences on seeds that ranked the trials, without intervals."""
+    """Remove the intervals of differences on seeds that ranked the trials."""
     each = [
         OneEnvironment(Estimate(one.difference.value), Estimate(one.probability.value))
         for one in found.each

@@ -38,7 +38,7 @@ class ComparedValues:
 
 
 def compared_values(a: Side, b: Side) -> ComparedValues:
-    """Prefer test seeds to selection seeds, and selection seeds to search seeds."""
+    """Return values on test seeds if possible, else on selection seeds, else on search seeds."""
     if a.study != b.study:
         return _values_of_studies(a, b)
     for stream in (Stream.REPORT, Stream.CHOOSE, Stream.SEARCH):
@@ -51,7 +51,7 @@ def compared_values(a: Side, b: Side) -> ComparedValues:
 
 
 def _values_of_studies(a: Side, b: Side) -> ComparedValues:
-    """Compare on test seeds only; paired if the studies have the same seed."""
+    """Return values on test seeds, paired if both studies have the same seed."""
     ours, theirs = a.values[Stream.REPORT], b.values[Stream.REPORT]
     shared = [seed for seed in ours if seed in theirs]
     fewest = min(FEWEST_PAIRS, max(len(ours), len(theirs), 1))
@@ -124,7 +124,7 @@ def _unpaired_values(a: Side, b: Side) -> ComparedValues:
 
 
 def _last_stream(side: Side) -> Stream:
-    """Return the kind of seeds that ran last."""
+    """Return the last kind of seeds that has values."""
     order = (Stream.REPORT, Stream.CHOOSE, Stream.SEARCH)
     return next(stream for stream in order if side.values.get(stream))
 

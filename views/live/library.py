@@ -41,7 +41,7 @@ class CommitMark:
 
 
 def mark_of(folder: Path) -> CommitMark:
-    """Return a study's mark; called before reading, so that it is never newer than the data."""
+    """Return a study's commit mark; take it before the data, so that it is never newer."""
     # Not opened: closing a file releases all of this process's locks on it, including SQLite's.
     try:
         seen = (folder / JOURNAL_NAME).stat()
@@ -206,7 +206,7 @@ class Library:
         return made
 
     def lines(self, most_seconds: float = _LIST_SECONDS) -> list[StudyLine]:
-        """Return a list of studies, at most a second old; the next call reads more of them."""
+        """Return all studies, at most a second old; each call reads more of the unread ones."""
         with self._listing:
             if time.monotonic() - self._listed[0] >= _LIST_AGAIN:
                 self._listed = (time.monotonic(), self._read_lines(most_seconds))

@@ -1,7 +1,7 @@
-"""The pages around the pieces: for the list of studies, for one study, and for a message.
+"""Page frames for the list of studies, for one study, and for a message.
 
-A page is sent immediately, before its content is known. A script in the page requests the pieces,
-and requests each again when it changes.
+A page is sent immediately, before its content is known. A script in the page requests the parts of
+the content, and requests each part again when it changes.
 """
 
 from __future__ import annotations

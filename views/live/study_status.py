@@ -1,4 +1,4 @@
-"""The pieces of a study's page: the status, the lanes, and the sections of the report."""
+"""The parts of a study's page: the status, the lanes, and the sections of the report."""
 
 from __future__ import annotations
 

@@ -251,7 +251,7 @@ def _markdown_document(paper: Paper) -> str:
 
 
 def paper_as_json(paper: Paper, snapshots: Sequence[Snapshot]) -> dict[str, Any]:
-    """Return the texts in Markdown, and the numbers of the table."""
+    """Return a paper as JSON data: texts in Markdown, and the rows of the results tables."""
     return {
         "methods": [written(text, "markdown") for text in paper.methods],
         "results": [written(text, "markdown") for text in paper.results],

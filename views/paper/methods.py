@@ -94,7 +94,7 @@ def counted_words(count: int, noun: str) -> str:
 
 
 def _version(snapshot: Snapshot) -> str:
-    """Return the version of hpo that ran the study, or the current one if it was a checkout."""
+    """Return the version of hpo that ran the study, or the current one if none was recorded."""
     recorded = snapshot.meta.versions.get("hpo-lanes", "absent")
     if recorded == "absent":
         return __version__

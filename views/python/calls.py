@@ -76,7 +76,7 @@ def _usual_display() -> Callable[[str], None]:
 
 
 def _is_notebook() -> bool:
-    """Return whether this is a notebook kernel; IPython is looked up, never imported."""
+    """Return whether this is a notebook kernel, without importing IPython."""
     module = sys.modules.get("IPython")
     if module is None:
         return False

@@ -230,7 +230,7 @@ class Opened:
 
     @property
     def best(self) -> Entry | None:
-        """The top of the leaderboard; None if no trial has a value."""
+        """The first trial of the leaderboard; None if no trial has a value."""
         board = self.leaderboard
         if not board or board[0].value is None:
             return None

@@ -134,7 +134,7 @@ def table(
 
 
 def _break_long_name(word: str) -> str:
-    """Break a long column name into two lines if the table would otherwise be too wide."""
+    """Allow a long column name to break after `_`, so that its table is not too wide."""
     shown = escape(word)
     if len(word) <= _LONG_NAME:
         return shown
@@ -142,7 +142,7 @@ def _break_long_name(word: str) -> str:
 
 
 def scrolling(caption: str, heads: str, rows: str, whole: bool = False) -> str:
-    """Return a table in a scrolling box; `whole` marks the table of all studies."""
+    """Return a table in a scrolling box; `whole` selects the style for the list of studies."""
     box, kind = "scroll", ""
     if whole:
         box, kind = "scroll whole", ' class="studies"'

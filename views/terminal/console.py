@@ -35,13 +35,13 @@ def console(stream: TextIO) -> Console:
 
 
 def print_listing(terminal: Console, listing: Listing) -> None:
-    """Print a table with one line per row, truncated to the terminal's width; whole in a pipe."""
+    """Print a table with one line per row, truncated to the terminal's width except in a pipe."""
     text = listing.cropped(terminal.width) if terminal.is_terminal else listing.text()
     terminal.print(text, soft_wrap=True)
 
 
 def fitted(text: str, stream: TextIO, indent: int = 0) -> str:
-    """Wrap text at the terminal's width; in a pipe it is unchanged."""
+    """Wrap text at the terminal's width; leave it unchanged in a pipe."""
     return in_columns(text, stream, indent) if stream.isatty() else text
 
 
@@ -64,7 +64,7 @@ def knows_blocks(stream: TextIO) -> bool:
 
 
 def hush_keys() -> Callable[[], None]:
-    """Stop the terminal from printing ^C, which moves the cursor; return a function to undo it."""
+    """Stop the terminal from printing ^C, which moves the cursor; return an undo function."""
     try:
         keyboard = sys.stdin.fileno()
         before = termios.tcgetattr(keyboard)

@@ -187,7 +187,7 @@ class RunView(Observer):
         self.say(f"compiled in {duration(seconds)}")
 
     def pressed(self) -> None:
-        """Handle the first Ctrl-C; called from another thread."""
+        """Report how the study ends after the first Ctrl-C; called from another thread."""
         what = "Finishing this chunk and committing"
         if self.lanes != "lanes":
             what = "Committing and ending the processes"
@@ -197,7 +197,7 @@ class RunView(Observer):
         self.write(f"{what}; press Ctrl-C again to quit at once.")
 
     def leaving(self) -> None:
-        """Handle the second Ctrl-C; called from another thread before the process ends."""
+        """Close the view before a second Ctrl-C ends the process; called from another thread."""
         self.close()
         self.write("Quit at once; everything committed is kept. Resume with:", self.command)
 
