@@ -306,7 +306,7 @@ class Ordinal(_Listed):
 
 
 def _decimals(smallest: float, at_most: int) -> int:
-    """Return the decimals (up to `at_most`) needed for at least eight digits of `smallest`."""
+    """Return the number of decimals (up to `at_most`) for at least eight digits of `smallest`."""
     return min(at_most, 8 + math.ceil(-math.log10(smallest)))
 
 

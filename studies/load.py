@@ -285,7 +285,7 @@ class _StudyReader:
         return self.root.child(key).is_map
 
     def _read_section(self, key: str) -> dict[str, Any]:
-        """Read a section; a value that is not a mapping has already been noted."""
+        """Read a section; a value that is not a mapping has already been noted as a mistake."""
         node = self.root.child(key)
         known = named_fields(self.root, key, self.checked)
         if known is None:

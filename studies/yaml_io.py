@@ -301,7 +301,7 @@ class Notes:
     def wrong(
         self, what: str, node: Node, allowed: str, at: Node | None = None, key: str | None = None
     ) -> None:
-        """Note an illegal value, at its node or at another place."""
+        """Note an illegal value at its node, or at the node `at`."""
         self.add(f"{what} is {node.shown()}; allowed: {allowed}", at or node, key)
 
     @contextmanager
@@ -323,7 +323,7 @@ class Notes:
 def place_of(root: Node, path: str) -> tuple[Node, str | None]:
     """Return the node and key to blame for a path `section.key|section.key`.
 
-    It is the first of these keys that is given, or else the first section, or the whole file.
+    Blame the first of these keys that is given, otherwise the first section, otherwise the file.
     """
     places = [place.partition(".")[::2] for place in path.split("|")]
     for section, key in places:
