@@ -143,7 +143,7 @@ def install_command(extra: str) -> str:
     """Return the pip command that adds an extra to this installation.
 
     A checkout, or a package installed from one, is given by its folder (`.` for the working
-    folder), and any other package by its name in the index.
+    folder). Any other package is given by its name in the index.
     """
     from pathlib import Path  # here and below: only a message needs them
 

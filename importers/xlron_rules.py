@@ -1,4 +1,4 @@
-"""Import rules for XLRON's interdependent flags, which have the same meaning as in its code.
+"""Import rules for XLRON's interdependent flags, which keep their meaning in XLRON's code.
 
 In version 1.1.0 (train/train_utils.py, train/ppo.py, make_env.py):
 

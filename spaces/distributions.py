@@ -1,7 +1,7 @@
 """Distributions, named as in study files: frozen data that maps axis positions to values and back.
 
-`outward` turns a position on `axis` into a value; `inward` inverts it exactly for values that
-`outward` returned; `why_not` gives the reason why a value is not allowed.
+`outward` turns a position on `axis` into a value. `inward` inverts it exactly for values that
+`outward` returned. `why_not` returns the reason why a value is not allowed.
 """
 
 from __future__ import annotations

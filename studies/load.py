@@ -78,7 +78,7 @@ def loads(
     overrides: Sequence[str] = (),
     name: str | None = None,
 ) -> Study:
-    """Load a study from text, like `load`, with a file name for messages and a folder."""
+    """Load a study from text, like `load`; `shown` is its file name in messages."""
     root = read_text(text, shown)
     return study_of(root, shown, Path(source), PurePosixPath(shown).stem, overrides, name=name)
 

@@ -194,5 +194,5 @@ class Confirm:
 
     @property
     def asked(self) -> int:
-        """The maximum number of replicates for `also`; it may name the winner or the default."""
+        """The maximum number of replicates for `also`, which may include winner or default."""
         return sum(seeds for _, seeds in self.also)
