@@ -1,7 +1,7 @@
 """The `hpo` command: parses a command line and calls the matching `hpo.views.commands` function.
 
 Results go to stdout, everything else to stderr. Only the parser is imported before the command is
-known, and it gets the options of that command only, so that `hpo --help` answers at once.
+known, and it gets only the options of that command. This makes `hpo --help` fast.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _parse_line(argv: list[str]) -> argparse.Namespace:
 
 
 def _known_arguments(parser: _Main, argv: Sequence[str], word: str | None) -> argparse.Namespace:
-    """Parse the arguments of a command; an unknown one raises an error with a correction."""
+    """Parse a command's arguments; the error for an unknown argument suggests a correction."""
     args, unknown = parser.parse_known_args(argv)
     if unknown:
         parser.error(types.unknown_argument(str(word), unknown, parser.commands[str(word)]))
@@ -525,7 +525,7 @@ def _open_streams() -> None:
 
 
 def _disk_words(error: OSError, reason: str) -> str:
-    """Format a disk error as one line; if it names no file, that is stdout or a temporary file."""
+    """Format a disk error as one line; without a file, it concerns stdout or temporary files."""
     from .files.atomic_files import TEMPORARY_CURE, full_temporary_folder, has_refused, named_file
 
     # no temporary folder is writable

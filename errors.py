@@ -41,8 +41,8 @@ _OURS = f"{__name__.partition('.')[0]}."
 class HpoError(Exception):
     """Base class of all errors raised deliberately; the command line exits with `exit_code`.
 
-    `remedies` maps settings or requests to values, such as `new=True`. Each of them suffices by
-    itself; one with the value None does not apply.
+    `remedies` maps settings or requests to values, such as `new=True`. Each remedy suffices by
+    itself; a remedy with the value None does not apply.
     """
 
     exit_code = 2
@@ -143,7 +143,7 @@ def install_command(extra: str) -> str:
     """Return the pip command that adds an extra to this installation.
 
     A checkout, or a package installed from one, is given by its folder (`.` for the working
-    folder), and any other package by its name in the index.
+    folder). Any other package is given by its name in the index.
     """
     from pathlib import Path  # here and below: only a message needs them
 
@@ -252,7 +252,7 @@ def listed(name: str, known: Sequence[str]) -> str:
 
 
 class Leave(KeyboardInterrupt):
-    """A second Ctrl-C while a study runs: quit at once."""
+    """A second Ctrl-C while a study runs, which makes hpo quit at once."""
 
 
 def is_interrupt(error: BaseException) -> bool:
@@ -320,7 +320,7 @@ def named(error: BaseException) -> str:
 
 @contextmanager
 def blamed(id_: str, values: Mapping[str, Any]) -> Generator[None, None, None]:
-    """Turn any error in a constructor into a single line with the values it received."""
+    """Turn any error in a constructor into a single line with the constructor's arguments."""
     try:
         yield
     except BaseException as error:

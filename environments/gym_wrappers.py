@@ -1,4 +1,4 @@
-"""Lines of code that wrap Gymnasium observations which networks cannot read directly."""
+"""Writes the Python line that wraps Gymnasium observations which networks cannot read."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Observation:
 
 
 def observation_of(id_: str) -> Observation | None:
-    """Make a hosted environment; describe its observation if it needs a wrapper or a `cnn`.
+    """Return a hosted environment's observation if it needs a wrapper or a `cnn`, else None.
 
-    Libraries that step many environments per call do not accept wrappers; they offer the same
-    settings as keys.
+    Libraries that step many environments per call do not accept wrappers. Their keys offer the
+    same settings.
 
     Returns:
         None for a vector or a number, which any network reads.

@@ -1,7 +1,7 @@
 """Host-stepped environments: their ids, and the libraries that step many of them per call.
 
-In all of them an episode ends as in `gymnasium.Env`: the last step returns the final observation,
-and the first observation of the next episode is available before the next action.
+Episodes end as in `gymnasium.Env`. The last step returns the final observation, and the first
+observation of the next episode is available before the next action.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class Simulator(Protocol):
         ...
 
     def send(self, rows: np.ndarray, actions: np.ndarray) -> None:
-        """Start stepping the given rows, in ascending order; the others are idle or dropped."""
+        """Start a step of the given rows, which are in ascending order; other rows do not step."""
         ...
 
     def receive(self) -> Answers:
-        """Wait for the results of the sent step."""
+        """Wait for the results of the step that was sent."""
         ...
 
     def restart(self, rows: np.ndarray) -> np.ndarray:
@@ -92,7 +92,7 @@ def is_hosted(id_: str) -> bool:
 
 
 def is_simulated(id_: str) -> bool:
-    """Return whether an id's environments are stepped many at a time, in one call.
+    """Return whether a library steps many of this id's environments per call.
 
     >>> is_simulated("envpool:Pong-v5"), is_simulated("gym:CartPole-v1")
     (True, False)
@@ -101,7 +101,7 @@ def is_simulated(id_: str) -> bool:
 
 
 def backend_of(id_: str) -> SimulatorLibrary:
-    """Return the backend for an id, which must satisfy `is_simulated`."""
+    """Return the backend for an id that satisfies `is_simulated`."""
     return _make_backend(next(start for start in _BACKENDS if id_.startswith(start)))
 
 

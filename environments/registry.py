@@ -90,7 +90,7 @@ _of_libraries = lru_cache(maxsize=256)(entry_of)
 
 
 def held_out_keys(id_: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys that evaluation changes: those set by the environment, then `given`."""
+    """Return the keys that evaluation changes: those of the environment, overridden by `given`."""
     known = find(id_)
     if known is None:
         return dict(given)

@@ -1,4 +1,4 @@
-"""The table of all environments but Gymnasium's: ids, parameters, and keys with their meaning."""
+"""The table of all environments except Gymnasium's: ids, parameters, and keys with meanings."""
 
 from __future__ import annotations
 

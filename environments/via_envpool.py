@@ -59,7 +59,7 @@ class _EnvpoolSpaces:
 
 
 class EnvPoolSimulator:
-    """One pool; its automatic reset is requested at once, because it would replace the next step.
+    """One EnvPool; `restart` runs its automatic reset, which would replace the next step.
 
     Calling `reset` instead would start a new game even if only a lost life ended the episode.
     """
@@ -130,7 +130,7 @@ def _cores() -> int:
 
 
 def _row_order(given: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Return the positions in `given` of the `wanted` rows, which are in ascending order."""
+    """Return the position in `given` of each `wanted` row; `wanted` is in ascending order."""
     order = np.argsort(given, kind="stable")
     if not np.array_equal(given[order], wanted):
         raise RuntimeError(f"EnvPool returned rows {given} instead of {wanted}")

@@ -1,4 +1,4 @@
-"""The only module that calls Gymnasium: its registry, and environments created from it.
+"""The only module that calls Gymnasium, to read its registry and create environments.
 
 This module does not import jax, because study checks and worker processes use it without jax.
 """
@@ -235,7 +235,7 @@ def _import_gymnasium(id_: str) -> Any:
 
 
 def spec_of(id_: str, said: str = "") -> Any:
-    """Return Gymnasium's specification for an id; error messages quote the id as `said`."""
+    """Return Gymnasium's specification for an id; error messages quote `said`, if given."""
     said = said or id_
     gymnasium = _import_gymnasium(said)
     if is_atari(id_):
@@ -262,14 +262,14 @@ def _register_atari(id_: str) -> None:
 
 
 def _refuse_elsewhere(id_: str, name: str) -> None:
-    """Raise an error with the package that registers an id, unless that is imported already."""
+    """Raise an error that names the package registering an id, unless it is imported already."""
     for pattern, module, package in _ELSEWHERE:
         if pattern.match(name) and module not in sys.modules:
             raise errors.UnimportedModuleError(id_, module, package)
 
 
 def refuse_elsewhere(id_: str) -> None:
-    """Like `_refuse_elsewhere`, for an id without `gym:`, the form in which packages list it."""
+    """Apply `_refuse_elsewhere` to an id without `gym:`, the form that packages document."""
     _refuse_elsewhere(f"{PREFIX}{id_}", id_)
 
 

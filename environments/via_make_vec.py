@@ -98,7 +98,7 @@ class VectorEntryBackend:
 
 @dataclass(frozen=True)
 class AtariBackend(VectorEntryBackend):
-    """ALE vector environments with one game each, because a pool would also step ended games."""
+    """One ALE vector environment per game, because a pool would also step ended games."""
 
     together: Literal["call", "lane", "slot"] = "slot"
     reseeds: bool = True

@@ -1,4 +1,4 @@
-"""Atomic file writes, and disk errors reported in one sentence; all files are written here.
+"""Writes all files atomically, and reports disk errors in one sentence.
 
 A file is written under a temporary name, synced and renamed; then its folder is synced. A study's
 files and folders are never links.

@@ -1,4 +1,4 @@
-"""Keeps the working folder, which user code may change although our code relies on it."""
+"""Restores the working folder after user code, which may change it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 def same_working_folder() -> Generator[None]:
     """Restore the working folder at the end, in case the code in the block has changed it.
 
-    Configuration libraries change it on startup; but paths such as `results/` are relative to the
+    Configuration libraries change it on startup. Paths such as `results/` are relative to the
     folder where the command was typed.
     """
     before = os.getcwd()

@@ -103,7 +103,7 @@ def _plain(arguments: Any) -> dict[str, Any] | None:
 
 
 def preprocessing(draft: ConvertedStudy) -> None:
-    """Set the preprocessing of the wrappers that a script adds around its game."""
+    """Convert the wrappers that a script adds around its game to ale-py's preprocessing keys."""
     id_ = str(draft.env.get("id", ""))
     game = _GAME.fullmatch(id_)
     if game is None or WRAPPED not in draft.system.differs or "imports" in draft.rest:

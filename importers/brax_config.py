@@ -1,7 +1,8 @@
 """Reads brax and MuJoCo Playground Python files: a call to `train`, or `brax_ppo_config`.
 
-From a configuration for many environments, only one is read: branches on its name are resolved,
-and a dictionary keyed by names is replaced by the entry for that name. No code is run.
+If a file configures many environments, only one configuration is read. Branches on the
+environment's name are resolved, and a dictionary keyed by names is replaced by the entry for that
+name. No code is run.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Found:
 
 
 def read_brax(text: str, env: str | None) -> Found:
-    """Return the brax PPO arguments in a file; if it configures several environments, for one.
+    """Return the brax PPO arguments that a file sets for one environment.
 
     Raises:
         NotPlain: the file has no such arguments, has several sets of them, or branches on an

@@ -35,8 +35,8 @@ class Command:
 def read_command(text: str, folder: Path | None, given: Mapping[str, Any]) -> Command:
     """Return the training command in a string: a typed line or a shell script.
 
-    A flag that changes in a loop gets all values of the loop. Commands that differ in a single
-    flag are merged. Otherwise `env` selects one of them; without it they are rejected.
+    A flag that varies in a loop is searched over the loop's values. Commands that differ in a
+    single flag are merged. Otherwise `env` selects one command; without `env`, all are rejected.
 
     Raises:
         ConfigError: the commands train different things, or contain words that are not flags.
@@ -79,7 +79,7 @@ def _envs_of(command: Command) -> set[str]:
 
 
 def _merge(first: Command, other: Command) -> None:
-    """Merge a command that differs in one flag into the first one."""
+    """Merge a command into the first one, from which it may differ in one flag only."""
     names = list(dict.fromkeys([*first.flags, *first.searched, *other.flags, *other.searched]))
     differ = [
         name
@@ -134,7 +134,7 @@ def _expand_variables(line: _Line) -> list[str]:
 
 
 def _values_of(value: Any, variables: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the values that a loop gives to a string that is or contains a variable."""
+    """Return a string's values for a loop variable that it contains; [] if it contains none."""
     if not isinstance(value, str):
         return []
     match = _VARIABLE.search(value)
@@ -144,7 +144,7 @@ def _values_of(value: Any, variables: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def _read_benchmark(words: Sequence[str], given: Mapping[str, Any]) -> Command:
-    """Read the line that runs a script once per environment and seed."""
+    """Read a CleanRL benchmark line, which runs a script once per environment and seed."""
     values, name = dict[str, list[str]](), ""
     for word in words:
         if word.startswith("--"):

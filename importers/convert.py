@@ -159,7 +159,7 @@ def _apply_rules(draft: ConvertedStudy, source: ImportSource) -> None:
 
 
 def _read_schedules(draft: ConvertedStudy, source: ImportSource) -> None:
-    """Replace an optax schedule by its initial or peak rate; its other settings follow later."""
+    """Replace an optax schedule by its initial or peak rate; set the schedule itself later."""
     for name, value in source.constants.items():
         if draft.target(name) != "learning_rate" or not isinstance(value, Unread):
             continue

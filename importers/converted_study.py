@@ -168,7 +168,7 @@ class ConvertedStudy:
             self.notes.append(text)
 
     def leave_out(self, name: str, reason: str) -> None:
-        """List a name without a counterpart; a searched one only if the user excludes it."""
+        """List a name without a counterpart; raise if it is searched and not excluded."""
         if name in self.sought and not self.unwanted(name):
             raise self.lost_fault({name: reason})
         text = f"{name}: {reason}"
@@ -324,7 +324,7 @@ class ConvertedStudy:
             self.rest[target] = count
 
     def _search_no_more(self, target: str) -> None:
-        """Remove a target from the space and from enqueued trials, which may become equal."""
+        """Remove a target from the space and enqueued trials; drop repeated or empty trials."""
         if self.space.pop(target, None) is None:
             return
         tried = self.rest.pop("enqueue", [])
@@ -622,7 +622,7 @@ _COUNTED = (
 
 
 def _gradient_steps(study: Study) -> int:
-    """Return the optimiser steps in a run of the default configuration, over whole chunks."""
+    """Return the optimiser steps in a default run, whose length is rounded up to whole chunks."""
     config = study.default()
     chunk_sizes = chunk_sizes_of(study, study.steps_per_update(config))
     updates = chunk_sizes.schedule_chunks * chunk_sizes.updates_per_chunk
@@ -631,7 +631,7 @@ def _gradient_steps(study: Study) -> int:
 
 
 def _minibatches_per_epoch(config: Mapping[str, Any]) -> int:
-    """Return the number of minibatches per epoch; they divide a rollout's steps or segments."""
+    """Return the number of minibatches per epoch; some settings require whole segments."""
     envs, parts = config["num_envs"], config["num_minibatches"]
     cut = math.ceil(envs * config["rollout_length"] / config["minibatch_size"])
     drawn = config["priority_alpha"] > 0 and config["priority_over"] == "segments"

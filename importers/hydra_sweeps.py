@@ -1,6 +1,6 @@
 """Reads searches in Hydra's notation: `lr=0.001,0.003`, `choice()`, `tag(log, interval())`.
 
-Hydra itself tries every combination (`--multirun`); in its Optuna sweeper, ranges include both
+Hydra itself tries every combination (`--multirun`). Ranges of its Optuna sweeper include both
 ends.
 """
 
@@ -235,7 +235,7 @@ def _searched_params(params: Any, inclusive: bool) -> dict[str, dict[str, Any]]:
 
 
 def _samplers_of(path: Path, sweeper: Mapping[str, Any]) -> str:
-    """Return our search method for an Optuna sweeper; "" for Hydra's own, a full grid."""
+    """Return our search method for an Optuna sweeper; "" for Hydra's basic sweeper, a grid."""
     sampler, named = sweeper.get("sampler"), dict[str, str]()
     defaults = read_data(path).get("defaults") or []
     if not is_list(defaults):

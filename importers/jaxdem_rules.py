@@ -36,7 +36,7 @@ def _read_sizes(draft: ConvertedStudy, source: ImportSource) -> _Sizes:
 
 
 def counts_segments(draft: ConvertedStudy, source: ImportSource) -> str:
-    """Return why `minibatch_size` must be in segments; "" if later versions could also run it."""
+    """Return why `minibatch_size` must be in segments; "" if it is legal in later versions."""
     if draft.system.name != "jaxdem":
         return ""
     size, steps = count_of(source.find("minibatch_size")) or 0, _read_sizes(draft, source).steps
@@ -59,7 +59,7 @@ _TOWERS = ("actor_architecture", "critic_architecture")
 
 
 def _translate_model(draft: ConvertedStudy, source: ImportSource) -> None:
-    """Set the default layer sizes of a model with a different architecture."""
+    """Leave out an unknown model, and set the default layer sizes of an LSTM."""
     model = str(source.find("model") or "")
     if model and model not in MODELS:
         source.drop("model")
@@ -154,7 +154,7 @@ def _translate_passes(
     text: str,
     total: int,
 ) -> None:
-    """Convert minibatches that are drawn without priorities to whole passes over the rollout."""
+    """Convert minibatches drawn without priorities to whole passes over the rollout."""
     passes = segments * sizes.parts / sizes.envs
     if not passes.is_integer() or sizes.envs % segments:
         text = f"{text} {passes:.3g} passes over {total}; hpo needs whole passes in equal parts"
@@ -183,7 +183,7 @@ def _translate_passes(
 
 
 def after(draft: ConvertedStudy) -> None:
-    """End the cosine where JaxDEM does: after as many minibatches as there are updates."""
+    """End the cosine schedule where JaxDEM does, and scale the rate for summed gradients."""
     parts = draft.fixed.get("num_minibatches", KNOBS["num_minibatches"].default)
     if isinstance(parts, int):
         parts *= draft.fixed.get("update_epochs", 1)

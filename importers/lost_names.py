@@ -1,4 +1,4 @@
-"""Rejects names that a study would lose, if one is searched, or if they are the majority."""
+"""Rejects imports that would lose a searched name, or most of a source's names."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def nothing_searched(draft: ConvertedStudy, names: Sequence[str]) -> Exception:
 def ask_about_the_system(
     draft: ConvertedStudy, source: ImportSource, given: Mapping[str, Any]
 ) -> None:
-    """Ask whether the system is right, if its table has fewer than half of a source's names.
+    """Reject a detected system whose table has fewer than half of a source's names.
 
     Raises:
         ConfigError: the table has fewer than half, and the user did not name the system.
@@ -65,7 +65,7 @@ def ask_about_the_system(
 def _unknown_names(
     draft: ConvertedStudy, names: Sequence[str], known: Sequence[str], others: Sequence[str]
 ) -> Exception:
-    """Ask whether a source belongs to a different system, and name the likely one."""
+    """Return an error that asks for the right system, and names the likely one if recognised."""
     few = f"has only {len(known)} of the {len(names)} names"
     who = draft.system.title
     if draft.system is COMMON:

@@ -70,7 +70,7 @@ def read_source(
     python: PythonCalls | None = None,
     given: Mapping[str, Any] | None = None,
 ) -> PythonValues:
-    r"""Return the values that a Python file assigns to known names, and to names set with them.
+    r"""Return the values of known names in a Python file, and of names set alongside them.
 
     Assignments, dictionaries, call arguments, class fields and argparse defaults are read. If a
     known name has two different values, that is an error, unless it is in `given` or `known`
@@ -271,7 +271,7 @@ class _NameVisitor:
         return owned or name.lower() != "create"
 
     def _positional_pairs(self, node: ast.Call) -> list[Pair]:
-        """Return (name, value) of the positional arguments, with names from the table in order."""
+        """Return (name, value) per positional argument; the table gives the names in order."""
         called = last_name(node.func)
         names = self.python.order.get(called, "").split()
         pairs = list(zip(names, node.args, strict=False))

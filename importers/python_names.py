@@ -1,4 +1,4 @@
-"""Finds the values and calls that a Python file assigns to names, and its loops; runs no code."""
+"""Finds a Python file's loops, and the values and calls assigned to names; runs no code."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Converts training configurations of other systems to studies with a single configuration.
 
 A source is a Python file (read, never run), a YAML or JSON file, or a command (in a file or
-typed). Names that it omits get the defaults of the program.
+typed). Omitted names get the program's defaults.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ def _has_default_env(one: System) -> bool:
 
 
 def _keep_object(found: ImportSource, name: str, row: NameRow | None, value: Unread) -> None:
-    """Keep an optimiser for later; list other objects, with the table's reason if there is one."""
+    """Keep an optimiser object for later; list any other object with the reason to omit it."""
     if row is not None and name == "optimizer":
         found.constants[name] = value
     elif row is not None and row.because:
@@ -395,7 +395,7 @@ def read_flags(source: str | Path, given: Mapping[str, Any]) -> ConvertedStudy:
 
 @dataclass
 class NetworkFile(ConvertedStudy):
-    """Converts the environment in an evaluation to environment keys, instead of a study."""
+    """The environment keys converted from an evaluation, which are written instead of a study."""
 
     # option -> value of the evaluation, in addition to the file
     evaluation: Mapping[str, str] = field(default_factory=dict[str, str])

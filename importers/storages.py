@@ -270,7 +270,7 @@ def read_storage(storage: str, name: str | None, given: Mapping[str, Any]) -> Co
 
 
 def _sign(theirs: OptunaStudy) -> float:
-    """Return the factor, 1 or -1, by which values are multiplied so that smaller is better."""
+    """Return the factor (1 or -1) that makes smaller values better."""
     if theirs.directions[0] == "maximize":
         return -1.0
     return 1.0

@@ -169,7 +169,7 @@ def _is_above_1(eta: Any) -> bool:
 
 
 def _stop_by_logs(draft: ConvertedStudy, early: Any) -> None:
-    """Convert rungs from logged metrics, which hyperband counts, if the run length is known."""
+    """Convert hyperband's rungs, which count logged metrics, if the run length is known."""
     if early is None:
         return
     if not is_dict(early) or not _is_above_1(early.get("eta", _HYPERBAND_ETA)):

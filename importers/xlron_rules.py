@@ -1,4 +1,4 @@
-"""Import rules for XLRON's interdependent flags, which have the same meaning as in its code.
+"""Import rules for XLRON's interdependent flags, which keep their meaning in XLRON's code.
 
 In version 1.1.0 (train/train_utils.py, train/ppo.py, make_env.py):
 
@@ -438,7 +438,7 @@ def _translate_downsampling(draft: ConvertedStudy, source: ImportSource) -> None
 
 @dataclass(frozen=True)
 class _Scheduled:
-    """A scheduled value in XLRON, and the end of its schedule."""
+    """A value that XLRON schedules, and the flag that sets its final fraction."""
 
     kinds: set[Any]  # kinds of schedule; several if the kind is searched
     values: list[float]
@@ -478,7 +478,7 @@ def _translate_schedules(draft: ConvertedStudy, source: ImportSource) -> None:
 def _schedule_of_critic(
     draft: ConvertedStudy, source: ImportSource, kinds: set[Any], rates: list[float]
 ) -> None:
-    """Set XLRON's values for the critic; without them, it would use the policy's values here."""
+    """Set XLRON's defaults for the critic, which would otherwise use the policy's values."""
     if "VF_SCHEDULE_MULTIPLIER" not in source.names():
         draft.fixed["vf_schedule_multiplier"] = 1.0
     fraction = source.values("VF_LR_END_FRACTION", None)

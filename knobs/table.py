@@ -1,4 +1,4 @@
-"""All hyperparameters by name, their names elsewhere, and choices registered by user code."""
+"""All hyperparameters by name, their names in other systems, and choices of user code."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _AMERICAN = {
 
 
 def allow_choice(name: str, choice: str) -> None:
-    """Make a word legal for a hyperparameter, because user code has registered it."""
+    """Add a word registered by user code to a hyperparameter's legal words."""
     if choice not in known_choices(name):
         _REGISTERED[name].append(choice)
 

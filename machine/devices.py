@@ -1,4 +1,4 @@
-"""Devices of this machine; their number must be set before jax creates them."""
+"""This machine's devices; their number must be set before jax creates them."""
 
 from __future__ import annotations
 

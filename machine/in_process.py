@@ -74,7 +74,7 @@ class LimitedBatch:
 
 @dataclass
 class _Seen:
-    """A running call and the time it has taken, without times when the process was stopped."""
+    """A running call and its duration, excluding time in which the process was suspended."""
 
     call: int = 0
     seconds: float = 0.0
@@ -194,7 +194,7 @@ _overdue: weakref.WeakKeyDictionary[LimitedBatch, int] = weakref.WeakKeyDictiona
 
 
 def _install_handler() -> None:
-    """Install the handler by which long calls are interrupted, unless its signal is in use."""
+    """Install the handler that interrupts long calls, unless its signal is in use."""
     in_main = threading.current_thread() is threading.main_thread()
     if in_main and signal.getsignal(_SIGNAL) in (signal.SIG_DFL, signal.SIG_IGN):
         signal.signal(_SIGNAL, _on_signal)

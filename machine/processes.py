@@ -1,7 +1,7 @@
 """Processes that run a command, and executors that start them here or on a cluster.
 
-Each process on this machine has a session, output files, and a mark in its environment, by which
-children outside its process group are also found. A guard kills all such processes if this one
+Each process on this machine has a session, output files, and a mark in its environment. The mark
+also identifies children outside the process group. A guard kills all such processes if this one
 dies.
 """
 
@@ -87,7 +87,7 @@ class Process(Protocol):
 
 
 class ProcessExecutor(Protocol):
-    """A place where a study's processes run."""
+    """Runs a study's processes on this machine or on a cluster."""
 
     @property
     def at_once(self) -> int:
@@ -136,7 +136,7 @@ def gpus_here() -> tuple[str, ...]:
 
 
 def share_of_memory(each: float) -> dict[str, str]:
-    """Return the variable that limits jax to its part of a GPU shared by several processes."""
+    """Return the environment variable that limits jax to its share of a GPU."""
     if not 0 < each < 1:
         return {}
     return {"XLA_PYTHON_CLIENT_MEM_FRACTION": f"{_OF_XLA * each:.3g}"}

@@ -296,7 +296,7 @@ _DEFAULTS = {
 
 
 def reader_of(kind: str, pattern: str, folder: Path, step: str, since: float) -> Reader:
-    """Return the reader for a process started at `since`; without a pattern, for its `folder`.
+    """Return a reader of files changed since `since` that match a pattern, by default in `folder`.
 
     If the pattern matches a folder, the reader looks in it for files of its kind.
     """

@@ -201,7 +201,7 @@ class SlurmJobs:
         return job
 
     def _submit(self, job: SlurmJob) -> None:
-        """Submit a job to SLURM; if it is rejected, it is submitted again after some time."""
+        """Submit a job to SLURM; if SLURM rejects it, `poll` submits it again."""
         answer = _call("sbatch", *self._options(job), text=self._script(job.folder))
         if answer.returncode == 0:
             number = answer.stdout.strip().splitlines()[-1].partition(";")[0]
@@ -243,7 +243,7 @@ class SlurmJobs:
         return "\n".join([*lines, f"exec {runner}\n"])
 
     def poll(self) -> None:
-        """At intervals, query squeue about all jobs, and resubmit rejected ones."""
+        """Query squeue about all jobs, once per polling interval; resubmit rejected jobs."""
         if time.monotonic() - self._polled < self._executor.poll:
             return
         if not self._mine or not self._ask():
@@ -261,7 +261,7 @@ class SlurmJobs:
                 self._submit(job)
 
     def _ask(self) -> bool:
-        """Read the jobs of the study from squeue; return whether it answered."""
+        """Read the study's jobs from squeue; return whether squeue answered."""
         self._polled = time.monotonic()
         answer = _call("squeue", "--me", "--noheader", "--states=all", "--format=%i|%j|%T")
         if answer.returncode != 0:
@@ -317,7 +317,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _state_of(folder: Path, token: str) -> dict[str, Any]:
-    """Read the state written by a job's node; {} before it has started the command."""
+    """Read the state written by a job's node; {} before the node has started the command."""
     state = _read(folder / _STATE)
     if not token or state.get("token") != token:
         return {}
@@ -332,7 +332,7 @@ def _has_ended(state: dict[str, Any]) -> bool:
 
 
 class _Head:
-    """Combines requests from the head with SIGTERM from SLURM."""
+    """Merges the head's pause requests with SIGTERM from SLURM."""
 
     def __init__(self, folder: Path, grace: float, halted: float):
         self._folder, self._grace, self._most = folder, grace, halted

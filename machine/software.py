@@ -24,8 +24,8 @@ _LEAST_SECONDS = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
 def default_cache() -> Path:
     """Return this kind of machine's cache folder: `$XDG_CACHE_HOME/hpo/jax/<machine>`.
 
-    Machines with different processors do not share a folder (home folders may be on a network): a
-    program with instructions that the processor lacks would crash the process.
+    Home folders may be shared over a network, so machines with different processors use different
+    folders. A program with instructions that the processor lacks would crash the process.
     """
     given = os.environ.get("XDG_CACHE_HOME", "")
     base = Path.home() / ".cache"

@@ -101,7 +101,7 @@ class Workers:
         inside: np.ndarray,
         block: int | None = None,
     ) -> tuple[dict[int, dict[str, Any]], dict[int, str]]:
-        """Send messages to workers by index; return the replies, and how other workers ended."""
+        """Send messages to workers by index; return replies, and why the other workers ended."""
         replies: dict[int, dict[str, Any]] = {}
         ended: dict[int, str] = {}
         try:
@@ -160,7 +160,7 @@ class Workers:
 
 
 class WorkerBatch:
-    """Environments run by worker processes; after a restart, the first call reports lost ones."""
+    """Environments in worker processes; the first call after a restart reports the lost ones."""
 
     may_lose = True
     continues = False

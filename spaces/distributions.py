@@ -1,7 +1,7 @@
 """Distributions, named as in study files: frozen data that maps axis positions to values and back.
 
-`outward` turns a position on `axis` into a value; `inward` inverts it exactly for values that
-`outward` returned; `why_not` gives the reason why a value is not allowed.
+`outward` turns a position on `axis` into a value. `inward` inverts it exactly for values that
+`outward` returned. `why_not` returns the reason why a value is not allowed.
 """
 
 from __future__ import annotations
@@ -306,7 +306,7 @@ class Ordinal(_Listed):
 
 
 def _decimals(smallest: float, at_most: int) -> int:
-    """Return the decimals (up to `at_most`) needed for at least eight digits of `smallest`."""
+    """Return the number of decimals (up to `at_most`) for at least eight digits of `smallest`."""
     return min(at_most, 8 + math.ceil(-math.log10(smallest)))
 
 

@@ -1,4 +1,4 @@
-"""Rules that forbid combinations: mappings of names to values, and text comparisons.
+"""Rules that forbid combinations: mappings from names to values, and text comparisons.
 
 Text is parsed by `ast` and evaluated here, never by Python's `eval`. A rule does not apply if it
 names an inactive hyperparameter, uses an order comparison on a value that is off, or divides by

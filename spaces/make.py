@@ -57,7 +57,7 @@ def make_distribution(fields: Mapping[str, Any]) -> Distribution:
 
 
 def range_kind(whole: bool, log: bool) -> str:
-    """Return the kind of a plain range.
+    """Return the kind of a range that is given by its bounds.
 
     >>> range_kind(whole=True, log=False), range_kind(whole=False, log=True)
     ('int_uniform', 'log_uniform')
@@ -228,7 +228,7 @@ def _crossed_text(low: float, high: float) -> str:
 
 
 def _lost_minus(low: float, high: float) -> str:
-    """Return the lower bound with a minus in its exponent, if that seems to be missing; or "".
+    """Return the lower bound with the minus that its exponent seems to lack; otherwise "".
 
     >>> _lost_minus(1e4, 1e-2), _lost_minus(3e5, 0.1), _lost_minus(64.0, 32.0)
     ('1e-4', '3e-5', '')

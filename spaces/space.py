@@ -83,8 +83,7 @@ class Space:
     def keyed(self) -> tuple[tuple[str, Parameter], ...]:
         """(key, parameter) pairs, parents first; the key is the name, or name#i if names repeat.
 
-        Other libraries use the keys as parameter names, because they allow one distribution per
-        name.
+        The keys are parameter names for other libraries, which allow one distribution per name.
         """
         seen: dict[str, list[Parameter]] = {}
         for parameter in self.parameters:

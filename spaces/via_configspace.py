@@ -203,7 +203,7 @@ def read_configspace(path: Path) -> CS.ConfigurationSpace:
 
 
 def _current_format(data: dict[str, Any]) -> dict[str, Any]:
-    """Return a saved space in the current ConfigSpace format."""
+    """Return a saved space in the format of ConfigSpace 1."""
     given = data["hyperparameters"]
     if is_list(given):
         return {**data, "hyperparameters": [_modernise_fields(fields) for fields in given]}
@@ -252,7 +252,7 @@ def _middle(fields: Mapping[str, Any]) -> float:
 
 
 def _modernise_fields(fields: Any) -> Any:
-    """Return a hyperparameter after replacing fields from before ConfigSpace 1."""
+    """Return a hyperparameter's fields in the format of ConfigSpace 1."""
     if not is_dict(fields):
         return fields  # which ConfigSpace refuses
     found, step = dict(fields), fields.get("q")
@@ -302,7 +302,7 @@ def from_configspace(theirs: CS.ConfigurationSpace) -> Space:
 
 
 def _parts(theirs: Any, joined: Any) -> Sequence[Any]:
-    """Return the parts of a conjunction; a single condition or clause is the only part."""
+    """Return the parts of a conjunction; for a single condition or clause, only itself."""
     if isinstance(theirs, joined):
         return theirs.components
     return (theirs,)

@@ -121,7 +121,7 @@ def _chosen_study(storage: str, opened: optuna.storages.BaseStorage, name: str |
 def _last_distributions(
     storage: str, trials: Sequence[optuna.trial.FrozenTrial]
 ) -> tuple[dict[str, BaseDistribution], dict[str, str]]:
-    """Return each parameter's last distribution and, where it changed, an earlier one as text."""
+    """Return each parameter's last distribution, and the one before its last change as text."""
     space: dict[str, BaseDistribution] = {}
     changed: dict[str, str] = {}
     for trial in trials:
@@ -172,7 +172,7 @@ def open_storage(storage: str, make: bool = False) -> Any:
 
 
 def _check_file(path: Path, make: bool) -> None:
-    """Reject files for which Optuna would wait, or into which it would write its tables."""
+    """Reject files that would make Optuna wait, or in which it would create its tables."""
     if not path.is_file() and (path.exists() or not make):
         what = "no such file"
         if path.exists():
@@ -196,7 +196,7 @@ def _check_file(path: Path, make: bool) -> None:
 
 @contextmanager
 def refusals(storage: str) -> Generator[None]:
-    """Replace any database error caused by a file that is not a storage with one sentence."""
+    """Turn any error that a database raises for an unreadable storage into one sentence."""
     try:
         yield
     except HpoError:
@@ -273,7 +273,7 @@ def _zero_is_outside(ours: Distribution) -> bool:
 
 
 def _bounds(ours: Distribution) -> tuple[Any, Any]:
-    """Return the smallest and the largest value of a range, without an extra zero."""
+    """Return the smallest and the largest value of a range, ignoring an extra zero."""
     if isinstance(ours, Normal):
         return ours.bounds
     own = dataclasses.replace(ours, zero=0.0).ends()

@@ -73,7 +73,7 @@ class Algorithm:
         return self.knobs[name]
 
     def training(self, config: Mapping[str, Any], length: int, given: Any = None) -> Any:
-        """Return the `Training` for a configuration's static values; equal values share one."""
+        """Return the `Training` for a configuration; equal static values share one object."""
         if self.made is None:
             text = f"the code of {self.name} is needed, but a recorded study does not contain it"
             raise ConfigError(text)

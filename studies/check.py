@@ -32,7 +32,7 @@ Config = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class ProgramCost:
-    """The resources that the program of a bucket needs; None if unknown."""
+    """The resources that a bucket's program needs; None if unknown."""
 
     lanes: int | None = None
     memory_bytes: int | None = None  # estimated for all lanes
@@ -108,9 +108,9 @@ def check(
     """Examine a study; raise if no configuration can run.
 
     `bucket_key` maps a complete configuration to the name of its bucket, and `cost_of` maps that
-    name to the cost of its program. `not_run` are imported files that were not run, so some names
-    may be unknown.
-    `limit_of` returns the episode limit of a custom environment, and may run its code.
+    name to the cost of its program. `not_run` lists imported files that were not run, so some
+    names may be unknown. `limit_of` returns the episode limit of a custom environment, and may run
+    its code.
     """
     import numpy as np
 
@@ -272,8 +272,8 @@ def _picks_by_luck(study: Study, confirm: Confirm) -> bool:
     """Return whether the best of many trials is picked on a single seed.
 
     In replays of recorded tables, searches with 12 to 48 trials on one seed find worse
-    configurations than searches with 4 trials; with selection seeds they find better ones
-    (decision 91).
+    configurations than searches with 4 trials. With selection seeds, the longer searches find
+    better configurations (decision 91).
     """
     if study.seeds.per_config > 1 or confirm.choose:
         return False

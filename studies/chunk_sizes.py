@@ -4,13 +4,13 @@ A lane is stopped, evaluated or ended only between two chunks, so rungs, evaluat
 lengths are rounded up to whole chunks.
 
 K, the number of updates per chunk, follows from this rule. Let U be the number of updates in a
-full run (or in the horizon, if `schedule_env_steps` is given, so that a run can be extended
-without changing its chunks). The marks are the rungs, the evaluation points (if `evaluation.every`
-is a number) and U, all rounded up to whole updates. Long chunks save dispatches, and short ones
-give
-control: 16 to 64 chunks per run are a good compromise. Rounding should move no mark by more than 5
-%. The first rung, where most decisions are made, should not move at all. Of all K that give at
-least 16 chunks and are at most the first mark, take the largest for which
+full run. If `schedule_env_steps` is given, U counts the updates in the horizon, so that a run can
+be extended without changing its chunks. The marks are the rungs, the evaluation points (if
+`evaluation.every` is a number) and U, all rounded up to whole updates. Long chunks save
+dispatches, and short ones give control: 16 to 64 chunks per run are a good compromise. Rounding
+should move no mark by more than 5 %. The first rung, where most decisions are made, should not
+move at all. Of all K that give at least 16 chunks and are at most the first mark, take the largest
+for which
 
 1. the first mark is a whole number of chunks, and no mark moves by more than 5 %; but if that
    gives more than 64 chunks per run, because the first mark has no good divisor,
@@ -119,7 +119,7 @@ def updates_per_chunk(study: Study, steps_per_update: int) -> int:
 
 
 def _worst_excess(marks: Sequence[int], k: int) -> float:
-    """Return the largest relative shift of a mark when it is rounded up to chunks of `k`."""
+    """Return the largest relative shift of any mark that is rounded up to chunks of `k`."""
     return max(_ceil(mark, k) * k / mark for mark in marks) - 1.0
 
 

@@ -71,7 +71,7 @@ class Template:
         return words[:start], words[start:]
 
     def argv(self, values: Mapping[str, Any]) -> list[str]:
-        """Return the process's arguments; a list alone in its word becomes several of them."""
+        """Return the process's arguments, one per item for a list that fills a whole word."""
         if self.needs_shell:
             line = _PLACEHOLDER.sub(
                 lambda found: shlex.quote(_argument_text(values[found[1]])), self.text
@@ -169,7 +169,7 @@ def _has_listed_values(distribution: Distribution) -> bool:
 
 
 def _knob_type(values: list[Any], whole: bool) -> tuple[KnobType, tuple[str, ...]]:
-    """Infer a hyperparameter's type from these values, and the words that it allows."""
+    """Infer a hyperparameter's type and its allowed words from these values."""
     words = tuple(dict.fromkeys(value for value in values if isinstance(value, str)))
     others = [value for value in values if not isinstance(value, str)]
     if others and all(isinstance(value, bool) for value in others):

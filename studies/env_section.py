@@ -56,7 +56,7 @@ class EnvList:
     items: tuple[Node, ...] = ()
 
     def with_scales(self, notes: Notes, metric: str) -> tuple[EnvSpec, ...]:
-        """Add reference scores to the environments: the given ones, or the metric's known ones."""
+        """Add reference scores to the environments: given ones, or the metric's known scores."""
         found: list[EnvSpec] = []
         for item, spec, known in zip(self.items, self.specs, self.entries, strict=True):
             fault = metric_fault(metric, known)
@@ -240,7 +240,7 @@ def merged_entry(specs: Sequence[EnvSpec], entries: Sequence[EnvEntry | None]) -
     """Return the common entry of several environments; None if one of them is unknown.
 
     The entry has the parameters and keys of all environments (for a shared name, those of the
-    first environment) and the metrics that all of them have.
+    first environment), and their common metrics.
     """
     known = [one for one in entries if one is not None]
     if not known or len(known) < len(specs):

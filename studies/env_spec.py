@@ -26,7 +26,7 @@ class EnvSpec:
 
     @contextmanager
     def named_in_errors(self) -> Generator[None]:
-        """Add the place to the message of any `ConfigError` raised in the context."""
+        """Prefix any `ConfigError` raised in the context with the environment's file and line."""
         try:
             yield
         except ConfigError as error:

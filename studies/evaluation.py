@@ -57,9 +57,9 @@ def _frames_limit(entry: EnvEntry, given: Mapping[str, Any]) -> int | None:
 def cut_after(study: Study) -> int:
     """Return the number of env steps after which evaluation episodes are truncated.
 
-    Environments in the tables end their episodes themselves. Episodes of other environments
-    (imported code, Gymnasium environments without a time limit) are truncated after the length of
-    a full training run, which no training episode can exceed, but not before 20,000 steps.
+    Environments in the tables end their episodes themselves. In imported code and in
+    Gymnasium environments without a time limit, episodes are truncated after the length of a full
+    training run, but not before 20,000 steps. No training episode is longer than a full run.
     """
     if not _environments_without_limit(study):
         return LONGEST
@@ -79,7 +79,7 @@ def _environments_without_limit(study: Study) -> list[EnvSpec]:
 def endless_note(study: Study, limit_of: LimitOf = unknown_limit) -> str:
     """Return a warning if evaluations may truncate an episode before it ends; otherwise "".
 
-    `limit_of` returns the episode limit of a custom environment, None if it is unknown.
+    `limit_of` returns the episode limit of a custom environment, or None if it is unknown.
     """
     endless = _environments_without_limit(study)
     if study.evaluation.steps is not None or not endless or not study.algorithm.is_ppo:

@@ -1,6 +1,6 @@
-"""Where and how long a study's trials run, as frozen data: one class per section of its file.
+"""Frozen dataclasses for the sections of a study file that say where and how long trials run.
 
-It covers lanes, limits, executors, processes of a command, checkpoints and loggers. The objective
+They cover lanes, limits, executors, processes of a command, checkpoints and loggers. The objective
 and the search are in `search_spec`.
 """
 
@@ -19,7 +19,7 @@ PARTS = ("parameters", "optimiser", "losses", "gradients", "advantages", "trajec
 
 @dataclass(frozen=True)
 class PopulationSpec:
-    """Lanes per program; None means `auto`: chosen in `search.lanes` or `search.hosting`."""
+    """Lanes per program; for None (`auto`), `search.lanes` or `search.hosting` sets the number."""
 
     lanes: int | None = key(
         None,

@@ -75,8 +75,8 @@ class Field(Range):
 def key(value: Any, meaning: str, *, also: tuple[Field, ...] = (), **rest: Any) -> Any:
     """Declare a dataclass field as a file key; type and legal words come from its annotation.
 
-    `value` is the default, `also` contains keys without a field, to be listed after this one, and
-    `rest` contains further fields of `Field`.
+    `value` is the default. `also` contains keys without a dataclass field, which are listed after
+    this one. `rest` sets other attributes of the `Field`.
     """
     default: Any = value
     if is_dataclass(value):

@@ -78,7 +78,7 @@ def loads(
     overrides: Sequence[str] = (),
     name: str | None = None,
 ) -> Study:
-    """Load a study from text, like `load`, with a file name for messages and a folder."""
+    """Load a study from text, like `load`; `shown` is its file name in messages."""
     root = read_text(text, shown)
     return study_of(root, shown, Path(source), PurePosixPath(shown).stem, overrides, name=name)
 
@@ -285,7 +285,7 @@ class _StudyReader:
         return self.root.child(key).is_map
 
     def _read_section(self, key: str) -> dict[str, Any]:
-        """Read a section; a value that is not a mapping has already been noted."""
+        """Read a section; a value that is not a mapping has already been noted as a mistake."""
         node = self.root.child(key)
         known = named_fields(self.root, key, self.checked)
         if known is None:

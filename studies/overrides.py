@@ -137,7 +137,7 @@ class Given:
 
 
 def given_in(text: str) -> Given | None:
-    """Return the command recorded in a kept file, or None."""
+    """Return the command recorded in a study file that hpo saved, or None."""
     lines = text.split("\n", 2)
     if len(lines) < 2 or lines[0] != _MARK:
         return None

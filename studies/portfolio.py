@@ -1,6 +1,6 @@
 """The learnt portfolio: PPO configurations that a search tries first, in order.
 
-`scripts/portfolio` learns them from recorded runs on many environments; the file that it writes
+`scripts/portfolio` learns them from recorded runs on many environments. The file that it writes
 documents the method and the data. This module fits them into a study's space.
 """
 

@@ -193,7 +193,7 @@ def static_searched(study: Study) -> list[str]:
 
 
 def words_of_bucket(study: Study, config: Mapping[str, Any], most: int = 36) -> str:
-    """Describe how a bucket differs from others, or its environment, in at most `most` characters.
+    """Return a bucket's static hyperparameters, or its environment, in at most `most` characters.
 
     Hyperparameters that differ from the default come first, because the last ones are cut off.
     """

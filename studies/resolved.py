@@ -72,7 +72,7 @@ def _unsaid(study: Study) -> dict[str, Any]:
 
 
 def _space(space: Space) -> dict[str, Any]:
-    """Return the space by name; a parameter with several branches has a list."""
+    """Return the distributions by parameter name; several branches become a list."""
     branches: dict[str, list[Any]] = {name: [] for name in space.names}
     for parameter in space.parameters:
         branches[parameter.name].append(_parameter(parameter))
@@ -155,7 +155,7 @@ def as_recorded(text: str, shown: str = "study.resolved.yaml") -> dict[str, Any]
 
 
 def defaults_of_old(data: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Return (hyperparameter, former default) for each one that a recorded study omits."""
+    """Return (name, former default) for each hyperparameter that a recorded study omits."""
     if data.get("algorithm"):
         return []
     said = {*(data.get("fixed") or ()), *(data.get("space") or ())}
@@ -190,7 +190,7 @@ def _centres_of_old(data: Mapping[str, Any]) -> bool:
 
 
 def lanes_of_old(data: Mapping[str, Any]) -> dict[str, str]:
-    """Return the `population` keys that old records lack; tiles were then fitted to lanes."""
+    """Return the `population` keys that old records lack; their tiles always fitted the lanes."""
     population: dict[str, Any] = data.get("population") or {}
     if not population or "tiles" in population:
         return {}
@@ -270,7 +270,7 @@ def _is_fixed(changed: _Changed) -> str:
 
 
 def _free_for_processes(changed: _Changed) -> str:
-    """Return why an executor may not change; a command runs the same process on all executors."""
+    """Return why an executor may not change; "" for a command, which runs the same everywhere."""
     if "command" in changed.after:
         return ""
     return _is_fixed(changed)

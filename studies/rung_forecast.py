@@ -1,9 +1,9 @@
 """The expected number of trials that pass each rung, simulated with ranks before a study runs.
 
 Trial values are not known in advance, but the rules use only their ranks. Therefore, trials with
-random losses are simulated as in the search: with the same number in parallel, and with joint
-comparisons of trials that reach a rung together. In a real search with a model, later proposals
-are better and pass more often.
+random losses are simulated. As in the search, the same number of trials run in parallel, and
+trials that reach a rung together are compared jointly. In a real search with a model, later
+proposals are better and pass more often.
 """
 
 from __future__ import annotations

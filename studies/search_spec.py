@@ -1,6 +1,6 @@
-"""The objective and the search of a study, as frozen data: one class per section of its file.
+"""Frozen dataclasses for the sections of a study file that define its objective and search.
 
-It covers evaluations, seeds, proposals, early stopping and the confirm stage. Where and how long
+They cover evaluations, seeds, proposals, early stopping and the confirm stage. Where and how long
 trials run is in `execution_spec`.
 """
 
@@ -42,7 +42,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class Constraint:
-    """A limit on a metric; trials that violate one rank below all feasible trials."""
+    """A limit on a metric; trials that violate a limit rank below all feasible trials."""
 
     metric: str = key(REQUIRED, "a metric from docs/reference/study-file.md, or a cost")
     min: float | None = key(None, "smallest allowed value")
@@ -101,7 +101,7 @@ class SearchSpec:
 
 @dataclass(frozen=True)
 class EarlyTerminate:
-    """A rule from `stopping_rules` and its keys, declared there; other rules' keys are unused."""
+    """A rule from `stopping_rules`, which declares its keys; keys of other rules are unused."""
 
     type: str = "asha"
     min: int = 0
@@ -156,7 +156,7 @@ class Seeds:
 
 @dataclass(frozen=True)
 class Confirm:
-    """New runs of the best trials on selection seeds, and of winner and default on test seeds."""
+    """New runs: the best trials on selection seeds, then winner and default on test seeds."""
 
     top_k: int = key(5, "number of trials to re-run; 0: none, and no winner", high=1000)
     choose: int = key(
@@ -194,5 +194,5 @@ class Confirm:
 
     @property
     def asked(self) -> int:
-        """The maximum number of replicates for `also`; it may name the winner or the default."""
+        """The maximum number of replicates for `also`, which may include winner or default."""
         return sum(seeds for _, seeds in self.also)

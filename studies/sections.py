@@ -157,7 +157,7 @@ def _read_nested(notes: Notes, where: str, field: Field, value: Any) -> Any:
 
 
 def _knob_place(root: Node, key: str) -> str:
-    """Return advice on where to put a hyperparameter that is a top-level key; else ""."""
+    """Return advice on where to put a hyperparameter given as a top-level key; otherwise ""."""
     name = canonical_name(key)
     if name is None:
         return ""

@@ -60,7 +60,7 @@ class SpaceReader:
         )
 
     def _read_entries(self, space: Node | None) -> list[tuple[str, Node]]:
-        """Return pairs of our name and the node of one distribution, in file order."""
+        """Return (our name, distribution node) pairs in file order."""
         entries: list[tuple[str, Node]] = []
         if space is None:
             return entries
@@ -208,7 +208,7 @@ class SpaceReader:
     def _condition_constants(
         self, parameters: Sequence[Parameter], places: Sequence[Node], searched: set[str]
     ) -> dict[str, Any]:
-        """Return the values of unsearched hyperparameters in conditions; note impossible cases."""
+        """Return the values of unsearched hyperparameters in conditions; note impossible ones."""
         constants: dict[str, Any] = {}
         for parameter, place in zip(parameters, places, strict=True):
             for condition in parameter.when:

@@ -1,6 +1,6 @@
-"""A study as frozen data, and the declaration of every key at the top of its file.
+"""A study as frozen data, which declares every top-level key of a study file.
 
-Each field is declared once by `key`, with default, range and meaning; the classes of the file's
+Each field is declared once by `key`, with default, range and meaning. The classes of the file's
 sections are in `search_spec` and `execution_spec`. The loader, the resolved study, the JSON Schema
 and the reference are derived from these declarations. After loading, amounts are plain numbers
 (env steps, seconds), never text such as `200M`.

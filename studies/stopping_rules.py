@@ -1,7 +1,7 @@
 """The table of `early_terminate` rules; files in `imports` can add rows.
 
-A rule stops trials at rungs, or runs them as an evolving population, in which all trials run at
-the same time and can continue from copies of each other's states.
+A rule stops trials at rungs, or runs them as an evolving population. All trials of a population
+run at the same time, and can continue from copies of each other's states.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class StoppingRule:
 
     @property
     def registered(self) -> bool:
-        """Whether a file in `imports` added the rule; its options are `EarlyTerminate.options`."""
+        """Whether a file in `imports` added the rule, with keys in `EarlyTerminate.options`."""
         return not isinstance(self.build, str)
 
     @property
@@ -176,7 +176,7 @@ def rule_row(name: str) -> StoppingRule:
 
 
 def finishing_rules() -> frozenset[str]:
-    """Return the names of rules that finish trials with their current value.
+    """Return the names of rules whose stopped trials count as finished with their current value.
 
     >>> sorted(finishing_rules())
     ['plateau']

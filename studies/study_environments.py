@@ -55,7 +55,7 @@ def alone(study: Study, index: int) -> Study:
 
 
 def env_words(study: Study) -> str:
-    """Name the environments; if there are more than three, only two of them.
+    """Return the environments' names as a phrase; only two names if there are more than three.
 
     >>> first, *more = map(EnvSpec, "abc")
     >>> env_words(Study(name="s", env=first, env_steps=1, more_envs=tuple(more)))
@@ -77,9 +77,9 @@ def metric_words(study: Study) -> str:
 
 
 def value_words(study: Study, alone: bool = False) -> str:
-    """Return the name of selection values; that of test values lacks `WITH_TRAINING`.
+    """Return the name of selection values, which may include training returns.
 
-    With `alone`, only evaluations count, because some trial had no training return.
+    With `alone`, training returns do not count, because some trial had none.
     """
     words = metric_words(study)
     if study.metric.training_weight and not alone:

@@ -49,7 +49,7 @@ def count_of(value: Any) -> int | None:
 
 
 def amount_meant(value: Any) -> str:
-    """Return what a number with an unknown unit probably means, or "".
+    """Return the probable meaning of a number with an unknown unit, or "".
 
     >>> amount_meant("20q"), amount_meant("1.5 m"), amount_meant("20k"), amount_meant("x20")
     ('20k', '1.5M', '', '')

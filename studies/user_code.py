@@ -101,7 +101,7 @@ def user_module(name: str) -> ModuleType | None:
 
 
 def choices_of(study: Study) -> list[tuple[str, str, Any]]:
-    """Return (section, hyperparameter, word) for every word that a study gives as a choice."""
+    """Return (section, hyperparameter, word) for every choice that a study sets."""
     found = [("fixed", *item) for item in study.fixed.items()]
     for parameter in study.space.parameters:
         values = getattr(parameter.distribution, "values", ())
@@ -111,7 +111,7 @@ def choices_of(study: Study) -> list[tuple[str, str, Any]]:
 
 
 def misfits(study: Study, imported: bool) -> Iterator[tuple[str, str]]:
-    """Yield (section, words) for each action distribution that an environment does not accept."""
+    """Yield (section, message) for each action distribution that an environment rejects."""
     for section, name, value in choices_of(study):
         own = not imported and study.imports and value not in KNOBS[name].choices
         if name != "distribution" or value is None or own:
@@ -172,7 +172,7 @@ def _run_file(path: Path, shown: Path) -> ModuleType:
 
 
 def _error_line(error: BaseException, path: Path) -> int:
-    """Return the line in a file at which an error was raised, the innermost in the traceback."""
+    """Return the innermost line of a file in an error's traceback."""
     if isinstance(error, SyntaxError) and error.filename == str(path):
         return error.lineno or 1
     frames = traceback.extract_tb(error.__traceback__)

@@ -184,7 +184,7 @@ class Factors(Number):
 
 
 class Points(Count):
-    """An integer, or a mapping from hyperparameter to integer."""
+    """An integer, or a mapping from hyperparameters to integers."""
 
     def read(self, field: Field, child: Node) -> Any:
         if not child.is_map:

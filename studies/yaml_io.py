@@ -1,8 +1,8 @@
 """Strict YAML: converts text to nodes with line numbers, and data to text.
 
-It accepts the core schema of YAML 1.2 (so `010` is 10, `off` is a word, and `1e-4` is a number),
-in a single document without tags or duplicate keys. Size and depth are checked on parser events,
-before any node is built, and aliases cannot make a small file large.
+It reads the core schema of YAML 1.2: `010` is 10, `off` is a word, and `1e-4` is a number. A file
+must be a single document without tags or duplicate keys. Size and depth are checked on parser
+events, before any node is built, and aliases cannot make a small file large.
 """
 
 from __future__ import annotations
@@ -301,7 +301,7 @@ class Notes:
     def wrong(
         self, what: str, node: Node, allowed: str, at: Node | None = None, key: str | None = None
     ) -> None:
-        """Note an illegal value, at its node or at another place."""
+        """Note an illegal value at its node, or at the node `at`."""
         self.add(f"{what} is {node.shown()}; allowed: {allowed}", at or node, key)
 
     @contextmanager
@@ -323,7 +323,7 @@ class Notes:
 def place_of(root: Node, path: str) -> tuple[Node, str | None]:
     """Return the node and key to blame for a path `section.key|section.key`.
 
-    It is the first of these keys that is given, or else the first section, or the whole file.
+    Blame the first of these keys that is given, otherwise the first section, otherwise the file.
     """
     places = [place.partition(".")[::2] for place in path.split("|")]
     for section, key in places:

@@ -84,7 +84,7 @@ class SamplerContract:
         return found
 
     def history(self, sampler: Sampler) -> list[PriorTrial]:
-        """Return a history of the sampler's proposals; half have ended, in every possible way."""
+        """Return a history of the sampler's trials; all but the last batch have ended."""
         seen: list[PriorTrial] = []
         for batch in range(self.batches):
             seen += self.propose(sampler, batch, self.size, seen)

@@ -1,7 +1,7 @@
 """One tuned configuration with its test results: the contents of a file in `results/tuned`.
 
 A record is complete: it has the whole configuration of every contender, one value per seed, and
-all settings that are needed to retrain every contender.
+all settings needed to retrain every contender.
 """
 
 from __future__ import annotations
@@ -118,8 +118,8 @@ class TunedRecord:
     def estimator(self) -> Literal["mean", "iqm"]:
         """The estimator over all seeds, which is the same for all contenders.
 
-        It is the mean if heuristics ran on the same requests, because the blocking rate over all
-        requests is a mean, and comparisons with heuristics are differences of means.
+        It is the mean if heuristics ran on the same requests, because blocking rates are means,
+        and comparisons with heuristics are differences of means.
         """
         if self.heuristics:
             return "mean"

@@ -71,8 +71,8 @@ def train_text(record: TunedRecord, seeds: int = 5) -> str:
 def around_text(record: TunedRecord) -> str:
     """Return a study with the configuration as default, for `hpo init ENV`.
 
-    The usual hyperparameters are searched, numeric ones near the tuned value: within a factor of 4
-    on logarithmic axes, and within a quarter of the usual range on linear ones.
+    The usual hyperparameters are searched. Numeric ranges are near the tuned value: within a
+    factor of 4 on logarithmic axes, and within a quarter of the usual range on linear ones.
     """
     config = {name: _round_value(name, value) for name, value in least(knobs_of(record)).items()}
     whole = complete(config)
