@@ -66,7 +66,7 @@ def test_default_can_win_the_verdict() -> None:
     assert "by -" not in first(found)
     itself = conclude(Evidence(HIGH, HIGH, name="trial 0", is_default=True, beaten=3))
     assert itself.verdict == "default"
-    assert first(itself) == "Keep the default: none of 3 others was better on new seeds."
+    assert first(itself) == "Keep the default: none of 3 other trials was better on new seeds."
     one = conclude(Evidence(HIGH, HIGH, name="trial 0", is_default=True, beaten=1))
     assert first(one) == "Keep the default: the other trial was not better on new seeds."
 
@@ -219,7 +219,7 @@ def test_winner_diverging_more_often_is_not_better() -> None:
         "Trial 3 diverged on 1 of 16 test seeds.",
         "The default diverged on none of them.",
     ]
-    assert said[2].startswith("Where both have a value, the difference is +")
+    assert said[2].startswith("On seeds where both have a value, the difference is +")
     as_often = conclude(Evidence({**HIGH, 2: math.nan}, {**LOW, 3: math.nan}))
     assert as_often.verdict == "better" and as_often.against.own_diverged == 1
     assert any("The winner diverged on 1 of them" in text for text in sentences(as_often))
@@ -294,14 +294,14 @@ def test_feasibility_verdict_precedes_value_comparison() -> None:
             KEPT,
             (HIGH, LOW),
             "better",
-            "Undecided whether trial 3 satisfies the constraints.",
+            "It is undecided whether trial 3 satisfies the constraints.",
         ),
         (
             UNSURE,
             UNSURE,
             (HIGH, LOW),
             "better",
-            "Undecided whether trial 3 and the default satisfy the constraints.",
+            "It is undecided whether trial 3 and the default satisfy the constraints.",
         ),
         (
             KEPT,

@@ -72,7 +72,7 @@ KINDS = {
     ),
     "default": (
         {"space": samples.REAL, "confirm": samples.Confirm(3, 3, 6)},
-        "Keep the default: none of 2 others was better on new seeds.",
+        "Keep the default: none of 2 other trials was better on new seeds.",
     ),
     "default alone": (
         {"space": samples.REAL, "confirm": samples.Confirm(1, 3, 6)},
