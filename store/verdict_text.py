@@ -428,10 +428,10 @@ def _same_value_sentence(conclusion: Conclusion) -> list[str]:
         top, how = conclusion.alike, "a different run length, or a different task, may"
     if top is None or not conclusion.sharing:
         return []
-    who = f"{conclusion.sharing} other trials also end"
+    who = f"{conclusion.sharing} other trials also have the value"
     if conclusion.sharing == 1:
-        who = "1 other trial also ends"
-    return [f"{who} at {_number_text(top)}: {how} separate them."]
+        who = "1 other trial also has the value"
+    return [f"{who} {_number_text(top)}: {how} separate them."]
 
 
 def _number_text(value: float | None, sign: str = "") -> str:

@@ -137,7 +137,7 @@ def test_ceiling_is_detected_from_values_or_known_range() -> None:
     assert first(seen) == (
         "Trial 17 and the default both reach the ceiling: 500 on 16 test seeds."
     )
-    assert "9 other trials also end at 500" in sentences(seen)[1]
+    assert "9 other trials also have the value 500" in sentences(seen)[1]
     assert conclude(Evidence(TOP, None, ceiling=500.0)).ceiling == 500.0
     assert conclude(Evidence(TOP, TOP, ceiling=600.0)).verdict == "no_difference"
     assert conclude(Evidence(HIGH, TOP, ceiling=500.0)).ceiling is None
@@ -170,7 +170,7 @@ def test_floor_shared_by_all_trials_is_not_a_ceiling(shown, goal, ceiling) -> No
     assert found.ceiling == ceiling and found.alike == (None if ceiling else -200.0)
     assert found.verdict == ("ceiling" if ceiling else "no_difference")
     said = " ".join(sentences(found))
-    assert "4 other trials also end at -200" in said and ("fewer" in said) == bool(ceiling)
+    assert "4 other trials also have the value -200" in said and ("fewer" in said) == bool(ceiling)
     own = conclude(
         Evidence(floor, floor, is_default=True, beaten=4, sharing=4, shown=shown, goal=goal)
     )

@@ -158,7 +158,8 @@ def _notes(found: WhatIf) -> list[str]:
     if found.best is None:
         notes = ["lost: unknown without a finished trial, or with several objectives."]
     else:
-        notes = [f"lost: {found.metric} of the winner compared with trial {found.best}, the best."]
+        metric, best = found.metric, f"trial {found.best}, the best"
+        notes = [f"lost: how much worse the winner's {metric} is than that of {best}."]
     if any(row.saved is None for row in found.rows):
         notes.append("-: unknown, because this rule stops no recorded trial.")
     for why in dict.fromkeys(row.why for row in found.rows if row.why):
