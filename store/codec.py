@@ -254,7 +254,7 @@ def evaluation_cells(row: EvaluationRow) -> Cells:
         metrics = [np.asarray(row.metrics[name], "<f8") for name in names]
     except (TypeError, ValueError) as error:
         raise StoreError(
-            f"an evaluation of trial {key[0]} has values that are not numbers: {error}"
+            f"an evaluation of trial {key[0]} has non-numeric values: {error}"
         ) from error
     if {one.shape for one in (returns, lengths, *metrics)} != {(returns.size,)}:
         raise StoreError(
@@ -271,7 +271,7 @@ def evaluation_of_cells(*cells: Any) -> EvaluationRow:
     names = names_of_text(text)
     sizes = (len(returns), len(lengths), len(metrics))
     if sizes != (8 * episodes, 8 * episodes, 8 * episodes * len(names)):
-        raise ValueError(f"the evaluation of trial {trial} has {sizes} bytes")
+        raise ValueError(f"an evaluation of trial {trial} has wrong sizes: {sizes} bytes")
     values = np.frombuffer(metrics, "<f8").reshape(len(names), episodes)
     return EvaluationRow(
         np.frombuffer(returns, "<f8"),

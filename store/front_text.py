@@ -38,7 +38,7 @@ def _basis_sentence(found: FrontConclusion) -> str:
     if found.verdict == "undecided":
         return f"confirm: {{choose: {found.fewest}}} would be enough."
     seeds, count = counted(found.seeds, "new seed"), counted(found.compared, "trial")
-    return f"Paired over {seeds}, with {count}; the answer is wrong in at most 5 % of studies."
+    return f"Paired over {seeds}, with {count}; the verdict is wrong in at most 5 % of studies."
 
 
 def _sentence(apart: Apart) -> str:

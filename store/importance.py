@@ -262,7 +262,7 @@ def decide(columns: Sequence[ImportanceColumn], values: Sequence[float]) -> Deci
     """Return each hyperparameter's share and significance, from one finite value per trial."""
     if len(values) < FEWEST_TRIALS:
         raise ConfigError(
-            f"{counted(len(values), 'trial')} evaluated there; importance needs {FEWEST_TRIALS}"
+            f"{counted(len(values), 'trial')} evaluated; importance needs {FEWEST_TRIALS}"
         )
     if any(len(column.places) != len(values) for column in columns):
         raise ConfigError("importance needs one position per hyperparameter and value")

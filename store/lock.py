@@ -38,7 +38,7 @@ class StudyLock:
             self._close()
             raise StoreError(
                 f"cannot lock {self.path}: {error.strerror}; results need a writable folder "
-                "on a file system that supports locks; choose another one",
+                "on a file system that supports locks; choose another folder",
                 out="DIR",
             ) from error
         except StoreError:
@@ -63,7 +63,7 @@ class StudyLock:
         words = os.pread(descriptor, _LONGEST, 0)
         if words.strip(b"\0") and not words.startswith(b"host "):  # a crash may leave zero bytes
             raise StoreError(
-                f"{self.path} was not written by hpo, but is the path of the study's lock; "
+                f"{self.path} was not written by hpo, but the study's lock needs this path; "
                 "move the file away"
             )
         _write_holder(descriptor, self.words)

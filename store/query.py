@@ -75,7 +75,7 @@ class QueryTime:
 
     def _timeout_error(self) -> StoreError:
         return StoreError(
-            f"the query was stopped after {self._seconds:g} s; select less, or allow more time",
+            f"the query was stopped after {self._seconds:g} s; simplify it, or allow more time",
             timeout="SECONDS",
         )
 
@@ -251,7 +251,7 @@ def has_column(folder: Path, table: str, column: str) -> bool:
 def require_tables(folder: Path) -> None:
     for name in TABLES:
         if not (folder / f"{name}.parquet").is_file():
-            when = "run the study's file to write it"
+            when = "run the study file to write it"
             if (holder := lock_holder(folder)) is not None:
                 when = f"{holder} is running it: wait a minute for the first commit"
             raise StoreError(f"{folder.name} has no {name}.parquet yet; {when}")

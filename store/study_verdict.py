@@ -189,8 +189,8 @@ def copies_sentence(names: str, stream: str) -> str:
 
 
 COPIES_REMEDY = (
-    "They count as one run: the training or the environment ignores the random key, "
-    "for example with a fixed key in `init`."
+    "They count as one run. The training or the environment ignores the random key, "
+    "for example because of a fixed key in `init`."
 )
 
 

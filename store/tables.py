@@ -46,7 +46,7 @@ _ROW_COLUMNS = (
 def damaged_table(path: Path) -> StoreError:
     check_readable(path)
     return StoreError(
-        f"{path} cannot be read; run the study's file again to write it from the journal"
+        f"{path} cannot be read; run the study file again to rewrite it from the journal"
     )
 
 

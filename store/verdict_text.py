@@ -147,12 +147,12 @@ def _open_constraints(winner: str, against: Against) -> str:
         return f"The constraints of {' and '.join(unknown)} were not measured on test seeds."
     not_sure = [name for name, state in sides if state == "open"]
     if len(not_sure) == 2:
-        return f"Undecided whether {winner} and {against.rival} satisfy the constraints."
+        return f"It is undecided whether {winner} and {against.rival} satisfy the constraints."
     if not_sure and limits.rival.state == "violated":
         violates = f"{upper_first(against.rival)} violates the constraints"
         return f"{violates}; it is unclear whether {winner} satisfies them."
     if not_sure:
-        return f"Undecided whether {not_sure[0]} satisfies the constraints."
+        return f"It is undecided whether {not_sure[0]} satisfies the constraints."
     if limits.rival.state == "violated":
         return f"{upper_first(against.rival)} violates the constraints."
     return ""
@@ -216,7 +216,7 @@ def _default_won(conclusion: Conclusion, against: Against) -> list[str]:
     if conclusion.of_search:
         where = "in the search"
     if conclusion.beaten > 1:
-        others = f"none of {conclusion.beaten} others was better"
+        others = f"none of {conclusion.beaten} other trials was better"
     said = f"Keep {against.rival}: {others} {where}."
     return [said, *_own_diverged(conclusion.winner or "", against)]
 
@@ -233,7 +233,7 @@ def _diverged_sentences(conclusion: Conclusion, against: Against) -> list[str]:
     return [
         f"{upper_first(winner)} diverged on {against.own_diverged} of {seeds}.",
         f"{upper_first(against.rival)} diverged on {against.diverged or 'none'} of them.",
-        *_of_values("Where both have a value,", _difference_text(against)),
+        *_of_values("On seeds where both have a value,", _difference_text(against)),
     ]
 
 
@@ -351,7 +351,7 @@ def _undecided_sentences(conclusion: Conclusion, against: Against, seeds: str) -
         first = f"Keep {rival}: {winner} has no clear lead."
     else:
         said = " ".join([f"{upper_first(WORDS[against.verdict])}:", *ahead])
-        first = f"{upper_first(WORDS[against.verdict])} against {rival}."
+        first = f"{upper_first(WORDS[against.verdict])} between {winner} and {rival}."
     if ahead and len(said) < _COLUMNS:
         return [said]
     return [first, *map(upper_first, ahead)]
@@ -428,10 +428,10 @@ def _same_value_sentence(conclusion: Conclusion) -> list[str]:
         top, how = conclusion.alike, "a different run length, or a different task, may"
     if top is None or not conclusion.sharing:
         return []
-    who = f"{conclusion.sharing} other trials also end"
+    who = f"{conclusion.sharing} other trials also have the value"
     if conclusion.sharing == 1:
-        who = "1 other trial also ends"
-    return [f"{who} at {_number_text(top)}: {how} separate them."]
+        who = "1 other trial also has the value"
+    return [f"{who} {_number_text(top)}: {how} separate them."]
 
 
 def _number_text(value: float | None, sign: str = "") -> str:

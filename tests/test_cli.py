@@ -183,8 +183,14 @@ def test_version_is_printed(say):
         (["check", "x.yaml", "--lanes"], "type: --set population.lanes=VALUE\n"),
         (["run", "x.yaml", "--lr", "3e-4"], "type: --set fixed.learning_rate=3e-4\n"),
         (["run", "x.yaml", "budget.trials=20"], "type: --set budget.trials=20\n"),
-        (["run", "x.yaml", "y.yaml"], "unexpected argument 'y.yaml'; hpo run --help lists all\n"),
-        (["top", "--trials", "20"], "unknown option --trials; hpo top --help lists all\n"),
+        (
+            ["run", "x.yaml", "y.yaml"],
+            "unexpected argument 'y.yaml'; hpo run --help lists all arguments\n",
+        ),
+        (
+            ["top", "--trials", "20"],
+            "unknown option --trials; hpo top --help lists all arguments\n",
+        ),
         (["top", "-n", "0"], "'0' is not a whole number of at least 1"),
         (["top", "-n", "many"], "'many' is not a whole number"),
         (["show", "x"], "TRIAL: 'x' is not a trial number; `hpo top` lists them (studies"),
@@ -483,7 +489,7 @@ def trained(home, tmp_path_factory):
 def test_train_reports_values_curve_plot_and_policy(say, trained):
     code, out, err = say(*trained.words)
     assert code == 0
-    said = "training one configuration, the default of the space: learning_rate 0.001, lr_schedule"
+    said = "training only the default configuration of the space: learning_rate 0.001, lr_schedule"
     assert said in " ".join(err.split())
     lines = dict(line.split(maxsplit=1) for line in out.splitlines()[1:])
     first, out = out.split("\n", 1)

@@ -113,7 +113,7 @@ def unknown_argument(command: str, given: Sequence[str], parser: argparse.Argume
         text, near = f"unknown option {word}", suggestion(word, known)
     if command in _SETS and (is_option or equals) and (key := _key_of(word)):
         return f"{text}; type: --set {key}={value or 'VALUE'}"
-    return f"{text};{near} hpo {command} --help lists all"
+    return f"{text};{near} hpo {command} --help lists all arguments"
 
 
 def _key_of(word: str) -> str:

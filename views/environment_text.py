@@ -16,10 +16,10 @@ from .formatting import aligned, around, between, folded, narrow, number, seeds_
 TOGETHER = {"mean": "mean of all", "iqm": "IQM of all", "worst": "worst"}
 """Aggregate over environments -> its name in tables."""
 AGGREGATES_NOTE = (
-    "Mean and IQM (interquartile mean) are over the runs on all environments; worst is the lowest "
-    "environment mean. Intervals are from a stratified bootstrap over each environment's seeds, "
-    "with wider quantiles for differences of IQMs. Differences of means are over seeds; worst has "
-    "no interval."
+    "Mean and IQM (interquartile mean) are over the runs on all environments. Worst is the lowest "
+    "environment mean and has no interval. Intervals are from a stratified bootstrap over each "
+    "environment's seeds, with wider quantiles for differences of IQMs. Intervals for differences "
+    "of means are from each seed's mean over environments."
 )
 
 
@@ -103,8 +103,8 @@ def beside_lines(
     if found.lost:
         lost = counted(found.lost, "seed" if found.paired else "run")
         lines.append(f"{lost} diverged: excluded from differences, counted as losses")
-    likely = f"averaged over environments, a run of {called[0]} beats one of {called[1]} "
-    likely += f"with probability {_probability_text(found.improvement)}"
+    likely = f"averaged over environments, the probability of improvement of {called[0]} "
+    likely += f"over {called[1]} is {_probability_text(found.improvement)}"
     return [*lines, *folded(likely, 80).split("\n")]
 
 

@@ -455,7 +455,7 @@ def audit_words(audit: Audit, metric: str) -> str:
         f"{whole.wrong} of {counted(whole.audited, 'audited trial')}{share} finished better than"
     )
     others = f"the median of the {audit.survivors} unstopped trials {bar}"
-    return f"{ended} {others}; {whole.winners or 'none'} better than all of those."
+    return f"{ended} {others}; {whole.winners or 'none'} beat all of these."
 
 
 def target(folder: Path) -> str:

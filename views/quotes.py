@@ -277,7 +277,8 @@ def chosen_quote(winner: str, chosen: ChosenTrial) -> str:
 
 def front_quotes(front: FrontConclusion) -> list[str]:
     seeds = seeds_text(front.seeds, "choose")
-    how = f"{seeds}, paired, with all {counted(front.compared, 'trial')} tested together at 5 %"
+    trials = counted(front.compared, "trial")
+    how = f"{seeds}, paired, with all {trials} tested together at the 5 % level"
     match front.verdict:
         case "behind":
             first = f"Trial {front.trial} is significantly better than {_DEFAULT} in every "

@@ -14,7 +14,7 @@ from ..studies.load import recorded
 from .formatting import duration, steps
 
 _WORDS = {
-    "compile": ("compiling", "programs, or reading them from the cache"),
+    "compile": ("compiling", "programs compiled, or loaded from the cache"),
     "train": ("training", "rollouts and updates, one program"),
     "evaluate": ("evaluating", "policies and baselines"),
     "search": ("waiting for the sampler", "proposals made during training cost no time"),

@@ -66,7 +66,7 @@ def test_default_can_win_the_verdict() -> None:
     assert "by -" not in first(found)
     itself = conclude(Evidence(HIGH, HIGH, name="trial 0", is_default=True, beaten=3))
     assert itself.verdict == "default"
-    assert first(itself) == "Keep the default: none of 3 others was better on new seeds."
+    assert first(itself) == "Keep the default: none of 3 other trials was better on new seeds."
     one = conclude(Evidence(HIGH, HIGH, name="trial 0", is_default=True, beaten=1))
     assert first(one) == "Keep the default: the other trial was not better on new seeds."
 
@@ -137,7 +137,7 @@ def test_ceiling_is_detected_from_values_or_known_range() -> None:
     assert first(seen) == (
         "Trial 17 and the default both reach the ceiling: 500 on 16 test seeds."
     )
-    assert "9 other trials also end at 500" in sentences(seen)[1]
+    assert "9 other trials also have the value 500" in sentences(seen)[1]
     assert conclude(Evidence(TOP, None, ceiling=500.0)).ceiling == 500.0
     assert conclude(Evidence(TOP, TOP, ceiling=600.0)).verdict == "no_difference"
     assert conclude(Evidence(HIGH, TOP, ceiling=500.0)).ceiling is None
@@ -170,7 +170,7 @@ def test_floor_shared_by_all_trials_is_not_a_ceiling(shown, goal, ceiling) -> No
     assert found.ceiling == ceiling and found.alike == (None if ceiling else -200.0)
     assert found.verdict == ("ceiling" if ceiling else "no_difference")
     said = " ".join(sentences(found))
-    assert "4 other trials also end at -200" in said and ("fewer" in said) == bool(ceiling)
+    assert "4 other trials also have the value -200" in said and ("fewer" in said) == bool(ceiling)
     own = conclude(
         Evidence(floor, floor, is_default=True, beaten=4, sharing=4, shown=shown, goal=goal)
     )
@@ -219,7 +219,7 @@ def test_winner_diverging_more_often_is_not_better() -> None:
         "Trial 3 diverged on 1 of 16 test seeds.",
         "The default diverged on none of them.",
     ]
-    assert said[2].startswith("Where both have a value, the difference is +")
+    assert said[2].startswith("On seeds where both have a value, the difference is +")
     as_often = conclude(Evidence({**HIGH, 2: math.nan}, {**LOW, 3: math.nan}))
     assert as_often.verdict == "better" and as_often.against.own_diverged == 1
     assert any("The winner diverged on 1 of them" in text for text in sentences(as_often))
@@ -294,14 +294,14 @@ def test_feasibility_verdict_precedes_value_comparison() -> None:
             KEPT,
             (HIGH, LOW),
             "better",
-            "Undecided whether trial 3 satisfies the constraints.",
+            "It is undecided whether trial 3 satisfies the constraints.",
         ),
         (
             UNSURE,
             UNSURE,
             (HIGH, LOW),
             "better",
-            "Undecided whether trial 3 and the default satisfy the constraints.",
+            "It is undecided whether trial 3 and the default satisfy the constraints.",
         ),
         (
             KEPT,

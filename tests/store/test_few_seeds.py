@@ -153,5 +153,7 @@ def test_equal_trials_rarely_replace_the_default() -> None:
 def test_default_winning_the_search_is_kept() -> None:
     values = {seed: 1.0 * seed for seed in range(4)}
     found = conclude(Evidence(values, None, is_default=True, beaten=3, of_search=True))
-    assert sentences(found)[0] == "Keep the default: none of 3 others was better in the search."
+    assert (
+        sentences(found)[0] == "Keep the default: none of 3 other trials was better in the search."
+    )
     assert found.against.advice == "keep"

@@ -49,7 +49,7 @@ def test_words() -> None:
     assert said[0] == "The front dominates the default: trial 1 is better in every objective."
     assert said[1].startswith("In a trial 1 has ") and ", better by " in said[1]
     assert said[-1] == (
-        "Paired over 8 new seeds, with 1 trial; the answer is wrong in at most 5 % of studies."
+        "Paired over 8 new seeds, with 1 trial; the verdict is wrong in at most 5 % of studies."
     )
     few = {s: default[s] for s in range(3)}
     said = front_sentences(verdict(few, [ahead]))

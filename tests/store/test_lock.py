@@ -41,7 +41,7 @@ def test_unlocked_folder_has_no_lock_holder(tmp_path: Path) -> None:
 
 
 def test_unwritable_lock_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match=r"cannot lock .* choose another one$"):
+    with pytest.raises(StoreError, match=r"cannot lock .* choose another folder$"):
         StudyLock(tmp_path / "missing")
 
 

@@ -207,7 +207,7 @@ def test_query_before_the_first_commit_is_refused(folder: StudyFolder, meta: Stu
         words = r"^toy has no trials.parquet yet; host .* is running it: wait a minute"
         with pytest.raises(StoreError, match=words):
             run_query(folder.path, "SELECT 1")
-    with pytest.raises(StoreError, match=r"no trials.parquet yet; run the study's file"):
+    with pytest.raises(StoreError, match=r"no trials.parquet yet; run the study file"):
         run_query(folder.path, "SELECT 1")
 
 

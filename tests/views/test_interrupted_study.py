@@ -110,7 +110,7 @@ def test_compare_uses_the_last_common_env_step(capsys, interrupted, spent):
     text = say(capsys, interrupted, "compare", "3", "4")
     assert "on 2 shared search seeds at 8k env steps, the last point both reached" in text
     assert text.startswith("No verdict: trial ")
-    assert "Once the study has finished, decide on test seeds (16 runs, " in text
+    assert "Once the study has finished, train both on test seeds (16 runs, " in text
     assert "hpo confirm 3 4 --seeds 8" in text
     values = read_points(spent).values
     later = {trial for at, found in values.items() if at > 2_000 for trial in found}

@@ -74,4 +74,4 @@ def test_search_word_filters_knobs_and_environments(capsys):
     assert main(["knobs", "nothing of the kind"]) == 2
     assert "no hyperparameter has 'nothing of the kind'" in capsys.readouterr().err
     assert main(["envs", "Lunar"]) == 2  # gym:LunarLander-v3 exists
-    assert "to list all: hpo envs; Gymnasium's are gym:<id>" in capsys.readouterr().err
+    assert "to list all: hpo envs; for Gymnasium: gym:<id>" in capsys.readouterr().err

@@ -445,7 +445,7 @@ def test_serve_mistakes_are_reported(tmp_path, root, capsys, server):
     for words, told in [
         (["serve", str(tmp_path / "none")], "no such folder"),
         (["serve", str(root / "small")], "is a study; give the results folder"),
-        (["serve", str(root), "--port", taken], "choose others with --host and --port"),
+        (["serve", str(root), "--port", taken], "change --host or --port"),
         (["serve", str(root), "--port", "70000"], "is not a port"),
         (["serve", str(root), "--host", "no.such.host.invalid"], "cannot listen on"),
     ]:
@@ -472,4 +472,4 @@ def test_serve_prints_the_url_and_stops_on_ctrl_c(root):
             assert child.wait(timeout=60) == 0
         finally:
             child.kill()
-        assert child.stderr is not None and "Ctrl-C ends it" in child.stderr.read()
+        assert child.stderr is not None and "Ctrl-C stops the server" in child.stderr.read()

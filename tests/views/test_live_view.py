@@ -50,10 +50,10 @@ def test_live_view_shows_the_leader_before_any_trial_finishes():
     """In a population that evolves that is all there is until the end."""
     one = samples.progress(best=None, leader=Leader(7, -312.5, 81_920))
     text = "\n".join(screen(panel("", one, 0.0, "")))
-    assert "-312.5 at 81.9k env steps in trial 7; none has finished yet" in text
+    assert "-312.5 at 81.9k env steps in trial 7; no trial has finished yet" in text
     assert status_line(one).endswith("| trial 7 leads: -312.5 at 81.9k")
     nobody = samples.progress(best=None)
-    assert "best       none has finished yet" in "\n".join(screen(panel("", nobody, 0.0, "")))
+    assert "best       no trial has finished yet" in "\n".join(screen(panel("", nobody, 0.0, "")))
 
 
 def test_live_view_clock_advances_between_updates():

@@ -141,6 +141,7 @@ def test_ctrl_c_message_names_the_pending_step():
     view.pressed()
     during, after = [line for line in stream.getvalue().splitlines() if "Ctrl-C" in line]
     assert during.startswith(
-        "Stops after this compile and the next step, or in 8 s if it is still compiling;"
+        "The run stops after this compile and the next step, "
+        "or in 8 s if the compile takes longer;"
     )
     assert after.startswith("Finishing this chunk and committing;")

@@ -205,7 +205,7 @@ def test_two_trials_are_compared_on_every_environment(capsys, folder):
     assert found["difference"] == pytest.approx(fmean(means))  # over_environments: mean
     assert main(["compare", str(a), str(b), "--study", str(folder)]) == 0
     text = capsys.readouterr().out
-    words = f"averaged over environments, a run of trial {a} beats one of trial {b} with"
+    words = f"the probability of improvement of trial {a} over trial {b} is "
     assert words in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 80
 

@@ -55,7 +55,7 @@ def unpack(path: Path, folder: Path) -> dict[str, str]:
     """
     with reading(path, "bundle"):
         if path.stat().st_size > 2 * _MOST_BYTES:
-            raise StoreError(f"{path} is larger than any bundle")
+            raise StoreError(f"{path} is too large to be a bundle")
         content = path.read_bytes()
     try:
         members = _as_written(path, content)

@@ -230,7 +230,7 @@ def _changed_since(bundle: Bundle) -> str:
 def why_not_playable(bundle: Bundle) -> str:
     """Return why no policy can be played, or ""; none of the bundle's code runs."""
     if not bundle.about_policy():
-        return "the bundle has no single policy"
+        return "the bundle does not contain exactly one policy"
     return clause("the bundle lacks {}", first_of(bundle.outside))
 
 

@@ -39,7 +39,7 @@ from .snapshot import Snapshot, finite
 _STRANDS, _DOTS, _RAILS, _SLICES = 300, 600, 10, 24
 _NOWHERE = -0.1
 _ENDS = (-0.03, 1.03)
-_TOO_FEW = "Needs at least two trials with a value at the same point of their runs."
+_TOO_FEW = "This chart needs at least two trials with a value at the same point of their runs."
 _PANELS = 6
 _WIDTH = 0.015
 _BARS = 20
@@ -199,8 +199,8 @@ def effects(snapshot: Snapshot) -> Picture:
     panels = [_effect_panel(name, drawn[name], named[name].distribution, y) for name in shown]
     if not panels:
         return Picture("effects", title, "Too few trials to draw an effect.")
-    caption = f"{snapshot.metric} at {steps(answer.at)} {snapshot.unit}: means of groups of "
-    caption += "neighbouring trials, with 95% intervals; the other hyperparameters vary."
+    caption = f"{snapshot.metric} at {steps(answer.at)} {snapshot.unit}: means over groups "
+    caption += "of trials with similar values, with 95% intervals. The other hyperparameters vary."
     return Picture("effects", title, caption, panels)
 
 

@@ -397,7 +397,7 @@ def history(snapshot: Snapshot) -> Picture:
         Key("diverged or failed", "bad", "cross"): bool(lost),
     }
     keys = [key for key, shown in named.items() if shown]
-    caption = f"All trials in order{snapshot.kept_words(_MOST_ROWS)}, with their search values."
+    caption = f"All trials by number{snapshot.kept_words(_MOST_ROWS)}, with their search values."
     all_keys = (*keys, *lines_keys)
     panel = XY("Search values", x, y, tuple(marks), all_keys, wide=True)
     return Picture("history", "History", caption, (panel,))

@@ -90,10 +90,10 @@ def _require_test_values(snapshot: Snapshot) -> None:
         raise ConfigError(f"study {name!r} has several objectives; remove it")
     first = snapshot.winner
     if first is None or first.measured_from != Stream.REPORT:
-        raise ConfigError(f"the winner of study {name!r} has no test seeds; remove it")
+        raise ConfigError(f"the winner of study {name!r} has no test seeds; remove this study")
     if snapshot.meta.goal == "minimize" and _reference_scores(snapshot) is None:
         told = f"study {name!r} minimises {snapshot.meta.metric}, which has no reference scores"
-        raise ConfigError(f"{told}; remove it")
+        raise ConfigError(f"{told}; remove this study")
 
 
 def _reference_scores(snapshot: Snapshot) -> Reference | None:
@@ -186,10 +186,10 @@ def _on_several(snapshots: Sequence[Snapshot], environments: Sequence[str]) -> S
     for snapshot in snapshots:
         if snapshot.study.more_envs:
             told = f"study {snapshot.meta.name!r} already covers several environments"
-            raise ConfigError(f"{told}; compare it with studies on the same ones")
+            raise ConfigError(f"{told}; compare it with studies on the same environments")
         if _reference_scores(snapshot) is None:
             told = f"{_environment(snapshot)} has no reference score of {snapshot.meta.metric}"
-            raise ConfigError(f"{told}; give studies on one environment, or remove it")
+            raise ConfigError(f"{told}; give studies on one environment, or remove its study")
     grid = _grid_of(snapshots, environments)
     sides: list[MethodValues] = []
     for name, cell in grid.items():

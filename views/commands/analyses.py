@@ -25,7 +25,7 @@ _WHY = {
     "asks": "asks: under this rule {method} would propose different trials",
     "order": "order: trials may reach rungs in a different order than recorded",
     "lost": "lost seeds: it is not recorded which seed of a trial was lost",
-    "more": "more: the savings would pay for further trials, which did not run",
+    "more": "more: the savings would pay for more trials, which did not run",
     "between": "between: values at some rungs are those of the previous evaluation",
     "unseen": "unseen: runs would continue past their last evaluation, whose value is used",
 }
@@ -94,7 +94,7 @@ def _over_progress(answers: Sequence[SignificantKnobs], unit: str) -> str:
     header = ["hyperparameter", *(steps(answer.at) for answer in answers)]
     lines = narrow(header, rows, [False, *[True] * len(answers)])
     head = f"At {steps(answers[-1].at)} {unit}: {answers[-1].decided.sentence}"
-    last = f"Share of the ranking explained at each point ({unit}); * matters."
+    last = f"Share of the ranking explained at each point ({unit}); *: matters."
     return "\n".join([head, "", *lines, "", last])
 
 
@@ -158,7 +158,8 @@ def _notes(found: WhatIf) -> list[str]:
     if found.best is None:
         notes = ["lost: unknown without a finished trial, or with several objectives."]
     else:
-        notes = [f"lost: {found.metric} of the winner compared with trial {found.best}, the best."]
+        metric, best = found.metric, f"trial {found.best}, the best"
+        notes = [f"lost: how much worse the winner's {metric} is than that of {best}."]
     if any(row.saved is None for row in found.rows):
         notes.append("-: unknown, because this rule stops no recorded trial.")
     for why in dict.fromkeys(row.why for row in found.rows if row.why):

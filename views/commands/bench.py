@@ -102,7 +102,8 @@ def bench_text(results: BenchResults, found: BenchComparison) -> str:
             f"{budgets}: share of recorded configurations worse than the chosen one on {tests} /",
             "worse than the best one tried. Budgets are full runs of one seed, without confirm.",
             f"env steps: needed in search and confirm to match {found.baseline} at budget "
-            f"{found.baseline_budget}, relative to its own ({found.baseline_runs:.0f} runs",
+            f"{found.baseline_budget}, relative to {found.baseline}'s "
+            f"({found.baseline_runs:.0f} runs",
             "with confirm); geometric mean over tables [95 %]. nearest: trials not in the table.",
         ]
     )

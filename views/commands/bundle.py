@@ -183,7 +183,7 @@ def _levels_that_run(
         elif why := why_not():  # before anything is announced
             yield Level(name, None, why)
         else:
-            note(cost)
+            note(f"{option} {cost}")
             _allow_code(bundle, args)
             yield run()
 
@@ -199,13 +199,13 @@ def _allow_code(bundle: Bundle, args: Namespace) -> None:
 
 def _retraining_cost(bundle: Bundle, sides: Sequence[ClaimSeeds]) -> str:
     if not sides:
-        return "the seeds behind its claims"
+        return "the seeds behind the bundle's claims"
     runs, unit = sum(len(side.drawn) for side in sides), unit_in(bundle.folder)
     length = f"{bundle.study.horizon:,} {unit}"
     took = seconds_of_a_run(bundle)
     time = ""
     if took:
-        time = f"; one took {duration(took)} in the study"
+        time = f"; one run took {duration(took)} in the study"
     return f"{counted(runs, 'run')} of {length}, {words_of(sides)}{time}"
 
 

@@ -153,7 +153,7 @@ def do_envs(args: Namespace) -> int:
     if args.word is not None and is_hosted(args.word):
         found = [entry(args.word)]
     else:
-        known = _names_with("environment", texts, args.word, "hpo envs; Gymnasium's are gym:<id>")
+        known = _names_with("environment", texts, args.word, "hpo envs; for Gymnasium: gym:<id>")
         found = [ENVIRONMENTS[id_] for id_ in known]
     exact = next((env for env in found if env.id == args.word), None)
     if args.json:

@@ -499,7 +499,7 @@ def _optical_file(args: Namespace) -> EnvFile | None:
     file = read_env_file(args.env, args.set)
     if file.known.source != "optical":
         known = ", ".join(name for name, it in ENVIRONMENTS.items() if it.source == "optical")
-        raise ConfigError(f"{args.env}: {file.spec.id} is not an optical network: {known}")
+        raise ConfigError(f"{args.env}: {file.spec.id} is not an optical network; known: {known}")
     return file
 
 

@@ -71,7 +71,7 @@ def _to_optuna(folder: StudyFolder, args: Namespace) -> int:
     if unknown:
         raise ConfigError(f"--set {unknown[0]}: with optuna, only the study's name can be set")
     if "name" in options and not options["name"]:
-        raise ConfigError("--set name; allowed: name=NAME, the study's name there")
+        raise ConfigError("--set name; allowed: name=NAME, the study's name in Optuna")
     name = options.get("name", folder.name)
     with Journal(folder.path) as journal:
         with journal.at_one_commit():

@@ -89,7 +89,7 @@ def _timed_words(study: Study) -> str:
         report, _ = preview(study, timing=True, told=note)
     if report.time is None:
         return f"time not known: {report.time_note}"
-    return f"it takes about {report.time.words()[0]} here"
+    return f"the study takes about {report.time.words()[0]} on this machine"
 
 
 def write_study(

@@ -87,7 +87,7 @@ def _replay_text(found: Replay, unit: str) -> str:
 def _replay_verdict(found: Replay) -> str:
     curve = f"{found.curve_same} of {found.curve_rows} rows of the training curve"
     if found.same:
-        without = "\nNot retrained, because they diverged or ended earlier: seeds {}."
+        without = "\nNot retrained (seeds that diverged or ended earlier): {}."
         lost = clause(without, ", ".join(map(str, found.left_out)))
         return (
             f"Bit for bit as recorded: {counted(len(found.points), 'evaluation')}, {curve}.{lost}"

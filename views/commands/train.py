@@ -85,7 +85,7 @@ def do_train(args: Namespace) -> int:
         check_export(Path(args.export))
     if given.space.parameters and not args.quiet:
         own = ", ".join(f"{name} {param(value)}" for name, value in given.space.default().items())
-        words = f"training one configuration, the default of the space: {own}"
+        words = f"training only the default configuration of the space: {own}"
         note(in_columns(words, sys.stderr))
     results = watch(study, text, args)
     if results.state == "interrupted":

@@ -135,7 +135,7 @@ def _verdict(record: TunedRecord) -> list[str]:
     lines = [f"{said}.", f"{record.metric} ({record.goal}): {what} per run"]
     if moved := former_default(record):
         words = ", ".join(f"{name} {param(value)}" for name, value in moved.items())
-        day = f"The default is that of {record.made.on}"
+        day = f"This default is from {record.made.on}"
         lines.append(f"{day}, with {words}; the current default was not run.")
     return lines
 

@@ -52,7 +52,7 @@ def do_serve(args: Namespace) -> int:
         else:
             echo(server.url)
         sys.stdout.flush()
-        echo(f"serving {root}/, read-only; Ctrl-C ends it", file=sys.stderr)
+        echo(f"serving {root}/, read-only; Ctrl-C stops the server", file=sys.stderr)
         try:
             server.serve_forever()
         except KeyboardInterrupt:
@@ -73,7 +73,7 @@ def _bind_server(root: Path, host: str, port: int | None, always: bool) -> LiveS
             if error.errno == errno.EADDRINUSE and port is None:
                 continue
             told = f"cannot listen on {host} port {at}: {error.strerror or error}"
-            raise ConfigError(f"{told}; choose others with --host and --port") from error
+            raise ConfigError(f"{told}; change --host or --port") from error
     raise ConfigError(f"no free port on {host}; choose one with --port")
 
 

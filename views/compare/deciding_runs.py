@@ -39,7 +39,7 @@ def _what_to_run(
     if sides[0].study != sides[1].study:
         return [*limit, *_what_to_run_for_studies(result, sides, chosen, bool(limit))]
     command, cost, ended = _deciding_command(result, sides, chosen, which)
-    first = "Once the study has finished, decide"
+    first = "Once the study has finished, train both"
     if ended:
         first = "To decide, train both"
     return [*limit, "", f"{first} on test seeds ({cost}):", f"  {command}"]

@@ -105,11 +105,11 @@ def _check_comparable(
     a, b = names
     for does, what, (ours, theirs) in (
         ("measures {}", "of the same metric", [meta.metric for meta in metas]),
-        ("has the goal to {}", "of the same goal", [meta.goal for meta in metas]),
+        ("has the goal to {}", "with the same goal", [meta.goal for meta in metas]),
         ("ran in {}", "from the same environment", [side.world["env"] for side in sides]),
         (
             "takes the {} over environments",
-            "of the same over_environments",
+            "with the same over_environments",
             [side.scores.over for side in sides],
         ),
     ):
@@ -200,7 +200,7 @@ def _make_side(
     whole = view.has_value and view.seeds > 0  # otherwise the values are from an earlier point
     fresh = board.fresh_of(number)
     if common is None and not (whole or any(fresh.values())):
-        text = f"trial {row.trial} of {folder.name!r} is {view.state.value}, without a full run"
+        text = f"trial {row.trial} of {folder.name!r} is {view.state.value} and has no full run"
         raise StoreError(f"{text}; compare trials that finished")
     searched, at = (), None
     if whole:

@@ -185,8 +185,10 @@ def _improvement(first: int, against: Beside | None, stream: Stream) -> str:
         why += "optimistic."
         return f'<p class="note">{why}</p>'
     likely = around(against.improvement.value, against.improvement.interval)
-    text = f"Averaged over environments, a run of trial {first} beats one of the default with "
-    text += f"probability {likely}; paired over {counted(against.seeds - against.lost, 'seed')}."
+    text = f"Averaged over environments, the probability of improvement of trial {first} over "
+    text += (
+        f"the default is {likely}, paired over {counted(against.seeds - against.lost, 'seed')}."
+    )
     return f"<p>{escape(text)}</p>"
 
 
@@ -489,7 +491,7 @@ def _study(snapshot: Snapshot, portable: bool = False) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in meta.versions.items())
     where = counted(meta.devices, f"{meta.backend} device")
     if meta.bits:
-        where += f"; resumed {counted(meta.bits, 'time')} on other hardware or versions"
+        where += f"; resumed {counted(meta.bits, 'time')} on different hardware or versions"
     given = ""
     if snapshot.folder.study_file.is_file() and not portable:
         text = snapshot.folder.study_file.read_text(encoding="utf-8", errors="replace")

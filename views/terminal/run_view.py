@@ -53,9 +53,9 @@ def standing_text(progress: Progress, unit: str = ENV_STEPS) -> str:
     if progress.best is not None:
         return best_text(progress.best)
     if (leader := progress.leader) is None:
-        return "none has finished yet"
+        return "no trial has finished yet"
     at = f"{number(leader.value)} at {steps(leader.env_steps)} {unit}"
-    return f"{at} in trial {leader.trial}; none has finished yet"
+    return f"{at} in trial {leader.trial}; no trial has finished yet"
 
 
 def best_text(best: Best) -> str:
@@ -192,8 +192,8 @@ class RunView(Observer):
         if self.lanes != "lanes":
             what = "Committing and ending the processes"
         if self.is_compiling:
-            what = "Stops after this compile and the next step, "
-            what += f"or in {PATIENCE:.0f} s if it is still compiling"
+            what = "The run stops after this compile and the next step, "
+            what += f"or in {PATIENCE:.0f} s if the compile takes longer"
         self.write(f"{what}; press Ctrl-C again to quit at once.")
 
     def leaving(self) -> None:

@@ -72,7 +72,7 @@ KINDS = {
     ),
     "default": (
         {"space": samples.REAL, "confirm": samples.Confirm(3, 3, 6)},
-        "Keep the default: none of 2 others was better on new seeds.",
+        "Keep the default: none of 2 other trials was better on new seeds.",
     ),
     "default alone": (
         {"space": samples.REAL, "confirm": samples.Confirm(1, 3, 6)},
@@ -563,7 +563,7 @@ def test_trials_at_ceiling_are_counted_without_training_returns(tmp_path, monkey
     results = go(tmp_path, ReturningFactory(diverges_above=2.0), budget=Budget(trials=6), **how)
     assert (results.leaderboard[-1].search_value == 500.0) == (weight == 0.0)
     others = 5 - (results.best.trial != 0)
-    hint = f"{others} other trials also end at 500: fewer env_steps may separate them."
+    hint = f"{others} other trials also have the value 500: fewer env_steps may separate them."
     assert hint in results.conclusion.said
 
 
