@@ -219,7 +219,9 @@ def _read_scale(
         found, why = None, f"with a different {changed[0]}"
     if found is None:
         text = f"{spec.id} {why} has no scores in the table; give them, as in {{id: {spec.id}, "
-        text += "scores: {random: 0.1, reference: 0.9}} (the metric of random actions and of a "
+        text += (
+            "scores: {random: 0.1, reference: 0.9}} (the metric with random actions and with a "
+        )
         notes.add(f"{text}good policy)", item)
         return None
     return Reference(float(found.random), float(found.reference))
