@@ -148,7 +148,7 @@ def read_eval_env(notes: Notes, root: Node, known: EnvEntry | None) -> dict[str,
     if node is None or not node.is_map:
         return {}
     if "id" in node.value:
-        notes.add("eval_env takes no id; give only the keys that differ", node, "id")
+        notes.add("eval_env accepts no id; give only the keys that differ", node, "id")
     return _read_env_values(notes, known, node)
 
 

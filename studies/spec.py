@@ -116,7 +116,7 @@ class Study:
     baselines: tuple[str, ...] = key(
         (),
         (
-            "heuristics to compare with, on the same evaluation streams; omitted: ksp_ff, ff_ksp "
+            "heuristics to compare with, on the same evaluation seeds; omitted: ksp_ff, ff_ksp "
             "in optical networks"
         ),
     )
