@@ -62,7 +62,7 @@ def parts_of_checkpoints(draft: ConvertedStudy, source: ImportSource) -> None:
         parts |= dict.fromkeys(filter(None, found))
     if parts:
         draft.section("checkpoint")["parts"] = list(parts)
-        draft.note("checkpoint.parts: written with the policies of the best trials")
+        draft.note("checkpoint.parts: saved with the policies of the best trials")
 
 
 def _saved_parts(draft: ConvertedStudy, name: str, value: Any) -> list[str]:

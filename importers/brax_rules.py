@@ -11,7 +11,7 @@ def refuse_default_layers(draft: ConvertedStudy, source: ImportSource) -> None:
         return
     raise draft.fault(
         "it uses brax's default layers (4 x 32 for the policy, 5 x 256 for the value), but "
-        "hpo uses the same layers for both; set them",
+        "hpo uses the same layers for both; set hidden_sizes",
         flags={"hidden_sizes": "[256,256]"},
     )
 

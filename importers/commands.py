@@ -159,7 +159,9 @@ def _read_benchmark(words: Sequence[str], given: Mapping[str, Any]) -> Command:
         raise ConfigError("a CleanRL benchmark needs --env-ids and --command")
     wanted = str(given.get("env", given.get("env_id", ""))).removeprefix("gym:")
     if not wanted and len(envs) > 1:
-        text = f"it trains on {len(envs)} environments, and each needs its own study; name one: "
+        text = (
+            f"it trains on {len(envs)} environments, and each needs a separate study; name one: "
+        )
         raise ConfigError(text + ", ".join(envs[:8]), env=envs[0])
     inner = shlex.split(command)
     flags: dict[str, Any] = dict(flags_of(inner))

@@ -403,7 +403,7 @@ def add_space(draft: ConvertedStudy) -> None:
     """Add ranges around a draft's fixed values, which become the default configuration."""
     if draft.space:
         raise draft.fault(
-            "it already has a search space; only a single configuration can be extended"
+            "it already has a search space; ranges can be added only to a single configuration"
         )
     for name in SEARCHED:
         value = draft.fixed.get(name, KNOBS[name].default)

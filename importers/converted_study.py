@@ -454,7 +454,8 @@ class ConvertedStudy:
         if "id" not in self.env and "algorithm" not in self.rest:
             raise self.fault("no environment is named; name one", flags={"env": "CartPole-v1"})
         if self.lost and not self.space and "seeds" not in self.rest:
-            text = f"nothing would be searched, because hpo has no {', '.join(self.lost)}; "
+            names = joined(self.lost)
+            text = f"nothing would be searched, because hpo has no counterpart for {names}; "
             raise self.fault(
                 f"{text}is this a sweep from another system?", flags={"system": "NAME"}
             )
@@ -580,7 +581,9 @@ class ConvertedStudy:
         total = _gradient_steps(study)
         for name, value in schedule.settings(total).items():
             self.fixed[name] = _call_with_name(name, partial(check_value, name, value))
-        text = f"lr_schedule: {schedule.kind}, counted in optimiser steps; a run has {total:,}"
+        text = (
+            f"lr_schedule: {schedule.kind}, counted in optimiser steps; a run has {total:,} steps"
+        )
         if searched := [name for name in _COUNTED if name in study.space.names]:
             text += f" with the default {' and '.join(searched)}"
         self.note(text)

@@ -43,8 +43,8 @@ def counts_segments(draft: ConvertedStudy, source: ImportSource) -> str:
     if not 0 < size < steps:
         return ""
     return (
-        f"its minibatch_size is {size}, but later versions count env steps and need at least "
-        f"num_steps_epoch ({steps})"
+        f"its minibatch_size ({size}) is below num_steps_epoch ({steps}), which later versions "
+        "reject"
     )
 
 
@@ -157,7 +157,9 @@ def _translate_passes(
     """Convert minibatches drawn without priorities to whole passes over the rollout."""
     passes = segments * sizes.parts / sizes.envs
     if not passes.is_integer() or sizes.envs % segments:
-        text = f"{text} {passes:.3g} passes over {total}; hpo needs whole passes in equal parts"
+        text = (
+            f"{text} {passes:.3g} passes over {total}; hpo needs whole passes of equal minibatches"
+        )
         raise draft.fault(
             text,
             flags={
@@ -173,9 +175,8 @@ def _translate_passes(
     if passes == 1:
         whole = "1 pass"
     draft.note(
-        f"minibatch_size: {text} {whole} of "
-        f"{sizes.envs // segments} minibatches over {total}; JaxDEM draws each one "
-        "independently"
+        f"minibatch_size: {text} {whole} over {total}, each in "
+        f"{sizes.envs // segments} minibatches; JaxDEM draws every minibatch independently"
     )
 
 

@@ -36,7 +36,7 @@ def refuse_lost(draft: ConvertedStudy, source: ImportSource) -> None:
 
 
 def nothing_searched(draft: ConvertedStudy, names: Sequence[str]) -> Exception:
-    text = f"nothing would be searched, because hpo has no {', '.join(names)}; "
+    text = f"nothing would be searched, because hpo has no counterpart for {joined(names)}; "
     return draft.fault(f"{text}is this a sweep from another system?", flags={"system": "NAME"})
 
 

@@ -281,7 +281,7 @@ class _NameVisitor:
             readable = len(names)
             if starred:
                 readable = 0
-            raise NotPlain(f"{text}of which {readable} can be read; pass them by name")
+            raise NotPlain(f"{text}of which {readable} can be read; pass all arguments by name")
         return [(name, value) for name, value in pairs if name not in ("_", "*")]
 
     def _keep_wrapper(self, node: ast.Call, given: Mapping[str, ast.AST]) -> None:

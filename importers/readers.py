@@ -273,8 +273,8 @@ def _group(path: Path, group: str, name: Any, given: Mapping[str, Any]) -> dict[
             return _read_mapping(file, "", given)
         return {group: data}
     if group == "environment" and not {"env", "env_name", "env_id"} & set(given):
-        text = f"its environment {name!r} is set in the missing file {group}/{name}.yaml; name one"
-        raise ConfigError(f"{path}: {text}", env="ID")
+        text = f"its environment {name!r} is set in the missing file {group}/{name}.yaml"
+        raise ConfigError(f"{path}: {text}; name an environment", env="ID")
     if group == "algorithm":
         return {group: name}
     return {f"defaults/{group or name}": name}

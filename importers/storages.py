@@ -255,7 +255,7 @@ def read_storage(storage: str, name: str | None, given: Mapping[str, Any]) -> Co
             draft.searched(parameter, fields)
         if parameter in theirs.sometimes:
             draft.note(
-                f"{parameter}: only some trials have it; here all have it, unless you add a `when`"
+                f"{parameter}: only some trials have it; all have it here, unless you add a `when`"
             )
         if parameter in theirs.changed:
             draft.note(

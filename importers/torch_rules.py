@@ -50,7 +50,7 @@ def gamma_of_rewards(draft: ConvertedStudy, source: ImportSource) -> None:
         theirs = normalise.get("gamma", 0.99)
     if theirs is not None and source.values("gamma", 0.99) != [theirs]:
         draft.note(
-            f"normalize: its gamma is {theirs}; rewards are normalised with the study's gamma here"
+            f"normalize: gamma was {theirs}; rewards are normalised with the study's gamma here"
         )
 
 
@@ -63,7 +63,9 @@ def leave_out_noise(draft: ConvertedStudy, source: ImportSource) -> None:
         if "log_std_init" in arguments:
             value = arguments.pop("log_std_init")
             source.constants["policy_kwargs"] = arguments
-            draft.leave_out(f"log_std_init {value}", "with use_sde, it sets a noise matrix")
+            draft.leave_out(
+                f"log_std_init {value}", "it scales gSDE's noise matrix, and use_sde is left out"
+            )
 
 
 def recurrent_minibatches(draft: ConvertedStudy) -> None:
@@ -85,8 +87,8 @@ def recurrent_minibatches(draft: ConvertedStudy) -> None:
     draft.fixed["num_minibatches"] = parts
     if parts != wanted:
         draft.note(
-            f"batch_size: {rows} makes {wanted} minibatches; here {parts}, because "
-            f"recurrent networks learn from whole rollouts of {envs} environments"
+            f"batch_size: {rows} would need {wanted} minibatches; {parts} are used, because "
+            f"recurrent minibatches contain whole rollouts, here of {envs} environments"
         )
 
 
@@ -98,8 +100,8 @@ def decay_as_torch(draft: ConvertedStudy) -> None:
     optimiser = draft.fixed.get("optimiser", "adam")
     if "sgd" in (optimiser, *searched):
         draft.note(
-            "weight_decay: PyTorch's SGD adds it before the momentum, which makes it about "
-            "1/(1 - momentum) times as strong; here it is decoupled"
+            "weight_decay: decoupled here. PyTorch's SGD adds it before the momentum, which "
+            "makes it about 1/(1 - momentum) times as strong"
         )
     if "adam" in searched:
         values = ["adam_l2" if word == "adam" else word for word in searched]
@@ -154,5 +156,5 @@ def unscaled_actions(draft: ConvertedStudy) -> None:
     draft.fixed |= {"action_low": low, "action_high": high}
     draft.note(
         f"action_low, action_high: {low:g} and {high:g}, because the source does not scale "
-        f"{kind} actions; off scales them to the environment's range"
+        f"{kind} actions; set both to off to scale to the environment's range"
     )

@@ -26,9 +26,9 @@ from .formats import distinct, file_name, flags_of, read_data
 
 _METHODS = {"random": "random", "grid": "grid", "bayes": SEARCH_METHODS["bayes"]}
 _REASONS = {
-    **dict.fromkeys(("program", "job", "image_uri"), "the program is hpo"),
-    "controller": "the study is the controller",
-    "description": "kept above as a comment only",
+    **dict.fromkeys(("program", "job", "image_uri"), "hpo trains instead"),
+    "controller": "hpo proposes the trials instead",
+    "description": "kept only in this comment",
 }
 _LOGGED = ("project", "entity")
 _READ = ("name", "method", "parameters", "metric", "early_terminate", "command", "run_cap")
@@ -476,7 +476,7 @@ def _translate_hyperband(draft: ConvertedStudy, early: Any) -> None:
     if not counts:
         raise ConfigError("early_terminate has neither min_iter nor max_iter")
     if len(counts) > 1:
-        draft.leave_out("early_terminate.min_iter", "W&B uses max_iter and s if both are given")
+        draft.leave_out("early_terminate.min_iter", "W&B uses max_iter instead if it is given")
         del counts["min_iter"]
     (kind, iterations), brackets = counts.popitem(), early.get("s")
     if iterations >= _ENV_STEPS_FROM:

@@ -51,7 +51,7 @@ def before(draft: ConvertedStudy, source: ImportSource) -> None:
         source.constants["env_type"] = "rmsa"
         draft.defaults.append("env_type rmsa")
     if any(source.values("MINIBATCH_SIZE", None)):
-        _ignore_names(draft, source, "computed by XLRON from NUM_MINIBATCHES", "MINIBATCH_SIZE")
+        _ignore_names(draft, source, "XLRON computes it from NUM_MINIBATCHES", "MINIBATCH_SIZE")
     for rule in (
         _translate_length,
         _translate_traffic,
@@ -398,7 +398,7 @@ def _translate_evaluation(draft: ConvertedStudy, source: ImportSource) -> None:
             when = f"evaluated every {apart:,} env steps"
         draft.note(
             f"SAVE_MODEL: the policy with the best evaluation is kept ({when}); XLRON "
-            "compares training results at increments"
+            "compares the training results of increments"
         )
     source.drop("SAVE_MODEL", "EVAL_DURING_TRAINING", *_EVALUATIONS)
     _translate_downsampling(draft, source)
@@ -501,11 +501,10 @@ def _scale_end(draft: ConvertedStudy, source: ImportSource, one: _Scheduled) -> 
         return
     factor = _log_middle(one.values)
     _scale_values(source, one.fraction, lambda end: rounded(end * factor), one.end)
-    text = f"{one.fraction}: multiplied by {factor:.4g}, because XLRON's cosine ends at the "
-    text += "squared value times the fraction"
+    text = f"{one.fraction}: multiplied by {factor:.4g}"
     if len(set(one.values)) > 1:
-        text += ", here the middle of the searched values"
-    draft.note(text)
+        text += " (the geometric middle of the searched values)"
+    draft.note(f"{text}, because XLRON's cosine ends at the squared value times the fraction")
 
 
 def _scale_horizon(
@@ -521,8 +520,8 @@ def _scale_horizon(
         factor, counted, horizon = 1.0 / factor, horizon, counted
     _scale_values(source, name, lambda one: one * factor, 1.0)
     draft.note(
-        f"{name}: multiplied by {factor:.4g}, because XLRON counts {counted} over a horizon of "
-        f"{horizon}"
+        f"{name}: multiplied by {factor:.4g}, because XLRON counts {counted}, but its horizon "
+        f"is in {horizon}"
     )
 
 

@@ -105,7 +105,7 @@ def _of_file(given: str, source: Path) -> Any:
             for key, value in vars(module).items()
             if callable(getattr(value, "declared", None)) and key != "Training"
         ]
-        text = f"{file} has no class {name!r} that is an hpo.Training;{suggestion(name, known)}"
+        text = f"{file} has no hpo.Training class {name!r};{suggestion(name, known)}"
         raise ConfigError(f"{text} Known: {', '.join(known) or 'none'}")
     for knob in made.declared().values():
         if knob.search is not None:
@@ -186,9 +186,8 @@ def _length(notes: Notes, root: Node, algorithm: Algorithm) -> int:
         units |= {"epoch": epoch, "epochs": epoch}
     if number is not None and unit in ("epoch", "epochs") and unit not in units:
         notes.add(
-            f"length is {given!r}, but {algorithm.label} does not define the length of an epoch; "
-            f"set `epoch = ...` in the class, in {algorithm.unit}, or give length "
-            f"in {algorithm.unit}",
+            f"length is {given!r}, but {algorithm.label} defines no epoch length; give length in "
+            f"{algorithm.unit}, or set `epoch` in the class to its number of {algorithm.unit}",
             root,
             "length",
         )

@@ -43,7 +43,7 @@ class BenchSpec:
     move: bool = key(
         True,
         "move proposals to the nearest recorded configuration not yet tried; "
-        "off: keep the proposals, and take only the runs of that configuration",
+        "off: keep the proposals, but use the runs of that configuration",
     )
     lanes: int = key(12, "lanes per search", low=1)
     test_seeds: int = key(2, "recorded seeds used only to evaluate the selected trials", low=1)

@@ -203,7 +203,7 @@ def _of_programs(study: Study, buckets: ProgramShapes) -> Iterator[str]:
         yield f"{name} is static and searched over real numbers, so every trial compiles a program"
     if names := _unknown_env_arguments(study):
         text = f"{', '.join(names)}: each value may need a separate program, which is known only "
-        yield f"{text}after imports run. A float constructor argument needs only one program"
+        yield f"{text}after the imports run. A float constructor argument needs only one program"
     for parameter in study.space.parameters:
         yield from _whole_note(study, parameter)
 
@@ -400,7 +400,7 @@ def _head_lines(study: Study) -> list[str]:
     if study.search.driver == "ray_tune":
         method = f"Ray Tune ({study.search.searcher})"
         every = f"{study.evaluation.every:,} {study.algorithm.unit}"
-        rule = f"its {study.search.scheduler} decides every {every}"
+        rule = f"with scheduler {study.search.scheduler} every {every}"
     seeds = f"{study.seeds.per_config} per trial"
     if study.seeds.racing is not None:
         seeds = (
@@ -414,8 +414,8 @@ def _head_lines(study: Study) -> list[str]:
     knobs = counted(len(study.space.names), "knob")
     lines = [f"study      {study.name}: {env_words(study)}, {knobs} searched by {method}, {rule}"]
     if study.more_envs:
-        each = f"{study.env_steps:,} {study.algorithm.unit} on each of {study.spread}"
-        lines += [f"a trial    trains on all: {each}; {study.over_environments} of the scores"]
+        each = f"{study.spread}: {study.env_steps:,} {study.algorithm.unit} each"
+        lines += [f"a trial    trains on all {each}; {study.over_environments} of the scores"]
     lines.append(f"seeds      {seeds}, {', '.join(wanted)}")
     if study.constraints:
         lines.append(f"limits     {', '.join(map(_constraint_words, study.constraints))}")
@@ -504,11 +504,11 @@ def _env_steps_line(report: CheckReport) -> str:
         search = f"search {expected.search:,} expected{each} ({full})"
     parts = [search, f"confirm {confirm_words(report.study, expected)}"]
     if expected.budget is None:
-        parts.append("no bound")
+        parts.append("no limit")
     else:
-        parts.append(f"bound {expected.budget:,}")
+        parts.append(f"limit {expected.budget:,}")
     if expected.total is not None:
-        parts.append(f"together {expected.total:,}")
+        parts.append(f"total {expected.total:,}")
     return f"{report.study.algorithm.unit}  {'; '.join(parts)}"
 
 

@@ -296,7 +296,7 @@ def _confirm_problems(study: Study, confirm: Confirm) -> Problems:
         most = counted(trials, "trial")
         yield "confirm.top_k", f"is {confirm.top_k}, but the budget is {most}"
     if not confirm.choose and (len(study.objectives) > 1 or study.constraints):
-        text = "is 0, but several objectives and constraints need selection seeds; allowed: "
+        text = "is 0, but several objectives or constraints need selection seeds; allowed: "
         yield "confirm.choose", f"{text}at least 1"
     yield from _interim_problems(confirm)
     last = max((trial for trial, _ in confirm.also), default=-1)
@@ -400,7 +400,7 @@ def _several_env_problems(study: Study) -> Problems:
             place = "objectives"
         yield place, text
     if any(one.name not in COSTS for one in study.objectives[1:]):
-        yield "objectives", f"with several environments, only {costs} may follow the score"
+        yield "objectives", f"over several environments can add only {costs} to the score"
     if any(one.metric not in COSTS for one in study.constraints):
         yield "constraints", f"over several environments can use only {costs}"
     unfit: list[tuple[str, object, str]] = [

@@ -148,7 +148,7 @@ def read_eval_env(notes: Notes, root: Node, known: EnvEntry | None) -> dict[str,
     if node is None or not node.is_map:
         return {}
     if "id" in node.value:
-        notes.add("eval_env takes no id; give only the keys that differ", node, "id")
+        notes.add("eval_env accepts no id; give only the keys that differ", node, "id")
     return _read_env_values(notes, known, node)
 
 
@@ -219,7 +219,9 @@ def _read_scale(
         found, why = None, f"with a different {changed[0]}"
     if found is None:
         text = f"{spec.id} {why} has no scores in the table; give them, as in {{id: {spec.id}, "
-        text += "scores: {random: 0.1, reference: 0.9}} (the metric of random actions and of a "
+        text += (
+            "scores: {random: 0.1, reference: 0.9}} (the metric with random actions and with a "
+        )
         notes.add(f"{text}good policy)", item)
         return None
     return Reference(float(found.random), float(found.reference))

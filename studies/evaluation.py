@@ -150,9 +150,9 @@ def own_evaluation_note(study: Study) -> str:
     verbs = "are searched"
     if len(loose) == 1:
         verbs = "is searched"
-    what = f"{', '.join(f'env.{key}' for key in loose)} {verbs} and also used in evaluation; "
-    what += "trials with an easier "
+    what = f"{', '.join(f'env.{key}' for key in loose)} {verbs} and also used in evaluation, "
+    what += "so trials with an easier "
     if study.more_envs:  # there is no eval_env
         return f"{what}environment rank higher; fix the values in evaluation"
-    text = f"{what}environment rank higher; to evaluate all in the same one, "
+    text = f"{what}environment rank higher; to evaluate all trials in the same one, "
     return f"{text}use eval_env: {flow(loose)}"

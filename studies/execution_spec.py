@@ -32,8 +32,8 @@ class PopulationSpec:
         "auto",
         (
             "grouping of lanes on a CPU; whole: results do not depend on the number of "
-            "lanes; narrow: tiles fit the lanes; auto: whole, or narrow if the lanes are "
-            "fewer than one tile per device"
+            "lanes; narrow: tiles fit the number of lanes; auto: whole, or narrow if the lanes "
+            "are fewer than one tile per device"
         ),
     )
     device: Literal["auto", "cpu", "gpu"] = key("auto", "where lanes run")
@@ -70,7 +70,7 @@ class Budget:
         low_open=True,
         high=1e9,
     )
-    max_failures: int = key(20, "errors after which the study stops", high=1e9)
+    max_failures: int = key(20, "number of errors after which the study stops", high=1e9)
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Executor:
     )
     poll: float = key(
         15.0,
-        "slurm: time between calls of squeue",
+        "slurm: time between calls to squeue",
         type="seconds",
         low=0,
         high=3600,
@@ -121,7 +121,7 @@ class Processes:
 
     at_once: int | None = key(
         None,
-        "number of simultaneous processes, or auto: as many as GPUs and CPU cores allow",
+        "number of simultaneous processes, or auto: as many as the GPUs and CPU cores allow",
         low=1,
         high=4096,
         words=("auto",),
@@ -167,7 +167,7 @@ class MetricFiles:
         "path or pattern of the files, with placeholders; null: in {folder}",
         type="text",
     )
-    step: str = key("step", "name of the step in each line or row")
+    step: str = key("step", "key or column that contains the step")
     mean_of: int = key(
         1, "number of most recent metric values that are averaged", low=1, high=100_000
     )
@@ -211,7 +211,7 @@ class Init:
         "all", "parameters to keep; the rest starts fresh"
     )
     optimiser: Literal["fresh", "restored"] = key(
-        "fresh", "`restored` needs keep: all and a policy saved with its optimiser"
+        "fresh", "initial optimiser state; `restored` needs keep: all and a policy saved with it"
     )
 
 

@@ -33,7 +33,7 @@ LONGER = (
     "# With more time, set these two and run the same command; finished runs are kept:",
     f"# confirm: {flow(CONFIRM)}",
     "# budget: {trials: 48}           # also env_steps: 100M, wall: 2h",
-    "# Rungs need a new study:",
+    "# Early stopping needs a new study:",
     "# early_terminate: {type: asha, min: 150k, eta: 4} # three of four trials stop here",
     "# population: {lanes: 24}        # fewer than trials, so that tpe learns from the first",
 )
@@ -84,7 +84,7 @@ def init_text(env_id: str, imports: Sequence[str] = (), custom: EnvEntry | None 
         f"search: {{method: tpe, portfolio: {PORTFOLIO}}} # learnt configurations come first",
         "seeds: {per_config: 1}           # per trial in the search",
         f"confirm: {flow(PROTECTED)} # compares the best with the default",
-        f"budget: {{trials: {1 + PORTFOLIO}}}              # 12 runs with the test",
+        f"budget: {{trials: {1 + PORTFOLIO}}}              # 12 runs, including the test",
         *LONGER,
         "# checkpoint: {keep_best: 3}",
         "# loggers: [{type: csv}]",
@@ -183,7 +183,7 @@ def _env_lines(env: EnvEntry, used: str) -> list[str]:
 def _metric_lines(env: EnvEntry) -> list[str]:
     if env.source != "optical":
         return [
-            "# training returns count for half of search values, but not in the test",
+            "# half of each search value is the training return; test values exclude it",
             "metric: {name: eval/return_mean, goal: maximize, training_weight: 0.5}",
             "evaluation: {every: rungs, episodes: 20}",
         ]

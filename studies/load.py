@@ -37,10 +37,10 @@ from .yaml_io import Node, Notes, place_of, plain, read_file, read_text, text_of
 DEFAULT_BASELINES = ("ksp_ff", "ff_ksp")  # for studies of optical networks that list none
 _WITHOUT_RULES = ("seeds", "population", "budget", "checkpoint")
 _OF_JOBS = {
-    "partition": "give executor.partition",
-    "time": "give executor.time, such as 4h",
-    "gpus": "give processes.gpus",
-    "cpus-per-task": "give processes.threads",
+    "partition": "use executor.partition instead",
+    "time": "use executor.time instead, such as 4h",
+    "gpus": "use processes.gpus instead",
+    "cpus-per-task": "use processes.threads instead",
     "array": "each process is a separate job; remove it",
     "job-name": "hpo names the jobs; remove it",
     "output": "hpo reads the output; remove it",
@@ -255,9 +255,7 @@ class _StudyReader:
         """Note a mistake if a study without `objectives` names a metric that is not measured."""
         fault = self._metric_fault(name, env)
         if self.is_process and "metric" not in self.root.value:
-            fault = (
-                "the study needs one that the command prints, such as metric: {name: eval_return}"
-            )
+            fault = "name one that the command prints, such as metric: {name: eval_return}"
         if fault is not None:
             self.notes.add(f"metric: {fault}", *place_of(self.root, "metric.name"))
 

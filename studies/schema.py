@@ -35,7 +35,7 @@ _PPO = Algorithm()
 
 def schema(algorithm: Algorithm = _PPO) -> dict[str, Any]:
     """Return the schema for studies of one algorithm; by default, of PPO or of any command."""
-    names = _condition("the parameter is searched if all are true", _names(algorithm.knobs))
+    names = _condition("the parameter is searched if all conditions hold", _names(algorithm.knobs))
     found: dict[str, Any] = {
         "$schema": _DIALECT,
         "title": "hpo study",
@@ -46,7 +46,7 @@ def schema(algorithm: Algorithm = _PPO) -> dict[str, Any]:
         return {**found, **_of_algorithm(algorithm)}
     found["$defs"] |= {
         "distribution_of_command": _distribution("condition_of_command"),
-        "condition_of_command": _condition("the parameter is searched if all are true", {}),
+        "condition_of_command": _condition("the parameter is searched if all conditions hold", {}),
     }
     either = {"then": _of_command(), "else": _of_algorithm(algorithm)}
     return {**found, "if": {"required": ["command"]}, **either}
@@ -263,7 +263,7 @@ def _distribution(condition: str) -> dict[str, Any]:
     properties |= {
         "distribution": {"description": kinds, "enum": [*KINDS, None]},
         "value": {"description": "a single value"},
-        "default": {"description": "its value in the default configuration"},
+        "default": {"description": "the value in the default configuration"},
         "when": {"$ref": f"#/$defs/{condition}"},
     }
     each = [_if_key_is("distribution", kind, _kind(kind)) for kind in KINDS]

@@ -241,11 +241,11 @@ def command_init_text(command: str, folder: Path = Path(".")) -> str:
         f"length: {amount} {unit}",
         to_yaml({"space": {flag.name: flag.distribution() for flag in tuned}}).rstrip(),
         "metric: {name: eval_return, goal: maximize}   # change to a metric of the script",
-        "# metrics: {type: tensorboard}                # or jsonl, csv; default: lines it prints",
+        "# metrics: {type: tensorboard}                # or jsonl, csv; default: printed lines",
         f"early_terminate: {{type: asha, min: {max(1, amount // 8)}, eta: 4}}",
         to_yaml({"confirm": {"default": default, "top_k": 3, "choose": 3, "report": 16}}).rstrip(),
         "budget: {trials: 32}",
-        "processes: {at_once: auto}                    # gpus: 0.5: two on each GPU",
+        "processes: {at_once: auto}                    # gpus: 0.5 runs two per GPU",
     ]
     return "\n".join(lines) + "\n"
 

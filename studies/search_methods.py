@@ -69,9 +69,7 @@ METHODS: dict[str, Method] = {
             "via_optuna:Tpe",
             (
                 _STARTUP,
-                count(
-                    "n_ei_candidates", 24, "candidates compared for one proposal", 1, high=10_000
-                ),
+                count("n_ei_candidates", 24, "candidates compared per proposal", 1, high=10_000),
                 flag("multivariate", True, "model parameters jointly"),
                 flag("group", True, "one joint model for each set of active parameters"),
                 flag(
@@ -85,7 +83,7 @@ METHODS: dict[str, Method] = {
             "thompson",
             "thompson:Thompson",
             (
-                count("candidates", 60, "configurations compared for one proposal", 1, high=1_000),
+                count("candidates", 60, "configurations compared per proposal", 1, high=1_000),
                 Field(
                     "width",
                     "number",

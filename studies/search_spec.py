@@ -31,8 +31,8 @@ class Metric:
         0.0,
         (
             "weight of the mean return of the last 100 training episodes in search and "
-            "selection values; test values, and all values if a trial has no training "
-            "episode, use evaluations alone"
+            "selection values; 0 in test values, and in all values if a trial has no training "
+            "episode"
         ),
         low=0.0,
         high=1.0,
@@ -162,7 +162,7 @@ class Confirm:
     choose: int = key(
         8, "selection seeds: new seeds to pick the winner; 0: search values are used", high=1000
     )
-    report: int = key(16, "test seeds: further new seeds for the final comparison", high=1000)
+    report: int = key(16, "test seeds: more new seeds for the final comparison", high=1000)
     interim: int | None = key(
         None,
         "test seeds after which the test ends if the difference from the default is clear, or "

@@ -72,7 +72,7 @@ class SpaceReader:
                     others = f"{given!r} and {given_as[name]!r}"
                     raise ConfigError(f"{others} are the same knob; keep one")
                 if name in self.fixed:
-                    one = f"search {flow({'value': self.fixed[name]})} alone"
+                    one = f"search only {flow({'value': self.fixed[name]})}"
                     raise ConfigError(f"{name} is both searched and fixed; remove one, or {one}")
                 if name.startswith("env.") and name[4:] in self.vocabulary.env_values:
                     raise ConfigError(f"{name} is searched and given under env:; remove one")
@@ -111,7 +111,7 @@ class SpaceReader:
         if isinstance(distribution, Categorical | Ordinal):
             return self._fit_values(name, distribution)
         if self.vocabulary.env_key(name) is not None:
-            text = "changes the program; list its `values`, each of which is compiled"
+            text = "each value needs a separate program; list the `values`"
             return None, [KeyFault("distribution", text)]
         kind, text = self.vocabulary.type(name), ""
         if kind not in ("float", "int"):
@@ -338,8 +338,8 @@ def _find_space_file(given: Node, source: Path | None) -> Path:
     name = given.value
     shipped = sorted(f"spaces/{path.name}" for path in _PACKAGE.glob("spaces/*.yaml"))
     if not isinstance(name, str) or not is_inside(name):
-        text = f"space.file is {given.shown()}; allowed: a path below the study's folder, or one "
-        raise ConfigError(f"{text}that is shipped, such as {shipped[0]}")
+        text = f"space.file is {given.shown()}; allowed: a path below the study's folder, or a "
+        raise ConfigError(f"{text}shipped file, such as {shipped[0]}")
     for base in filter(None, (source, _PACKAGE)):
         if (base / name).is_file():
             return base / name

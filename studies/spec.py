@@ -53,7 +53,7 @@ class Study:
     name: str = key(REQUIRED, "name of the results folder; omitted: the file's name", default=None)
     seed: int = key(0, "seed for all random numbers of the study", high=2**31 - 1)
     imports: tuple[str, ...] = key(
-        (), "Python files that register environments, networks, samplers"
+        (), "Python files that register environments, networks or samplers"
     )
     algorithm: Algorithm = key(
         Algorithm(),
@@ -63,8 +63,8 @@ class Study:
     )
     command: str | None = key(
         None,
-        "command line of a training script, which runs as a process, with {hyperparameter}, "
-        "{seed}, {env_steps}, {folder} and {trial}",
+        "command line of a training script, with the placeholders {hyperparameter}, {seed}, "
+        "{env_steps}, {folder} and {trial}",
         type="text",
         late=True,
     )
@@ -76,7 +76,7 @@ class Study:
         late=True,
     )
     processes: Processes | None = key(None, "command: settings of its processes", late=True)
-    metrics: MetricFiles | None = key(None, "command: where metrics are read", late=True)
+    metrics: MetricFiles | None = key(None, "command: source of its metrics", late=True)
     env: EnvSpec = key(  # the first of several
         REQUIRED, "an id, or {id: ..., key: value}; or a list of several"
     )
@@ -92,7 +92,7 @@ class Study:
         high=1e13,
         late=True,
     )
-    fixed: Mapping[str, Any] = key({}, "knob -> value, for knobs that are not searched")
+    fixed: Mapping[str, Any] = key({}, "knob -> value, the same in every trial")
     space: Space = key(
         Space(),
         "knob -> distribution, or {file: ..., override: {...}}",
@@ -116,7 +116,7 @@ class Study:
     baselines: tuple[str, ...] = key(
         (),
         (
-            "heuristics to compare with, on the same evaluation streams; omitted: ksp_ff, ff_ksp "
+            "heuristics to compare with, on the same evaluation seeds; omitted: ksp_ff, ff_ksp "
             "in optical networks"
         ),
     )
@@ -133,7 +133,7 @@ class Study:
     init: Init | None = key(None, "a saved policy to start from; null: start fresh")
     log_every: int | None = key(
         None,
-        "env steps between two rows of curves; omitted: one chunk",
+        "env steps between two curve rows; omitted: one chunk",
         low=1,
         high=1e13,
         late=True,

@@ -30,7 +30,7 @@ _STOPPING = (
         "eta",
         "number",
         4.0,
-        "rungs are min x eta^i (plateau: min x i); one in eta passes",
+        "rungs are min x eta^i (plateau: min x i); one trial in eta passes",
         low=1.5,
         high=100.0,
     ),
@@ -49,7 +49,7 @@ _EVOLVING = (
         "quantile",
         "number",
         0.25,
-        "share of trials that copy others, and share that are copied",
+        "share of trials that copy others; the same share is copied",
         low=0,
         low_open=True,
         high=0.5,
@@ -131,7 +131,13 @@ RULES: dict[str, StoppingRule] = {
             "plateau",
             "stopping:build_plateau",
             (
-                count("patience", 4, "number of rungs without enough improvement", 1, high=1000),
+                count(
+                    "patience",
+                    4,
+                    "rungs without enough improvement after which a trial stops",
+                    1,
+                    high=1000,
+                ),
                 Field(
                     "tolerance",
                     "number",

@@ -91,7 +91,7 @@ METRICS: Mapping[str, str] = {
 
 COSTS: Mapping[str, str] = {
     "env_steps": "training env steps of a trial over all seeds; never the first objective",
-    "seconds": "share of the training time used; not reproducible; never the first objective",
+    "seconds": "share of the training time (seconds); not reproducible; never the first objective",
 }
 """Costs of a trial, as objectives or constraints: name -> meaning."""
 

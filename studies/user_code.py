@@ -157,7 +157,7 @@ def _run_file(path: Path, shown: Path) -> ModuleType:
         loader = _FromSource(name, str(path))
     spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     if spec is None or spec.loader is None:
-        raise ConfigError(f"{shown}: is not a Python file that can be imported")
+        raise ConfigError(f"{shown}: not an importable Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:

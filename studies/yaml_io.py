@@ -155,7 +155,7 @@ def text_of(path: Path, shown: str = "") -> str:
     """Return a file's text; raise `StudyError` if it is missing or larger than `MOST_BYTES`."""
     try:
         if path.exists() and not path.is_file() and not path.is_dir():
-            fault = Mistake(None, "is a pipe or a device; write it into a file")
+            fault = Mistake(None, "is a pipe or a device; save its content as a file")
         else:
             with path.open("rb") as file:
                 data = file.read(MOST_BYTES + 1)

@@ -42,10 +42,10 @@ def imported(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("parameters", "reason"),
     [
-        ("  warp: {values: [1, 2]}", "nothing would be searched, because hpo has no warp"),
+        ("  warp: {values: [1, 2]}", "because hpo has no counterpart for warp"),
         (
             "  device: {values: [cpu, cuda]}\n  warp: {min: 0.0, max: 1.0}",
-            "nothing would be searched, because hpo has no device, warp",
+            "nothing would be searched, because hpo has no counterpart for device and warp",
         ),
         ("  network: {value: vit}", "network is 'vit'; allowed: one of mlp"),
         ("  policy: {values: [MlpPolicy, MultiInputPolicy]}", "MultiInputPolicy"),

@@ -87,7 +87,10 @@ def test_names_only_in_october_select_that_version(imported):
             create("num_envs=64", "tr, _ = PPOTrainer.train(tr)\n"),
             "a `train` that returns two values",
         ),
-        (create("num_envs=64, num_steps_epoch=32, minibatch_size=16"), "minibatch_size is 16"),
+        (
+            create("num_envs=64, num_steps_epoch=32, minibatch_size=16"),
+            "minibatch_size (16) is below",
+        ),
     ],
 )
 def test_names_only_in_september_select_that_version(imported, text, because):
@@ -157,12 +160,12 @@ def test_jaxdem_september_minibatch_size_counts_segments(imported):
         "importance_sampling_alpha=0.0"
     )
     data, told = imported("jaxdem", text, "--env=navigators")
-    assert "8 minibatches of 16 segments are 2 passes of 4 minibatches over 64" in told
+    assert "8 minibatches of 16 segments are 2 passes over 64, each in 4 minibatches" in told
     assert data["fixed"]["num_minibatches"] == 4 and data["fixed"]["update_epochs"] == 2
     text = text.replace("size=16", "size=12")
     _, told = imported("jaxdem", text, "--env=navigators")
     assert "8 minibatches of 12 segments are 1.5 passes over 64" in told
-    flags = told.split("parts (-- ")[1].rstrip(")\n").split()
+    flags = told.split("equal minibatches (-- ")[1].rstrip(")\n").split()
     data, _ = imported("jaxdem", text, "--env=navigators", *flags)
     assert data["fixed"]["num_minibatches"] == 5 and data["fixed"]["update_epochs"] == 2
 

@@ -155,5 +155,5 @@ def test_ray_tune_decides_at_every_evaluation_but_the_last():
     study = loads(TUNE)
     assert rung_steps(study) == (5_000, 10_000, 15_000)
     said = check(study)
-    assert "Ray Tune (random), its asha decides every 5,000 env steps" in said.text()
+    assert "Ray Tune (random), with scheduler asha every 5,000 env steps" in said.text()
     assert said.expected.search == said.expected.full

@@ -26,8 +26,8 @@ def study(more="", text=STUDY):
 def test_note_on_searched_eval_environment_suggests_eval_env():
     told = own_evaluation_note(study())
     assert told == (
-        "env.g is searched and also used in evaluation; trials with an easier environment rank "
-        "higher; to evaluate all in the same one, use eval_env: {g: 10.0}"
+        "env.g is searched and also used in evaluation, so trials with an easier environment rank "
+        "higher; to evaluate all trials in the same one, use eval_env: {g: 10.0}"
     )
 
 

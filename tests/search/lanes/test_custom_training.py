@@ -304,7 +304,7 @@ def test_check_reports_problems_without_compiling(tmp_path):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ("algorithm: walk.py:Wolk", "has no class 'Wolk' that is an hpo.Training; did you mean"),
+        ("algorithm: walk.py:Wolk", "walk.py has no hpo.Training class 'Wolk'; did you mean"),
         ("algorithm: walk", "allowed: ppo, FILE.py:CLASS such as my_sac.py:SAC, or rejax:SAC"),
         ("algorithm: none.py:Walk", "none.py: no such file in the study's folder"),
         ("env: CartPole-v1", "Walk creates the environment itself; remove env"),
@@ -335,8 +335,8 @@ def test_length_in_epochs_needs_declared_epoch_length(tmp_path):
     with pytest.raises(HpoError, match=r"study\.yaml:\d+: ") as told:
         written(tmp_path, "asha", text)
     assert (
-        "length is '4 epochs', but Walk does not define the length of an epoch; set `epoch = ...` "
-        "in the class, in steps, or give length in steps"
+        "length is '4 epochs', but Walk defines no epoch length; give length in steps, or set "
+        "`epoch` in the class to its number of steps"
     ) in str(told.value)
 
 

@@ -415,7 +415,7 @@ MISTAKES = {
     "executor: {type: ray, cpus: 2}": "use processes: {threads: 2}",
     "executor: {type: ray, partition: x}": "executor.partition needs executor: {type: slurm}",
     "executor: {type: slurm, address: x}": "executor.address needs executor: {type: ray}; remove",
-    "executor: {type: slurm, options: {time: 3}}": "give executor.time, such as 4h",
+    "executor: {type: slurm, options: {time: 3}}": "use executor.time instead, such as 4h",
     "executor: {type: slurm, options: {x: [1]}}": "executor.options.x is [1]; allowed: a string",
     "executor: {type: slurm, time: 3s}": "executor.time is '3s'; allowed: a time such as",
     "executor: {type: slrum}": "unknown type 'slrum'; did you mean 'slurm'",
@@ -472,7 +472,7 @@ def test_lanes_are_not_for_slurm():
 
 def test_a_metric_is_needed():
     text = "command: python a.py {x} {seed}\nlength: 10\nspace: {x: {min: 0.0, max: 1.0}}\n"
-    with pytest.raises(StudyError, match="the study needs one that the command prints"):
+    with pytest.raises(StudyError, match="metric: name one that the command prints"):
         loads(text)
 
 
