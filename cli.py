@@ -41,7 +41,7 @@ _FIRST = ("init", "check", "run", "top", "show", "compare", "confirm", "importan
 _INTERRUPTED = 130
 _COLUMNS = 80  # without a terminal
 _BROKEN_PIPE = 141  # exit status that a shell reports for a program ended by SIGPIPE
-_SOURCE = "the study file's folder, if the study names other files"
+_SOURCE = "the study file's folder, with the files that the study names"
 _RESULTS = "the results folder (default: results)"
 _Parser = argparse.ArgumentParser
 
@@ -240,7 +240,7 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
     for parser in (init, taken):
         _option(parser, "--to", "FILE", "write to FILE instead of stdout")
     check = verb("check", "init_check_run", "show what a study will do, its cost and its mistakes")
-    timed = "time the study's programs; runs `imports` (default: only without `imports`)"
+    timed = "time the study's programs, running its `imports` (default: only if it has none)"
     _flag(check, "--time", timed, default=None)
     _add_verbose(check, "also programs, chunks, memory, and where the time goes")
     _flag(check, "--no-time", "do not compile or time anything", dest="time", action="store_false")
@@ -259,7 +259,7 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
         _add_out(parser)
         _flag(parser, "--new", "start another study, NAME-2")
         _add_running(parser)
-        _add_verbose(parser, "also baselines, speed, where the time went, and a query")
+        _add_verbose(parser, "also baselines, speed, where the time went, and an example query")
     _flag(run, "--retry-failed", "run failed trials again, once the cause is fixed")
     _add_export(train, "copy")
 
@@ -278,20 +278,20 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     _flag(top, "--markdown", "print the leaderboard as a Markdown table")
     show = verb("show", "read_study", "print everything about one trial")
     _option(show, "trial", "TRIAL", "the trial's number", type=types.trial)
-    _add_verbose(show, "also every seed's value, the rule's cut-offs, costs and times")
+    _add_verbose(show, "also every seed's value, the stopping rule's cut-offs, costs and times")
     query = verb("query", "read_study", "query the results in SQL")
     _option(query, "sql", "SQL", 'such as "SELECT trial, report_value FROM trials ORDER BY rank"')
     best = verb("best", "read_study", "print the winner, or export its policy")
     _add_export(best, "copy")
     _flag(best, "--onnx", "with --export: also write policy.onnx")
-    replay = verb("replay", "replay", "train a trial again and compare every number")
+    replay = verb("replay", "replay", "retrain a trial and check that every number is the same")
     _option(replay, "trial", "TRIAL", "the trial's number", type=types.trial)
     _add_export(replay, "write")
     _option(replay, "--source", "DIR", f"{_SOURCE} (default: .)", default=".")
     export = verb(
         "export",
         "import_export",
-        "export to CSV, MLflow, Optuna, TensorBoard, W&B, or as a table of recorded runs",
+        "export to CSV, MLflow, Optuna, TensorBoard, W&B, or a table of recorded runs",
     )
     _option(export, "format", "FORMAT", ", ".join(_FORMATS), choices=_FORMATS)
     into = "the folder to write into; for optuna a storage, such as sqlite:///trials.db"
@@ -361,7 +361,7 @@ def _add_bundles(verb: Callable[..., Any]) -> None:
     _add_out(bundle)
     verify = verb("verify", "bundle", "check a bundle, and every claim in it")
     _option(verify, "file", "FILE", "from `hpo bundle`", nargs="?")
-    page = "write the page that checks bundles in a browser, offline"
+    page = "write an HTML page that checks bundles offline, in a browser"
     _option(verify, "--page", "FILE", page)
     _flag(verify, "--play", "evaluate the policy again, on the recorded episodes and on new ones")
     episodes = "--play: evaluate N new episodes (default: 100)"
@@ -390,14 +390,14 @@ def _add_serve(verb: Callable[..., Any]) -> None:
     _flag(
         serve,
         "--token",
-        "require a token on 127.0.0.1, too, to keep out other users of the machine",
+        "require a token even on 127.0.0.1, to keep out other users of the machine",
     )
     _add_json(serve)
 
 
 def _add_other_verbs(verb: Callable[..., Any]) -> None:
     tuned = verb("tuned", "tuned", "list tuned configurations, or print one")
-    words = "ENV: print one and its tests; verify ENV: train it again (default: list all)"
+    words = "ENV: print one with its tests; verify ENV: retrain it (default: list all)"
     _option(tuned, "words", "WORD", words, nargs="*")
     _option(tuned, "--tuned", "DIR", "the folder of tuned configurations (default: results/tuned)")
     for name, text, kind in (
@@ -417,21 +417,23 @@ def _add_other_verbs(verb: Callable[..., Any]) -> None:
         knobs,
         "word",
         "WORD",
-        "a name (also from another system), or a word to find in meanings",
+        "a name (also from another system), or a word from a description",
         nargs="?",
     )
-    _flag(knobs, "--all", "all of them (default: 20 common ones)")
+    _flag(knobs, "--all", "list all (default: 20 common ones)")
     _option(
         envs,
         "word",
         "WORD",
-        "an id, to show its details, or a word to find in ids and meanings",
+        "an id, to show its details, or a word from ids or descriptions",
         nargs="?",
     )
     for parser in (knobs, envs):
         _add_json(parser)
     bench = verb("bench", "bench", "compare search methods over tables of recorded runs")
-    _option(bench, "file", "FILE", "a file with methods (study keys) and the tables to search")
+    _option(
+        bench, "file", "FILE", "a file that lists methods, as study keys, and the tables to search"
+    )
     _add_set(bench, "override a key of FILE, such as bench.searches=5; repeatable")
     _option(bench, "--jobs", "N", "run N processes (default: 1)", type=types.positive, default=1)
     _option(bench, "--to", "FILE.json", "write the table here, and all searches to FILE.parquet")
@@ -469,7 +471,7 @@ def _add_eval(verb: Callable[..., Any]) -> None:
     ):
         _option(evaluate, name, "N", text, type=types.positive)
     _option(evaluate, "--loads", "LOADS", "loads in Erlang, such as 100:300:10 or 100,150")
-    found = "find the load at which SHARE of requests is blocked, and compare these loads"
+    found = "compare the loads at which SHARE of the requests is blocked"
     _option(evaluate, "--find-load", "SHARE", found, type=float)
     _option(evaluate, "--plot", "FILE", "plot blocking against load, as a PNG")
     _option(evaluate, "--trace", "FILE", "write every env step (request) as CSV")

@@ -258,7 +258,7 @@ def _misfits(training: Rejax, label: str) -> Iterator[str]:
     if not isinstance(env.action_space, training.takes):
         yield f"{label} {_other_actions(training)}"
     if env.has_mask:
-        yield f"{label} ignores action masks, but {env.id} has one; {other}"
+        yield f"{label} ignores the action mask of {env.id}; {other}"
     if not hasattr(jax.eval_shape(as_array, env.observation_struct), "shape"):
         yield f"{label} needs array observations, but those of {env.id} are a pytree; {other}"
     yield from training.mistakes()

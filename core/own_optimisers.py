@@ -86,6 +86,6 @@ def step_own(
     if jax.tree.flatten(before) != jax.tree.flatten(after):
         raise ConfigError(
             "the `update` of a registered optimiser changes the structure, a shape or a dtype of "
-            "the state; `init` must return a state like that of `update`"
+            "the state; `init` and `update` must agree on all three"
         )
     return params, jax.tree.map(lambda x: jnp.asarray(x, jnp.asarray(x).dtype), moved)

@@ -285,7 +285,7 @@ def _check_minibatches(plan: Plan) -> None:
             reason = "V-trace"
         raise ConfigError(
             f"priority_over is 'steps', but {reason} learns from whole segments; use "
-            "'segments' or remove it"
+            "'segments', or remove priority_over"
         )
     if plan.has_free_minibatches:
         return

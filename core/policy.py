@@ -303,7 +303,7 @@ def distribution_of(
     if given != wanted:
         raise ConfigError(
             f"distribution {plan.distribution} needs {wanted} outputs, but network "
-            f"{plan.network} gives {given} here; change one of them"
+            f"{plan.network} has {given} here; change the distribution or the network"
         )
     if mask is not None:
         mask = mask | (hypers.action_masking == 0.0)
@@ -319,7 +319,8 @@ def statistics_shape(plan: Plan) -> tuple[int, ...]:
     struct = jax.eval_shape(_expand_observation, environments.make(plan.env).observation_struct)
     if not hasattr(struct, "shape"):
         raise ConfigError(
-            f"normalise_observations needs flat observations; those of {plan.env.id} are a pytree"
+            f"normalise_observations needs flat observations, but those of {plan.env.id} are a "
+            "pytree; set it to false"
         )
     return tuple(struct.shape)
 

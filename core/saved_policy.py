@@ -290,8 +290,8 @@ def _with_eval_env(policy: SavedPolicy, env: Mapping[str, Any]) -> SavedPolicy:
     ours, theirs = environments.make(policy.plan.env), environments.make(plan)
     for what, trained, given in differing(ours, theirs):
         raise ConfigError(
-            f"the policy was trained on {policy.plan.env.id}, which has different {what} "
-            f"({trained}) from {id_} ({given})"
+            f"the policy was trained on {policy.plan.env.id}, whose {what} ({trained}) differ "
+            f"from those of {id_} ({given})"
         )
     moved = dataclasses.replace(policy.plan, eval_env=plan)
     return dataclasses.replace(policy, plan=moved, eval_params=params)

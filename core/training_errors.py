@@ -188,7 +188,7 @@ def _advice(cls: type, mistake: _Mistake, place: str) -> str:
 def _warn_if_slow(cls: type, method: str) -> Generator[None]:
     """Warn if a method takes long, because an endless Python loop prints nothing."""
     text = f"{method_of(cls, method)} has been running for {_LONG:.0f} s, and no program is "
-    text += "compiled yet; Ctrl-C stops it"
+    text += "compiled yet; press Ctrl-C to stop"
     said = UserWarning(text)
     timer = threading.Timer(_LONG, lambda: warnings.showwarning(said, UserWarning, __file__, 1))
     timer.daemon = True

@@ -81,7 +81,7 @@ class TrainingProgram(LaneProgram):
     def __post_init__(self) -> None:
         block = len(self.devices) * self.tile
         if self.lanes % block:
-            raise ValueError(f"{self.lanes} lanes are not a multiple of {block}")
+            raise ValueError(f"lanes is {self.lanes}; it must be a multiple of {block}")
 
     @cached_property
     def lane_shapes(self) -> TrainedState:
@@ -262,8 +262,8 @@ class SavedTraining:
         if set(values) != set(knobs) or (given is not None) != made.takes_environment():
             raise ConfigError(
                 f"{path} has {', '.join(values)}, but {made.__name__} declares "
-                f"{', '.join(knobs)}; use the class {record['algorithm']} that it was "
-                "trained with"
+                f"{', '.join(knobs)}; load it with the class that trained it, "
+                f"{record['algorithm']}"
             )
         config = {name: canonical_value(knobs[name], value) for name, value in values.items()}
         hypers = {name: np.float32(config[name]) for name, knob in knobs.items() if knob.traced}

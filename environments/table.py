@@ -353,7 +353,7 @@ _OPTICAL_KEYS = {
     "bitrates": EnvKey(
         "any",
         (),
-        meaning="bitrates in Gb/s to draw from (repeated ones more often) instead of a range",
+        meaning="bitrates in Gb/s to draw from, instead of a range; repeats act as weights",
     ),
     "min_bitrate": _above_0(25.0, "smallest bitrate in Gb/s"),
     "max_bitrate": _above_0(100.0, "largest bitrate in Gb/s"),
@@ -392,9 +392,9 @@ _OPTICAL_KEYS = {
     "fits": EnvKey(
         "any",
         ("first",),
-        meaning="fits from first, best, last, exact; with several, an action is a path and a fit",
+        meaning="one or more of first, best, last, exact; if several, actions choose path and fit",
     ),
-    "shadow": _text("", "a heuristic that handles the same requests (control variate)"),
+    "shadow": _text("", "a heuristic run on the same requests, as a control variate"),
 }
 _OPTICAL_METRICS = {
     "service_blocking_probability": "share of requests that were blocked, warm-up excluded",

@@ -106,8 +106,10 @@ def _number_of(knob: Knob, value: Any) -> Any:
             return _ILLEGAL
         return int(value)
     if knob.type == "float" and value != 0 and not _LEAST <= abs(value) <= _MOST:
-        text = f"{knob.name} is {value!r}, which float32 cannot represent; allowed: 0, if that is "
-        raise ConfigError(f"{text}legal, or a magnitude of {_LEAST:.4g} to {_MOST:.4g}")
+        text = (
+            f"{knob.name} is {value!r}, which float32 cannot represent; allowed: 0, if in range, "
+        )
+        raise ConfigError(f"{text}or a magnitude from {_LEAST:.4g} to {_MOST:.4g}")
     return float(value)
 
 

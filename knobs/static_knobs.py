@@ -100,8 +100,8 @@ NETWORK_KNOBS = (
         "choice",
         "slots",
         (
-            "link features for a separate critic: every slot, or the share in use without "
-            "the request"
+            "link features for a separate critic: every slot, or only the share of slots in "
+            "use, without the request"
         ),
         choices=("slots", "shares"),
         networks=("gnn", "transformer"),
@@ -334,8 +334,8 @@ STATIC = (
         "int",
         "auto",
         (
-            "number of parts of a minibatch whose gradients are summed; auto: 1, or for a gnn or "
-            "transformer on a CPU, enough for a part to fit into the cache"
+            "parts per minibatch, whose gradients are summed; auto: 1, or for a gnn or "
+            "transformer on a CPU, enough for each part to fit into the cache"
         ),
         low=1,
         high=65536,

@@ -276,7 +276,7 @@ TRACED = (
     number(
         "priority_alpha",
         0.0,
-        "exponent of |A| in sampling rows; 0: each row is used once",
+        "exponent of |A| in row sampling probabilities; 0: each row is used once",
         low=0.0,
         search=uniform(0.0, 1.0),
     ),

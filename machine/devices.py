@@ -36,11 +36,11 @@ def prepare_devices(
     if started and lacking and devices[0].platform != "cpu":
         raise ConfigError(
             "population.deterministic was requested after jax had started; set the "
-            f"environment variable XLA_FLAGS='{DETERMINISTIC}', or use hpo before jax"
+            f"environment variable XLA_FLAGS='{DETERMINISTIC}', or call hpo before jax starts"
         )
     if devices[0].platform == "cpu" and len(devices) < 2:
         raise ConfigError(
             "jax was started with one host device before hpo could request two; "
-            "set the environment variable JAX_NUM_CPU_DEVICES=2, or use hpo before jax"
+            "set the environment variable JAX_NUM_CPU_DEVICES=2, or call hpo before jax starts"
         )
     return devices

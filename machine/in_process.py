@@ -159,7 +159,7 @@ def _watch_calls(of: weakref.ref[InProcess]) -> None:
 
 def _long_words(batch: LimitedBatch, seen: _Seen) -> str:
     return (
-        f"{batch.id} has not answered for {seen.seconds:.0f} s{_place(batch)}; its call is "
+        f"{batch.id} has not answered for {seen.seconds:.0f} s{_place(batch)}; its call will be "
         f"interrupted after {batch.limit:g} s (population.step_timeout)"
     )
 

@@ -212,7 +212,9 @@ class SlurmJobs:
         self._refusals += 1
         if not self._has_accepted or self._refusals >= _TRIES:
             said = (answer.stderr.strip().splitlines() or ["no reason"])[-1]
-            raise SearchError(f"{said}; fix it under executor, and run the same command again")
+            raise SearchError(
+                f"{said}; correct the executor settings, and run the same command again"
+            )
 
     def _options(self, job: SlurmJob) -> list[str]:
         executor, settings = self._executor, self._settings

@@ -156,7 +156,7 @@ def source_of(meta: StudyMeta, kept: str, given: Path | None = None) -> Path:
         if _missing_file(meta, place) is None:
             return place
     raise ConfigError(
-        f"{_missing_file(meta, places[-1])}, which the study names, is not in {places[-1]}/; name "
+        f"{_missing_file(meta, places[-1])}, which the study needs, is not in {places[-1]}/; give "
         "the folder of the study file",
         source="DIR",
     )

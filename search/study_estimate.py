@@ -57,13 +57,13 @@ def preview(
     report, note = _examine_study(study, own_code)
     report = replace(report, warm_start=earlier)
     if note and timing:
-        why = f"{', '.join(study.imports)} was not run; lanes and memory depend on it"
+        why = f"lanes and memory depend on {', '.join(study.imports)}, which did not run"
     elif not timing:
         why = "the study was not timed"
     elif report.mistakes:
         why = "fix the mistakes to get an estimate"
     elif study.executor.type != "local" and study.algorithm.is_process:
-        why = "timing needs a trial process, which runs only with executor: {type: local}"
+        why = "timing needs a test process, which runs only with executor: {type: local}"
     elif study.executor.type != "local":
         why = "several workers cannot be timed here; executor: {type: local} can"
     elif study.algorithm.is_process:
@@ -111,11 +111,13 @@ def _with_process(study: Study, report: CheckReport, told: Callable[[str], None]
         at_once = factory.at_once
     report = replace(report, seen=tried.words)
     if tried.failure:
-        text = f"the command failed in a trial run: {tried.failure}"
+        text = f"the command failed in a test run: {tried.failure}"
         return replace(report, mistakes=(*report.mistakes, text))
     missing = [name for name in factory.setup.wanted if name not in tried.names]
     if missing and tried.names:
-        text = f"no {missing[0]} so far; the command reports {', '.join(tried.names[:12])}"
+        text = (
+            f"the command has reported {', '.join(tried.names[:12])} so far, but no {missing[0]}"
+        )
         report = replace(report, warnings=(*report.warnings, text))
     time = process_time(study, report.expected, tried, at_once)
     if time is None:
@@ -136,7 +138,7 @@ def process_time(
     basis = f"one process: {start:.2g} s"
     if speed:
         phases["training"] = steps / (speed * together)
-        basis = f"one process: start {start:.2g} s, then {speed:,.0f} "
+        basis = f"one process: starts in {start:.2g} s, then {speed:,.0f} "
         basis += f"{study.algorithm.unit} per second"
     assumes = (f"{at_once} processes do not slow each other down",)
     return TimeEstimate(phases, None, study.budget.wall_seconds, basis, assumes)

@@ -23,10 +23,10 @@ _MOST_VALUES = 200
 _MOST_STEPS = 10**9
 _ELSEWHERE = {
     "constant": "`values` with one value, or the name under `fixed`",
-    "log_uniform_values": "'log_uniform' (its min and max are real values)",
+    "log_uniform_values": "'log_uniform' (min and max are values, not exponents)",
     "inv_log_uniform_values": "'one_minus_log' or 'log_uniform'",
     "q_uniform": "'uniform' with `q`", "q_log_uniform_values": "'log_uniform' with `q`",
-    "q_log_uniform": "'log_uniform' with `q` (its min and max are real values)",
+    "q_log_uniform": "'log_uniform' with `q` (min and max are values, not exponents)",
     "loguniform": "'log_uniform'", "choice": "'categorical'", "randint": "'int_uniform'",
     "int": "'int_uniform'", "float": "'uniform'",
 }  # fmt: skip

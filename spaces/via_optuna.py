@@ -257,7 +257,7 @@ def _export_change(key: str, parameter: Parameter) -> str:
             not isinstance(value, _SCALAR) for value in values
         ),
         "Optuna trials omit the value 0": _zero_is_outside(ours),
-        "one of several distributions of this name": "#" in key,
+        "one of several distributions for this name": "#" in key,
     }
     return ", ".join(words for words, applies in changes.items() if applies)
 

@@ -216,7 +216,7 @@ def test_completing_twice_changes_nothing(config):
 @pytest.mark.parametrize("value", [1e-60, 1e-39, -1e-39, 1e39])
 def test_values_not_representable_in_float32_are_refused(value):
     with pytest.raises(
-        ConfigError, match="which float32 cannot represent; allowed: 0, if that is legal"
+        ConfigError, match="which float32 cannot represent; allowed: 0, if in range"
     ):
         check_value("average_reward_initial", value)
 

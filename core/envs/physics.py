@@ -37,7 +37,7 @@ class PhysicsEnvironment(EpisodicEnvironment):
         self.observation_struct = self._inner_struct.obs
         if not hasattr(self.observation_struct, "shape"):
             raise ConfigError(
-                f"{self.id} has observations of several arrays, which are not supported"
+                f"the observations of {self.id} consist of several arrays, which is not supported"
             )
 
     def _load(self, entry: EnvEntry, keys: Mapping[str, Any]) -> Any:

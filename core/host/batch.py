@@ -69,7 +69,7 @@ class SpaceCode:
         if not 0 <= place < self.one_hot:
             last = self.observation_start + self.one_hot - 1
             raise ValueError(
-                f"its observation is {int(raw)}, but its observation_space is "
+                f"its observation is {int(raw)}, but its observation_space allows "
                 f"{self.observation_start} to {last}"
             )
         vector = np.zeros(self.one_hot, np.float32)
@@ -263,7 +263,7 @@ def _check_step(stepped: Any) -> tuple[Any, Any, Any, Any, Any]:
     if isinstance(stepped, tuple):
         given = f"{len(stepped)} values"
     raise ValueError(
-        f"its step returned {given}; allowed: observation, reward, terminated, truncated, info"
+        f"its step returned {given}; expected: observation, reward, terminated, truncated, info"
     )
 
 

@@ -213,7 +213,7 @@ def _picture(id_: str, batch: LocalBatch, slot: int) -> np.ndarray:
     drawn = np.asarray(batch.slots.drawn(slot))
     if drawn.dtype != np.uint8 or drawn.ndim != 3 or drawn.shape[2] != 3:
         raise ConfigError(
-            f"{id_} renders {drawn.dtype} {list(drawn.shape)}; a frame must be uint8 [height, "
-            "width, 3]"
+            f"{id_} renders {drawn.dtype} frames of shape {list(drawn.shape)}; they must be uint8 "
+            "[height, width, 3]"
         )
     return drawn

@@ -202,4 +202,6 @@ class Stage:
         except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
             raise StoreError(f"the environments in {path} cannot be read: {error}") from error
         if self._open.shape != self._shape[:1]:
-            raise StoreError(f"the environments in {path} are for a different number of lanes")
+            raise StoreError(
+                f"the environments in {path} were saved for a different number of lanes"
+            )

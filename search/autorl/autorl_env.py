@@ -348,7 +348,7 @@ class AutoRLEnv:
                 hint = suggestion(part, PARTS)
                 raise ConfigError(f"unknown part {part!r};{hint} Known: {known}")
         if not asked:
-            raise ConfigError(f"no part is named; known: {', '.join(PARTS)}")
+            raise ConfigError(f"name at least one part; known: {', '.join(PARTS)}")
         id_ = self._study.env.id
         if "environment" in asked and is_hosted(id_):
             others = ", ".join(repr(name) for name in PARTS if name != "environment")

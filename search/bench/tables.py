@@ -163,7 +163,7 @@ def read_table(folder: Path) -> BenchTable:
 
     for name in ("trials", "evaluations", "curves"):
         if not (folder / f"{name}.parquet").is_file():
-            raise StoreError(f"{folder} has no {name}.parquet; scripts/atlas makes such tables")
+            raise StoreError(f"{folder} has no {name}.parquet; create it with scripts/atlas")
     trials = pq.read_table(folder / "trials.parquet").sort_by([("trial", "ascending")])
     about = (pq.read_schema(folder / "trials.parquet").metadata or {}).get(ABOUT)
     if about is None:

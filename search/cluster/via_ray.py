@@ -176,7 +176,7 @@ class RayTeam:
         for share, name in names.items():
             self._machines[share] = self._get_answer(name)
             if isinstance(self._machines[share], Lost):
-                raise SearchError(f"worker {share} died at once: {self._machines[share]}")
+                raise SearchError(f"worker {share} died immediately: {self._machines[share]}")
         neighbours = Counter(self._machines.values())
         found = self.call(
             {

@@ -64,11 +64,11 @@ def retry_note(search_state: SearchState, numbers: Sequence[int], lacks: bool) -
     if not numbers:
         again = "no trial of the search has failed"
         if lacks:
-            again += "; missing test seeds run again"
+            again += "; rerunning missing test seeds"
         return again
     first: Trial = search_state.trials[numbers[0]]
     why = first.error.partition("\n")[0]
     if len(numbers) == 1:
-        return f"trial {numbers[0]} runs again; it failed: {why}"
+        return f"rerunning trial {numbers[0]}, which failed: {why}"
     some = ", ".join(map(str, numbers[:_NAMED])) + ", ..." * (len(numbers) > _NAMED)
-    return f"{len(numbers)} failed trials run again: {some}; trial {numbers[0]} failed: {why}"
+    return f"rerunning {len(numbers)} failed trials: {some}; trial {numbers[0]} failed: {why}"

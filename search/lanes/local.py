@@ -396,12 +396,12 @@ def _check_alike(plan: Plan) -> None:
     ours, theirs = environments.make(plan.env), environments.make(plan.eval_env)
     if ours.action_space != theirs.action_space:
         raise ConfigError(
-            f"eval_env has different actions ({theirs.action_space}) than the training "
+            f"the actions of eval_env ({theirs.action_space}) differ from those of the training "
             f"environment ({ours.action_space}); remove the keys that change them"
         )
     if not same_observations(ours, theirs):
         raise ConfigError(
-            f"eval_env has different observations ({theirs.observation_struct}) than the "
+            f"the observations of eval_env ({theirs.observation_struct}) differ from those of the "
             f"training environment ({ours.observation_struct}); remove the keys that "
             "change them"
         )

@@ -74,7 +74,7 @@ class SeveralFactory:
             with self.study.env.named_in_errors():
                 raise ConfigError(
                     f"chunk lengths differ ({words}), so rungs would differ, too; list "
-                    "environments whose updates are equally long"
+                    "environments with equally many env steps per update"
                 )
         key = hashlib.sha256("+".join(one.bucket for one in each).encode()).hexdigest()[:8]
         return Resolved(config, key, each[0].steps_per_chunk, tuple(each))

@@ -206,7 +206,7 @@ class ProcessRun:
         if reported.has_steps and reported.last_step < min(_NEAR * length, length - 1):
             return (
                 f"exited by itself at {reported.last_step:,.0f} of {length:,} {unit}; pass "
-                "{env_steps} to the script, or lower the length"
+                "{env_steps} to the script, or reduce the run length"
             )
         return ""
 

@@ -198,13 +198,13 @@ class Driven:
         width = population.lanes // self._replicates
         if not width:
             raise ConfigError(
-                f"a trial has {self._replicates} replicates, but there are {population.lanes} "
+                f"a trial has {self._replicates} seeds, but there are {population.lanes} "
                 "lanes; raise population.lanes, or lower seeds.per_config"
             )
         if self._copies and width < (study.budget.trials or 0):
             raise ConfigError(
-                f"trials that copy each other run side by side: {study.budget.trials} x "
-                f"{self._replicates} replicates, but there are {population.lanes} lanes; raise "
+                f"trials that copy each other must run together: {study.budget.trials} x "
+                f"{self._replicates} seeds, but there are {population.lanes} lanes; raise "
                 "population.lanes, or lower budget.trials"
             )
         return width

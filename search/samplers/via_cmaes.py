@@ -65,7 +65,7 @@ class CmaEs:
             )
         if self._options["popsize"] == 1:
             raise ConfigError(
-                "search method 'cmaes': popsize is 1; allowed: 0 (automatic), or 2 and more"
+                "search method 'cmaes': popsize is 1; allowed: 0 (automatic), or 2 or more"
             )
         self._index = {key: index for index, (key, _) in enumerate(self._modelled)}
         self._known: _Strategy | None = None

@@ -103,8 +103,8 @@ def check_health(search_state: SearchState) -> None:
         failed = (trial for trial in search_state.trials.values() if trial.error)  # or diverged
         last = max(failed, key=lambda trial: (trial.state is TrialState.FAILED, trial.number))
         raise SearchError(
-            f"{counted(failures, 'error')}, and budget.max_failures is {most}; the last, in trial "
-            f"{last.number}: {last.error}"
+            f"{counted(failures, 'error')}, and budget.max_failures is {most}; the last was in "
+            f"trial {last.number}: {last.error}"
         )
     first = [search_state.trials.get(number) for number in range(_FIRST_TRIALS)]
     if all(trial is not None and trial.state is TrialState.DIVERGED for trial in first):

@@ -121,7 +121,7 @@ def _read_earlier_trials(study: Study, path: Path) -> tuple[list[PriorTrial], st
         found.append(_past_of_row(study, params, row))
     if not found:
         why = _counts_text(left_out) or "it has no trials"
-        raise ConfigError(f"search.warm_start: no trial of {path} fits this study: {why}")
+        raise ConfigError(f"search.warm_start: no trial in {path} fits this study: {why}")
     words = f"{len(found)} of {counted(len(rows), 'trial')} from {path} are reused"
     if left_out:
         words += f"; left out: {_counts_text(left_out)}"
@@ -234,7 +234,7 @@ def _as_ours(
         if name not in known and other and name in study.algorithm.knobs:
             return study.algorithm.knobs[name].default  # default in the earlier study
         if name not in known:
-            missing.append(f"without a value of {name}")
+            missing.append(f"without a value for {name}")
             return parameter.default
         if parameter.distribution.why_not(known[name]) is not None:
             missing.append(f"with {name} outside its range")

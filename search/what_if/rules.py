@@ -104,7 +104,7 @@ def _racing(record: RecordedSearch, rule: str, given: Sequence[str], seeds: int)
     inside = f"seeds={{per_config: {seeds}, racing: {{{', '.join(given)}}}}}"
     racing = _override_study(record, rule, inside, "early_terminate=null").seeds.racing
     if racing is None or racing.start >= seeds:
-        some = f"trials have {seeds} seeds; allowed: start from 1 to {seeds - 1}"
+        some = f"trials have {seeds} seeds, so start must be from 1 to {seeds - 1}"
         raise ConfigError(f"rule {rule!r}: {some}")
     return racing
 

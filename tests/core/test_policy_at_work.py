@@ -91,8 +91,8 @@ def test_evaluate_accepts_another_environment(cartpole):
 @pytest.mark.parametrize(
     ("env", "match"),
     [
-        ("Pendulum-v1", "different actions .* from Pendulum-v1"),
-        ("Acrobot-v1", "different actions .* from Acrobot-v1"),
+        ("Pendulum-v1", "whose actions .* differ from those of Pendulum-v1"),
+        ("Acrobot-v1", "whose actions .* differ from those of Acrobot-v1"),
         ("Cartpole-v1", "did you mean 'CartPole-v1'"),
         ({"gravty": 1.0}, "did you mean 'gravity'"),
         ({"gravity": "low"}, "gravity of CartPole-v1 is 'low'; allowed: a number"),

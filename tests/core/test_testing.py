@@ -148,7 +148,7 @@ def test_optimiser_contract_rejects_broken_optimisers():
 
     with pytest.raises(AssertionError, match="learning rate"):
         Remembers().test_the_learning_rate_of_each_step_reaches_it()
-    with pytest.raises(ConfigError, match="`init` must return a state like that of `update`"):
+    with pytest.raises(ConfigError, match="`init` and `update` must agree on all three"):
         Grows().test_its_state_is_arrays_that_keep_their_shape()
 
 

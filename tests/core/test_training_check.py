@@ -458,7 +458,7 @@ def test_slow_training_method_is_named_in_a_warning(monkeypatch):
 
     shapes_of(type("Waits", (Sound,), {"update": wait}).of({}, 100), ("rate",))
     assert any("Waits.update: tests/core/test_training_check.py:" in text for text in said)
-    assert all(text.endswith("no program is compiled yet; Ctrl-C stops it") for text in said)
+    assert all(text.endswith("no program is compiled yet; press Ctrl-C to stop") for text in said)
 
 
 @pytest.mark.parametrize("steps", [10**30, 10**12 + 1])

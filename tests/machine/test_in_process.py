@@ -118,7 +118,7 @@ def test_slow_env_call_warns_once_per_call(batch_of):
         for seconds in (1.0, 25.0, 25.0):  # the first look finds the call
             batch.own.look(seconds)
     assert len(warned) == 2 and left == []
-    assert all("its call is interrupted after 1e+06 s" in said for said in warned)
+    assert all("its call will be interrupted after 1e+06 s" in said for said in warned)
 
 
 STUDY = """

@@ -135,7 +135,7 @@ def test_searched_static_keys_have_separate_programs(config):
 def test_evaluation_env_with_different_observations_is_refused():
     text = STUDY.replace("evaluation:", "eval_env: {topology: ring7}\nevaluation:")
     factory = LocalFactory(loads(text))
-    with pytest.raises(ConfigError, match="eval_env has different observations"):
+    with pytest.raises(ConfigError, match=r"observations of eval_env .* differ"):
         factory.make(resolved_by(factory, 10.0), None)
 
 

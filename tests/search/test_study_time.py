@@ -392,10 +392,10 @@ def test_check_runs_user_code_only_with_time_flag(own_caches, capsys):
     (folder / "mine.py").write_text("raise RuntimeError('ran')\n")
     study = dataclasses.replace(loads(TINY), imports=("mine.py",), source=str(folder))
     report, _ = preview(study, timing=True)
-    assert report.time is None and "was not run" in report.time_note
+    assert report.time is None and "which did not run" in report.time_note
     own_caches.write_text(f"{TINY}imports: [mine.py]\n")
     out, _ = said(["check", "-v", str(own_caches)], capsys)
-    assert "depend on it (--time)" in " ".join(out.split())
+    assert "which did not run (--time)" in " ".join(out.split())
     with pytest.raises(Exception, match="ran"):
         preview(study, timing=True, own_code=True)
 

@@ -208,7 +208,7 @@ def test_eval_network_mistakes_get_one_line_errors(capsys, network, argv, words)
 
 def test_a_policy_for_another_network_is_refused(capsys, network, policy):
     text = refusal(capsys, "eval", "--env", network, "--policy", policy, "--set", "slots=12")
-    assert "trained with different actions" in text
+    assert "the actions in the policy's training" in text
 
 
 @pytest.mark.parametrize("more", [[], ["--trace", "x.csv"]])

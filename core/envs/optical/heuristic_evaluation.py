@@ -112,8 +112,8 @@ class PolicyRule:
 def check_fits(learnt_in: Environment, environment: OpticalEnvironment) -> None:
     for what, theirs, ours in differing(unwrapped(learnt_in), environment):
         raise ConfigError(
-            f"the policy was trained with different {what} ({theirs}) from this "
-            f"environment's ({ours}); use slots, k, aggregate_slots, no_op, observation "
+            f"the {what} in the policy's training ({theirs}) differ from those of this "
+            f"environment ({ours}); use slots, k, aggregate_slots, no_op, observation "
             "and topology as in training"
         )
 

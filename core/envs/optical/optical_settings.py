@@ -226,10 +226,10 @@ def _check_bitrates(settings: OpticalSettings, given: Mapping[str, Any]) -> None
 
 def _check_episodes(settings: OpticalSettings) -> None:
     if settings.continuous and (settings.requests or settings.incremental):
-        what = "incremental loading"
+        what, key = "incremental loading", "incremental"
         if settings.requests:
-            what = "a request list"
-        raise ConfigError(f"{what} is finite; set continuous: false, or remove it")
+            what, key = "a request list", "requests"
+        raise ConfigError(f"{what} is finite; set continuous: false, or remove {key}")
     if settings.shadow and settings.end_first_blocking:
         raise ConfigError(
             "shadow and end_first_blocking exclude each other, because the policy and its "

@@ -138,6 +138,6 @@ def _enclose(
         else:
             low, high = high / 1.5, high * 16.0
     raise ConfigError(
-        f"no load between {low:g} and {high:g} Erlang gives a blocking of "
+        f"no load between {low:g} and {high:g} Erlang results in a blocking of "
         f"{target:g}; use more requests per seed, or start from a different load"
     )

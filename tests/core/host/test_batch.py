@@ -214,8 +214,16 @@ BOX = gymnasium.spaces.Box(-1, 1, (3,), np.float32)
         (BOX, np.zeros((1, 3)), "has shape (1, 3), but its observation_space has shape (3,)"),
         (BOX, 0.5, "has shape (), but its observation_space has shape (3,)"),
         (BOX, None, "is None, but its observation_space has shape (3,)"),
-        (gymnasium.spaces.Discrete(4, start=2), 6, "is 6, but its observation_space is 2 to 5"),
-        (gymnasium.spaces.Discrete(4, start=2), 1, "is 1, but its observation_space is 2 to 5"),
+        (
+            gymnasium.spaces.Discrete(4, start=2),
+            6,
+            "is 6, but its observation_space allows 2 to 5",
+        ),
+        (
+            gymnasium.spaces.Discrete(4, start=2),
+            1,
+            "is 1, but its observation_space allows 2 to 5",
+        ),
     ],
 )
 def test_observation_shape_mismatch_reports_both_shapes(space, observation, words):
@@ -241,7 +249,7 @@ def test_old_gym_step_result_is_refused_with_expected_values(gives, words):
     assert not batch.open([Opening(0, {}, "a")])
     batch.arrays.active[:] = True
     said = batch.step(restart=True).failed[0]
-    assert f"{words}; allowed: observation, reward, terminated, truncated, info" in said
+    assert f"{words}; expected: observation, reward, terminated, truncated, info" in said
 
 
 @pytest.mark.parametrize("there", [False, True])

@@ -499,6 +499,6 @@ def test_confirm_finds_imported_files_or_asks_for_folder(small, tmp_path):
     own = StudyFolder(tmp_path / "results" / "own")
     assert ask(own, [3]).study.source == str(file.parent)  # the command kept says where
     assert ask(own, [3], source=file.parent).seeds == 6
-    with pytest.raises(HpoError, match=r"extra.py, which the study names, .* the folder"):
+    with pytest.raises(HpoError, match=r"extra.py, which the study needs, .* the folder"):
         ask(own, [3], source=tmp_path)
     assert api.ask(own, [-1]).trials == (0,)

@@ -110,7 +110,7 @@ def test_failed_seed_runs_again_with_retry_failed(tmp_path, stream):
     nothing_lost = Losing(lanes=8, lost=())
     results = go(tmp_path / "study", STUDY, nothing_lost, retry_failed=True, warn=told.append)
     assert told == [
-        "no trial of the search has failed; missing test seeds run again",
+        "no trial of the search has failed; rerunning missing test seeds",
     ]
     assert nothing_lost.seen
     assert results.best.trial == whole.best.trial

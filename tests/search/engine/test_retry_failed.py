@@ -99,8 +99,8 @@ def test_retried_trials_end_as_if_never_failed(tmp_path, name):
     told = []
     results = again(tmp_path / "study", study, warn=told.append)
     assert results.state == "finished" and results.usage.failures == 0
-    one = f"trial {min(lost)} runs again; it failed: "
-    several = f"{len(lost)} failed trials run again: {min(lost)}"
+    one = f"rerunning trial {min(lost)}, which failed: "
+    several = f"rerunning {len(lost)} failed trials: {min(lost)}"
     assert (one if len(lost) == 1 else several) in told[0] and "licence server" in told[0]
     after = rows_of(tmp_path / "study")
     assert not failed(tmp_path / "study")

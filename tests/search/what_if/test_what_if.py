@@ -204,7 +204,7 @@ def test_unseen_results_are_labelled_and_give_no_loss(tmp_path):
         ("asha,eta=0.5", "eta"),
         ("none,eta=2", "no option"),
         ("pbt", "which cannot be replayed"),
-        ("racing", "allowed: start from 1"),
+        ("racing", "start must be from 1"),
         ("asha,min=500", "first evaluated at 2000; use min=2000 or more"),
         ("asha,min=100k", "no rung is within a run of 16000 env steps"),
     ],

@@ -219,5 +219,5 @@ def test_cli_eval_sample_option_samples_policy_actions(tmp_path, capsys):
 def test_history_policy_for_a_different_network_is_refused():
     saved = made(DRAWN, history=2)
     other = make_from_keys(id="rmsa", **{**DRAWN, "slots": 12})
-    with pytest.raises(ConfigError, match="trained with different actions"):
+    with pytest.raises(ConfigError, match="the actions in the policy's training"):
         check_fits(registry.make(saved.plan.eval_env), other)
