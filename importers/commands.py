@@ -134,7 +134,7 @@ def _expand_variables(line: _Line) -> list[str]:
 
 
 def _values_of(value: Any, variables: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return a string's values for a loop variable that it contains; [] if it contains none."""
+    """Return the string once for each value of the loop variable in it; [] if it contains none."""
     if not isinstance(value, str):
         return []
     match = _VARIABLE.search(value)

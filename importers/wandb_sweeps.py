@@ -373,7 +373,7 @@ def _round_to_steps(
 
 
 def _every_step(draft: ConvertedStudy) -> None:
-    """Let a grid try every step of a range, as W&B does, instead of an even subset."""
+    """Let a grid try every step of a range, as W&B does, instead of a few evenly spaced values."""
     search = draft.section("search")
     if search.get("method") != "grid" or "options" in search:
         return

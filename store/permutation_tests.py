@@ -1,4 +1,4 @@
-"""Exact tests for equal distributions: compare observed statistics with their permutations.
+"""Exact permutation tests of the hypothesis that two distributions are equal.
 
 `sign_flip_p` is for paired differences, `split_p` for a few values per side, and `deal_p` for more
 values, in one or several environments. `agreement` is the permutation interval of a difference.

@@ -276,8 +276,10 @@ class Engine:
         for other in sorted(others, key=lambda one: -one.work):
             if not population.compiles:
                 self._expect(other, self._beside)
-        population.compile()
-        self._beside.compile_traced()
+        try:
+            population.compile()
+        finally:
+            self._beside.compile_traced()
 
     def _expect(self, bucket: Bucket, beside: CompileBeside) -> None:
         """Compile a bucket before its lane count is final, if the likely count is known.

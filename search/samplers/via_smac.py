@@ -1,7 +1,7 @@
 """SMAC, through its ask-and-tell interface; a random forest models the objective.
 
-Every batch gets a new facade, seeded by (seed, batch number), with the current history. So
-proposals repeat after resuming, and no SMAC state is stored.
+Every batch gets a new facade, seeded by (seed, batch number), with the current history. A
+resumed study therefore makes the same proposals, without any stored SMAC state.
 """
 
 from __future__ import annotations

@@ -278,6 +278,30 @@ def test_others_are_traced_in_the_order_of_their_work_while_the_first_compiles(t
     assert tables_equal(tmp_path / "s", tmp_path / "without") == []
 
 
+@pytest.mark.parametrize("fails", [False, True], ids=["compiles", "fails"])
+def test_first_program_compiles_before_the_others(tmp_path, fails):
+    """Training waits for the first program alone; the others start even if it has an error."""
+    seen = []
+
+    class Waits(Compiled):
+        def compile(self):
+            if not seen:
+                time.sleep(0.5)  # long enough for the others, if they were queued
+                seen.append((self.steps_per_chunk, [e for e in self.beside if e[0] == "compiled"]))
+                if fails:
+                    raise RuntimeError("no such instruction")
+            super().compile()
+
+    factory = compiling(Waits)
+    study = dataclasses.replace(PLAIN, budget=Budget(trials=24, max_failures=50))
+    run(study, tmp_path / "s", factory, (), NEVER)
+    (first, compiled), *_ = seen
+    assert {quantum for _, quantum, _ in compiled} <= {first}
+    assert {entry[1] for entry in factory.kind.beside if entry[0] == "compiled"} == set(
+        QUANTA.values()
+    )
+
+
 def test_nothing_is_compiled_before_its_lanes_are_known(tmp_path):
     """More trials may come, so a bucket may get more lanes than its work needs now."""
     factory = compiling(seconds=0.1)
