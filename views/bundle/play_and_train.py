@@ -155,7 +155,7 @@ def _retrained_head(sides: Sequence[ClaimSeeds], exact: bool) -> str:
         bits = "not bit-equal"
     if whole:
         return f"Retrained on {words_of(sides)}, {bits}"
-    return f"Claimed; only {words_of(sides)} were retrained ({bits})"
+    return f"Claimed, but only {words_of(sides)} were retrained ({bits})"
 
 
 def _retraining_result(
@@ -188,7 +188,7 @@ def _seeds_apart(side: ClaimSeeds, found: Replay) -> list[str]:
         now, was = number(mean(point.replayed)), number(mean(point.recorded))
         ends[point.replicate] = f"retrained value {now}, recorded value {was}"
         if now == was:
-            ends[point.replicate] = "curve or episodes differ from the recorded ones"
+            ends[point.replicate] = "the curve or the episodes differ from the recorded ones"
     for seed in found.apart:
         told = ends.get(seed, "diverged")
         if (seed in found.diverged) != (seed in found.diverged_now):
