@@ -104,7 +104,7 @@ def versus(winner: str, against: Against, metric: str, *, lone: bool = False) ->
             return [f"{upper_first(winner)} and {rival} both reach the maximum on {seeds}."]
         case "better" | "worse" if against.difference is None:
             ahead, behind = _better_first(winner, rival, against)
-            return [f"{upper_first(ahead)} is better than {behind}, which diverged, on {seeds}."]
+            return [f"On {seeds}, {ahead} is better than {behind}, which diverged."]
         case "better" | "worse":
             ahead, behind = _better_first(winner, rival, against)
             first = f"{upper_first(ahead)} has a significantly better {metric} than {behind}"
@@ -181,7 +181,7 @@ def _difference(winner: str, against: Against, seeds: str) -> list[str]:
 def _diverged_sentences(winner: str, rival: str, against: Against) -> list[str]:
     counts = ((winner, against.own_diverged), (rival, against.diverged))
     return [
-        f"{upper_first(who)} diverged on {count} of these seeds, which are left out."
+        f"{upper_first(who)} diverged on {count} of these seeds; diverged seeds are left out."
         for who, count in counts
         if count
     ]

@@ -209,7 +209,7 @@ class Bundle:
             ran = len(row.by_report_seed)
         if ran >= asked:
             return ""
-        return f"; {ran} of the {asked} test seeds requested by its study"
+        return f"; the trial has {ran} of the {asked} test seeds requested by its study"
 
     def _foreign_members(self, meta: StudyMeta) -> Iterator[str]:
         """Yield members that neither the journal nor the policy lists, or whose bytes differ."""

@@ -184,7 +184,9 @@ def _benchmark_lines(record: TunedRecord, verbose: bool) -> list[str]:
     rules = beside_heuristics(record)
     rows += [[rule.who, around(*rule.greedy), *[""] * (len(header) - 2)] for rule in rules]
     table = narrow(header, rows, (False, True, True, *[True] * (len(header) - 3)))
-    notes = [f"AUC: mean of the evaluation curve. {to}: env steps (median over seeds)."]
+    notes = [
+        f"AUC: mean of the evaluation curve. {to}: env steps to reach it (median over seeds)."
+    ]
     if verbose:
         notes.append(
             "training: return during training. reached: seeds that reached the threshold."

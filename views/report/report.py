@@ -190,9 +190,7 @@ def _improvement(first: int, against: Beside | None, stream: Stream) -> str:
         return f'<p class="note">{why}</p>'
     likely = around(against.improvement.value, against.improvement.interval)
     text = f"Averaged over environments, the probability of improvement of trial {first} over "
-    text += (
-        f"the default is {likely}, paired over {counted(against.seeds - against.lost, 'seed')}."
-    )
+    text += f"the default is {likely} on {counted(against.seeds - against.lost, 'paired seed')}."
     return f"<p>{escape(text)}</p>"
 
 

@@ -199,7 +199,7 @@ class RunView(Observer):
     def leaving(self) -> None:
         """Close the view before a second Ctrl-C ends the process; called from another thread."""
         self.close()
-        self.write("Quit at once; everything committed is kept. Resume with:", self.command)
+        self.write("Quitting at once; everything committed is kept. Resume with:", self.command)
 
     def on_start(self, study: Study, folder: Path, resumed: bool) -> None:
         self.unit, self._resumed = study.algorithm.unit, resumed
