@@ -720,7 +720,7 @@ def test_ctrl_c_commits_first_and_quits_at_once_when_repeated(running, say):
     code, out = second.end()
     assert code == 130
     # The chunk may have ended between the presses: then the study left in the clean way.
-    assert any("Quit at once" in line or "Interrupted" in line for line in second.lines)
+    assert any("Quitting at once" in line or "Interrupted" in line for line in second.lines)
     code, out, _ = say("top", "--study", "long")
     assert code == 0
     assert "\nInterrupted: resume it with: hpo run " in out

@@ -19,7 +19,7 @@ AGGREGATES_NOTE = (
     "Mean and IQM (interquartile mean) are over the runs on all environments. Worst is the lowest "
     "environment mean and has no interval. Intervals are from a stratified bootstrap over each "
     "environment's seeds, with wider quantiles for differences of IQMs. Intervals for differences "
-    "of means are from each seed's mean over environments."
+    "of means are computed from each seed's mean over environments."
 )
 
 

@@ -404,7 +404,7 @@ def front_line(entries: Sequence[Entry], volume: float | None) -> str:
 
 def _empty_front(entries: Sequence[Entry]) -> str:
     if entries and entries[0].value is not None:
-        least = f"trial {entries[0].trial} violates them least"
+        least = f"trial {entries[0].trial} has the smallest violation"
         return f"Every trial violates a constraint, so the Pareto front is empty; {least}."
     return "No trial has finished its run, so the Pareto front is still empty."
 
@@ -413,11 +413,11 @@ def winner_line(entries: Sequence[Entry], metric: str, unit: str = ENV_STEPS) ->
     best = next(iter(entries), None)
     ended = sorted({entry.state for entry in entries})
     if ended in (["diverged"], ["failed"], ["diverged", "failed"]):
-        again = "the study"
+        again = "the study with --new"
         if ended == ["failed"]:
-            again = "the same command again; if trials failed for different reasons,"
+            again = "the same command again, with --new if trials failed for different reasons"
         said = f"Every trial {' or '.join(ended)}; `hpo show TRIAL` shows why. Fix the cause and "
-        return f"{said}run {again} with --new."
+        return f"{said}run {again}."
     if best is None or (best.value is None and best.rung_value is None):
         return "No trial has finished its run, so there is no winner yet."
     if best.value is None:
@@ -455,7 +455,7 @@ def audit_words(audit: Audit, metric: str) -> str:
         f"{whole.wrong} of {counted(whole.audited, 'audited trial')}{share} finished better than"
     )
     others = f"the median of the {audit.survivors} unstopped trials {bar}"
-    return f"{ended} {others}; {whole.winners or 'none'} beat all of these."
+    return f"{ended} {others}; {whole.winners or 'none'} beat all unstopped trials."
 
 
 def target(folder: Path) -> str:

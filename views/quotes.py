@@ -104,7 +104,7 @@ def versus(winner: str, against: Against, metric: str, *, lone: bool = False) ->
             return [f"{upper_first(winner)} and {rival} both reach the maximum on {seeds}."]
         case "better" | "worse" if against.difference is None:
             ahead, behind = _better_first(winner, rival, against)
-            return [f"{upper_first(ahead)} is better than {behind}, which diverged, on {seeds}."]
+            return [f"On {seeds}, {ahead} is better than {behind}, which diverged."]
         case "better" | "worse":
             ahead, behind = _better_first(winner, rival, against)
             first = f"{upper_first(ahead)} has a significantly better {metric} than {behind}"
@@ -174,15 +174,14 @@ def _difference(winner: str, against: Against, seeds: str) -> list[str]:
         return []
     rival = _rival_name(against.rival)
     numbers = _numbers_text(winner, rival, against)
-    return [
-        f"The means of {winner} and {rival} on {seeds}: {numbers} ({test_words(against.pairs)})."
-    ]
+    test = test_words(against.pairs)
+    return [f"{upper_first(winner)} and {rival} were compared on {seeds} ({numbers}; {test})."]
 
 
 def _diverged_sentences(winner: str, rival: str, against: Against) -> list[str]:
     counts = ((winner, against.own_diverged), (rival, against.diverged))
     return [
-        f"{upper_first(who)} diverged on {count} of these seeds, which are left out."
+        f"{upper_first(who)} diverged on {count} of these seeds; diverged seeds are left out."
         for who, count in counts
         if count
     ]
@@ -207,11 +206,11 @@ def _probability_sentences(winner: str, rival: str, against: Against) -> list[st
 def _of_constraints(winner: str, rival: str, against: Against) -> str:
     keeps = against.limits is not None and against.limits.rival.state
     if against.verdict == "feasible":
-        return f"On test seeds {winner} satisfies all constraints, and {rival} violates them."
+        return f"On test seeds, {winner} satisfies all constraints and {rival} does not."
     if against.verdict == "infeasible" and keeps == "kept":
-        return f"On test seeds {winner} violates the constraints, and {rival} satisfies them."
+        return f"On test seeds, {winner} violates the constraints and {rival} satisfies them."
     if against.verdict == "infeasible":
-        return f"On test seeds {winner} violates the constraints."
+        return f"On test seeds, {winner} violates the constraints."
     return f"It is undecided whether {winner} or {rival} is better under the constraints."
 
 
@@ -246,7 +245,7 @@ def other_quotes(conclusion: Conclusion, metric: str) -> list[str]:
     said: list[str] = []
     if conclusion.verdict == "default":
         count = counted(conclusion.beaten, "other configuration")
-        said.append(f"On selection seeds {_DEFAULT} was better than {count}.")
+        said.append(f"On selection seeds, {_DEFAULT} was better than {count}.")
     for baseline in conclusion.baselines:
         said += versus(winner, baseline, metric, lone=conclusion.lone)
     if conclusion.copying is not None:
@@ -299,8 +298,8 @@ def front_quotes(front: FrontConclusion) -> list[str]:
         own, theirs = map(number, one.means)
         name = plain_metric(one.objective)
         said.append(
-            f"In {name} trial {one.trial} has a mean of {own} and {_DEFAULT} {theirs} ({by}; "
-            "positive: the trial is better)."
+            f"For the objective {name}, the mean of trial {one.trial} is {own} and the mean of "
+            f"{_DEFAULT} is {theirs} ({by}; a positive difference favours the trial)."
         )
     return said
 

@@ -14,12 +14,12 @@ from ..studies.load import recorded
 from .formatting import duration, steps
 
 _WORDS = {
-    "compile": ("compiling", "programs compiled, or loaded from the cache"),
-    "train": ("training", "rollouts and updates, one program"),
+    "compile": ("compiling", "waiting for programs to be compiled or loaded"),
+    "train": ("training", "rollouts and updates in one program"),
     "evaluate": ("evaluating", "policies and baselines"),
-    "search": ("waiting for the sampler", "proposals made during training cost no time"),
+    "search": ("waiting for the sampler", "proposals made during training are not counted"),
     "store": ("storing", "commits and tables"),
-    "between": ("between steps", "decisions, records, views, callbacks; no lane runs"),
+    "between": ("between steps", "decisions, records, views and callbacks without running lanes"),
 }
 _LEAST = 0.005
 

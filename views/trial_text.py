@@ -56,7 +56,7 @@ def _head_lines(page: TrialPage, verbose: bool) -> list[str]:
     if view.stop and row.audited:
         lines.append(f"{view.stop} would have stopped the trial, which ran on to check the rule.")
     elif view.stop and (view.is_default or view.is_confirmed):
-        lines.append(f"In the search it was stopped by {view.stop}{_last_rung_text(page)}.")
+        lines.append(f"In the search, it was stopped by {view.stop}{_last_rung_text(page)}.")
     if page.verdict is not None:
         shown = page.verdict.sentences
         if not verbose:
@@ -215,4 +215,4 @@ def _detail_lines(page: TrialPage) -> list[str]:
 def _other_steps_text(row: TrialRow) -> str:
     """Return text with the env steps of evaluation and warm-up, to follow those of training."""
     more = {"evaluation": row.eval_env_steps, "warm-up": row.warmup_env_steps}
-    return "".join(f", {steps(count)} of {kind}" for kind, count in more.items() if count)
+    return "".join(f", {steps(count)} for {kind}" for kind, count in more.items() if count)

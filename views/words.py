@@ -33,7 +33,7 @@ REMEDIES = {
     "source": ("--source {}", ""),
     "stop": ("hpo stop {}", ""),
     "study": ("--study NAME", "study="),
-    "timeout": ("--timeout {}, 0: no limit", ""),
+    "timeout": ("--timeout {}; 0 means no limit", ""),
     "trial": ("hpo show {}", ""),
     "trials": ("to list them: hpo top {}", ""),
     "tuned": ("scripts/tuned add STUDY", ""),

@@ -172,7 +172,7 @@ def test_trial_other_than_the_best_can_be_bundled(source, study, tmp_path, capsy
     said = capsys.readouterr().out
     assert "Trial 1 has rank" in said and "no policy of trial 1 was saved" in said
     code, said = verified(tmp_path / "b.zip", capsys)
-    assert code == 0 and "not for NumPy: no policy" in said.out
+    assert code == 0 and "no policy for NumPy: no policy" in said.out
     assert main(words) == 2 and "already exists" in capsys.readouterr().err
     words[-1] = str(tmp_path / "c.zip")
     assert main([*words[:2], "999", *words[2:]]) == 2

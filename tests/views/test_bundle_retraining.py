@@ -150,7 +150,7 @@ def test_retraining_a_seed_sample_vouches_only_for_those(source, tmp_path, capsy
     path = bundled(source / "results" / "noisy", source, tmp_path / "b.zip")
     code, said = verified(path, capsys, "--retrain", "--seeds", "2", "--allow-code")
     assert code == 0 and "retrained   yes  bit-equal on 2 of 8 test seeds (" in said.out, said
-    head = next(line for line in said.out.splitlines() if line.startswith("Claimed; only 2"))
+    head = next(line for line in said.out.splitlines() if line.startswith("Claimed, but only 2"))
     assert head.endswith("were retrained (bit-equal):")
     assert "Retrained on" not in said.out
     assert "trains 4 runs of 2,000 examples" in said.err

@@ -175,7 +175,7 @@ UNREAD = {
     ),
     "code of hpo": (
         lambda members: json_in(members, "lock.json", lambda data: data["code"].clear()),
-        "lock.json names different code (hpo 0.1.0)",
+        "lock.json names a version with different code (hpo 0.1.0)",
     ),
     "no policy": (removed("policies/"), "it has no policy"),
 }

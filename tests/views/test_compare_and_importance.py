@@ -54,7 +54,7 @@ def test_compare_uses_seeds_shared_by_winner_and_rival(capsys, results):
     assert data["decision"] is None  # three trials ran on these seeds, which picked the winner
     assert data["difference_interval"]["low"] is None and data["more_seeds"] is None
     assert data["probability"] is None
-    assert text.startswith("No verdict: trial ") and "5 shared selection seeds, which" in text
+    assert text.startswith("No verdict: trial ") and "5 shared selection seeds, but these" in text
     pair = f"{winner.trial} {other.trial}"
     words = " ".join(text.split())
     assert re.search(
@@ -237,7 +237,7 @@ def test_unconfirmed_trial_is_compared_on_search_seeds(capsys, results):
     data, _ = compared(capsys, results, winner.trial, other.trial)
     assert data["paired"] and data["means"] == [mean(ours), mean(theirs)]
     assert data["verdict"].endswith(
-        "6 shared search seeds, which were also used to rank the trials"
+        "6 shared search seeds, but these seeds were also used to rank the trials"
     )
 
 
@@ -248,7 +248,7 @@ def test_winners_of_two_studies_are_compared_on_test_seeds(capsys, tmp_path):
     data = compared_studies(capsys, tmp_path, "one", "two")
     assert data["seeds"][0] == 6 and data["means"][0] == mean(one.best.values)
     assert data["decision"] is None and data["verdict"].endswith(
-        ", some of which were also used to pick the trials"
+        ", but some of these seeds were also used to pick the trials"
     )
     assert main(["compare", "one", "two", "--out", str(tmp_path)]) == 0
     text = capsys.readouterr().out
@@ -290,7 +290,7 @@ def test_different_training_weights_give_no_verdict(capsys, tmp_path):
     for name in ("tested", "also"):  # their values are of test seeds
         assert verdict(name, "mixed") == refused.format(none + name, half)
     for pair in (("mixed", "like"), ("tested", "plain"), ("also", "plain")):
-        assert "which were also used to pick the trials" in verdict(*pair)
+        assert "but these seeds were also used to pick the trials" in verdict(*pair)
     assert "no verdict" not in verdict("tested", "also")
     assert main(["compare", "plain", "mixed", "--out", str(tmp_path)]) == 0
     said = capsys.readouterr().out

@@ -39,7 +39,9 @@ def test_best_notes_hyperparameters_changed_during_training(tmp_path, results, c
         with Journal(found.folder) as journal:
             assert (len(journal.trial(found.best.trial).schedule) > 1) is several
         assert main(["best", "--study", str(found.folder)]) == 0
-        said = f"the trial trained with different values before; see hpo show {found.best.trial}"
+        said = (
+            f"the trial was trained with different values earlier; see hpo show {found.best.trial}"
+        )
         assert (said in capsys.readouterr().err) is several
 
 

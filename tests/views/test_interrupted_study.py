@@ -80,8 +80,8 @@ def test_best_names_the_leader_at_the_latest_shared_point(capsys, interrupted):
     values = {trial: value for trial, value in values.items() if math.isfinite(value)}
     leader = max(values, key=lambda trial: values[trial])
     text = say(capsys, interrupted, "best")
-    said = f"Trial {leader} leads {len(values)} trials at 8k env steps, the latest point that two"
-    assert text.startswith(f"No trial has finished its run. {said} reached: ")
+    said = f"Trial {leader} leads {len(values)} trials at 8k env steps, the latest point that "
+    assert text.startswith(f"No trial has finished its run. {said}at least two reached: ")
     with Journal(interrupted) as journal:
         rate = journal.trial(leader).params["learning_rate"]
     assert f"learning_rate: {rate!r}" in text
@@ -136,7 +136,7 @@ def test_what_if_of_interrupted_study_uses_shorter_runs(tmp_path, interrupted):
     assert short.asked_env_steps is None and cut.rows == short.rows and cut.best == short.best
     first = (
         "No trial has finished its run, so the replay ends runs at 8k of 16k env steps, the "
-        "latest point that two trials reached."
+        "latest point that at least two trials reached."
     )
     assert what_if_text(cut).splitlines()[0] == first
     assert what_if_text(cut).splitlines()[1:] == what_if_text(short).splitlines()

@@ -39,7 +39,7 @@ def test_live_view_shows_progress_lanes_and_best_trial():
         "8.3M of about 16M",
         "412k per second",
         "1 compile (5.1s)",
-        "62 of 64 busy, 98% while there was work",
+        "62 of 64 busy, on average 98% while there was work",
         "56 of 64 proposed: 20 running, 30 stopped, 6 finished",
         "482.3 (seeds 470.1, 486.2, 490.6) in trial 17",
     ):

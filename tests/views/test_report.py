@@ -124,7 +124,7 @@ def test_report_shows_the_audit(text, folder):
     audit = read_snapshot(folder).audit
     assert audit is not None and audit.whole.audited >= 10
     assert f"{audit.whole.wrong} of {audit.whole.audited} audited trials" in text
-    assert "By rung: " in text and "wrong stops" in text
+    assert "By rung: " in text and "false stops" in text
 
 
 def test_report_loads_nothing_from_the_network(text):

@@ -141,7 +141,7 @@ def test_stopped_trial_names_the_stopping_rule(results, folder):
     waits = trial_text(seen(page, state=TrialState.PAUSED))
     assert f"is paused by {data['stop_rule']} at {at}" in waits
     default = trial_text(seen(page, is_default=True))
-    assert f"In the search it was stopped by {data['stop_rule']} at {at} env steps." in default
+    assert f"In the search, it was stopped by {data['stop_rule']} at {at} env steps." in default
 
 
 def test_a_diverged_trial_has_no_value(results, folder):

@@ -88,7 +88,9 @@ def test_tuned_record_is_printed_with_its_results(say):
     beside = replace(samples.record(), heuristics=values)
     with StringIO() as stream:
         told = record_words(beside, stream)
-    assert "worse than the heuristic ksp_ff: tuned minus heuristic" in " ".join(told.split())
+    assert "worse than the heuristic ksp_ff on the same requests, tuned minus" in " ".join(
+        told.split()
+    )
     row = records_table([beside]).splitlines()[2]
     assert row.split()[-1] == "-1", row
     endless = [replace(one, training=(None,) * 32) for one in beside.contenders]

@@ -204,7 +204,7 @@ def _cost_claim(folder: Path, study: _Study) -> dict[str, Any]:
         f"Training took {trained:,} {unit}{clause(' and evaluation {:,} env steps', evaluated)}."
     )
     numbers = {"trained": trained, "evaluated": evaluated, "unit": unit, "rows": of_rows}
-    how = "counted by the search; rows: sum"
+    how = "counted by the search; rows: sums over the tables"
     return _claim("cost", [said], [], sql=_COST, estimator=how, numbers=numbers)
 
 

@@ -41,7 +41,7 @@ def verify_page() -> str:
         '<div id="drop"><label for="file">Drop the zip anywhere on this page, or choose it'
         '</label><input id="file" type="file" accept=".zip"></div>\n'
         '<div id="answer" role="status" aria-live="polite"></div>\n</main>\n'
-        f"<footer>hpo {__version__}. This page needs no network. Use a page from your own copy "
+        f"<footer>hpo {__version__}. This page works offline. Use a page from your own copy "
         f"of hpo (<code>hpo verify --page</code>) for bundles that you do not trust.</footer>\n"
         f"<script>{script}</script>",
     )

@@ -155,7 +155,7 @@ def _retrained_head(sides: Sequence[ClaimSeeds], exact: bool) -> str:
         bits = "not bit-equal"
     if whole:
         return f"Retrained on {words_of(sides)}, {bits}"
-    return f"Claimed; only {words_of(sides)} were retrained ({bits})"
+    return f"Claimed, but only {words_of(sides)} were retrained ({bits})"
 
 
 def _retraining_result(
@@ -188,7 +188,7 @@ def _seeds_apart(side: ClaimSeeds, found: Replay) -> list[str]:
         now, was = number(mean(point.replayed)), number(mean(point.recorded))
         ends[point.replicate] = f"retrained value {now}, recorded value {was}"
         if now == was:
-            ends[point.replicate] = "curve or episodes differ from the recorded ones"
+            ends[point.replicate] = "the curve or the episodes differ from the recorded ones"
     for seed in found.apart:
         told = ends.get(seed, "diverged")
         if (seed in found.diverged) != (seed in found.diverged_now):
@@ -203,7 +203,7 @@ def _means_agree(side: ClaimSeeds, found: Replay) -> tuple[bool | None, str]:
     before = [mean(point.recorded) for point in ends.values()]
     now = [mean(point.replayed) for point in ends.values()]
     holds, words = agree(before, now, "seed")
-    return holds, f"{side.name} {words}"
+    return holds, f"{side.name}: {words}"
 
 
 def _changed_since(bundle: Bundle) -> str:
@@ -306,7 +306,7 @@ def _is_close(one: Any, other: Any) -> bool:
 def agree(before: Sequence[float], now: Sequence[float], of: str) -> tuple[bool | None, str]:
     """Return whether the difference's interval includes 0 (None without one), and a sentence."""
     if not before or not now or not all(map(math.isfinite, [*before, *now])):
-        return None, "has no values to compare"
+        return None, "no values to compare"
     found = compare(now, before)
     ours, theirs = map(number, found.means)
     words = f"{ours} on {counted(len(now), of)}, recorded {theirs} on {len(before)}"

@@ -517,7 +517,7 @@ const versus = (who, found, metric) => {
   const diverged = [[who, found.own_diverged], [rival, found.diverged]]
     .filter(([, count]) => count)
     .map(([name, count]) =>
-      `${upper(name)} diverged on ${count} of these seeds, which are left out.`);
+      `${upper(name)} diverged on ${count} of these seeds; diverged seeds are left out.`);
   const chance = () => {
     let { probability: likely, probability_interval: { low, high } } = found;
     if (low === null) return [];
@@ -549,7 +549,7 @@ const versus = (who, found, metric) => {
     case "ceiling": return [`${upper(who)} and ${rival} both reach the maximum on ${seeds}.`];
     case "better": case "worse": {
       if (found.difference === null) {
-        return [`${upper(ahead)} is better than ${behind}, which diverged, on ${seeds}.`];
+        return [`On ${seeds}, ${ahead} is better than ${behind}, which diverged.`];
       }
       const first = `${upper(ahead)} has a significantly better ${metric} than ${behind}`;
       return [`${first} on ${seeds} (${numbers()}; ${test}).`, ...diverged, ...chance()];

@@ -165,10 +165,12 @@ class Bundle:
         if not self.policy.is_dir():
             words += "; it has no policy"
         if not self.ours:
-            words += f"; {LOCK} names different code (hpo {self.made_by})"
+            words += f"; {LOCK} names a version with different code (hpo {self.made_by})"
         words += shown
         if compared.reworded:
-            words += f", which words these texts differently: {'; '.join(compared.reworded)}"
+            words += (
+                f"; that version words these texts differently: {'; '.join(compared.reworded)}"
+            )
         unread = "whether the rows are genuine (--retrain), the policy's behaviour and whether "
         unread += f"{NUMPY}/ matches it (--play), study.yaml, {LOCK}, versions, backend, devices, "
         unread += "times, earlier looks"
@@ -207,7 +209,7 @@ class Bundle:
             ran = len(row.by_report_seed)
         if ran >= asked:
             return ""
-        return f"; {ran} of the {asked} test seeds requested by its study"
+        return f"; the trial has {ran} of the {asked} test seeds requested by its study"
 
     def _foreign_members(self, meta: StudyMeta) -> Iterator[str]:
         """Yield members that neither the journal nor the policy lists, or whose bytes differ."""
@@ -232,9 +234,9 @@ class Bundle:
         """Check the NumPy policy; return a sentence about it, and the errors found."""
         there = [name for name in NUMPY_FILES if name in self.members]
         if not there and self._no_numpy:
-            return f"not for NumPy: {self._no_numpy}", []
+            return f"no policy for NumPy: {self._no_numpy}", []
         if not there:
-            return "not for NumPy: ", [f"{NUMPY}/{FILE}: is missing"]
+            return "no policy for NumPy", [f"{NUMPY}/{FILE}: is missing"]
         wrong = [f"{name}: is missing" for name in NUMPY_FILES if name not in there]
         wrong += self._numpy_changes()
         apart = ""
@@ -245,8 +247,8 @@ class Bundle:
         elif apart and not self._no_numpy:
             wrong.append(f"{NUMPY}/{FILE}: {apart}")
         if self._no_numpy:
-            return f"not for NumPy: {self._no_numpy}", wrong
-        return f"NumPy gives the actions in {NUMPY}/{FILE}", wrong
+            return f"no policy for NumPy: {self._no_numpy}", wrong
+        return f"NumPy reproduces the actions recorded in {NUMPY}/{FILE}", wrong
 
     def _numpy_changes(self) -> list[str]:
         wrong: list[str] = []

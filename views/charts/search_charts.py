@@ -561,8 +561,8 @@ def schedule(snapshot: Snapshot) -> Picture:
         for key in moved[:_KNOBS]
     ]
     caption = f"Each line is a population member{snapshot.kept_words(_MEMBERS)}. "
-    caption += f"Each of {len(copies):,} copies is a vertical line from the copied member's value "
-    caption += "to a dot at the new value."
+    caption += f"Each copy ({len(copies):,} in all) is drawn as a vertical line from the copied "
+    caption += "member's value to a dot at the new value."
     if len(moved) > _KNOBS:
         caption += f" Left out: {counted(len(moved) - _KNOBS, 'hyperparameter')}."
     keys = (

@@ -188,7 +188,7 @@ def _on_several(snapshots: Sequence[Snapshot], environments: Sequence[str]) -> S
             told = f"study {snapshot.meta.name!r} already covers several environments"
             raise ConfigError(f"{told}; compare it with studies on the same environments")
         if _reference_scores(snapshot) is None:
-            told = f"{_environment(snapshot)} has no reference score of {snapshot.meta.metric}"
+            told = f"{_environment(snapshot)} has no reference score for {snapshot.meta.metric}"
             raise ConfigError(f"{told}; give studies on one environment, or remove its study")
     grid = _grid_of(snapshots, environments)
     sides: list[MethodValues] = []

@@ -51,7 +51,7 @@ def do_importance(args: Namespace) -> int:
     left_out = sorted(set(points.values) - set(found))
     if args.over_progress and left_out:
         some = ", ".join(map(steps, left_out))
-        lines.append(f"Fewer than ten of these trials have a value at: {some} {unit}.")
+        lines.append(f"Fewer than ten trials have a value at {some} {unit}.")
     echo(in_columns("\n".join(lines), sys.stdout, 2))
     return 0
 
@@ -94,7 +94,8 @@ def _over_progress(answers: Sequence[SignificantKnobs], unit: str) -> str:
     header = ["hyperparameter", *(steps(answer.at) for answer in answers)]
     lines = narrow(header, rows, [False, *[True] * len(answers)])
     head = f"At {steps(answers[-1].at)} {unit}: {answers[-1].decided.sentence}"
-    last = f"Share of the ranking explained at each point ({unit}); *: matters."
+    last = f"Share of the ranking explained at each point ({unit}). "
+    last += "* marks hyperparameters that matter."
     return "\n".join([head, "", *lines, "", last])
 
 
@@ -134,7 +135,7 @@ def what_if_text(found: WhatIf, width: int | None = None, unit: str = ENV_STEPS)
         said = (
             f"No trial has finished its run, so the replay ends runs at {here} of {whole} {unit}"
         )
-        head.insert(0, f"{said}, the latest point that two trials reached.")
+        head.insert(0, f"{said}, the latest point that at least two trials reached.")
     return "\n".join([*head, "", *table, "", *_notes(found)])
 
 

@@ -101,10 +101,11 @@ def bench_text(results: BenchResults, found: BenchComparison) -> str:
             "",
             f"{budgets}: share of recorded configurations worse than the chosen one on {tests} /",
             "worse than the best one tried. Budgets are full runs of one seed, without confirm.",
-            f"env steps: needed in search and confirm to match {found.baseline} at budget "
-            f"{found.baseline_budget}, relative to {found.baseline}'s "
-            f"({found.baseline_runs:.0f} runs",
-            "with confirm); geometric mean over tables [95 %]. nearest: trials not in the table.",
+            f"env steps: cost of search and confirm to match {found.baseline} at budget "
+            f"{found.baseline_budget}, divided by the",
+            f"cost of {found.baseline} ({found.baseline_runs:.0f} runs); geometric mean over "
+            "tables [95 %].",
+            "nearest: share of trials that are not in a table, and their mean distance.",
         ]
     )
 

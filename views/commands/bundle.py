@@ -240,6 +240,8 @@ def _indent_sentence(said: str) -> str:
 def _is_allowed() -> bool:
     """Ask in the terminal whether to run code; without one, raise `ConfigError`."""
     if sys.stdin is None or not sys.stdin.isatty():
-        raise ConfigError("cannot ask without a terminal; to run this code: --allow-code")
+        raise ConfigError(
+            "cannot ask for permission without a terminal; to run this code: --allow-code"
+        )
     echo("Run it? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")

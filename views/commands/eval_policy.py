@@ -231,7 +231,7 @@ def _evaluation_text(data: dict[str, Any]) -> str:
     lines += _lines_of_returns(data)
     lines += [f"{name}  {number(value)}" for name, value in data["metrics"].items()]
     if data["cut"]:
-        lines.append(f"{data['cut']} of the episodes were truncated at {LONGEST:,} env steps")
+        lines.append(f"{counted(data['cut'], 'episode')} truncated at {LONGEST:,} env steps")
     lines += origin_lines(data["about"])
     return "\n".join(lines)
 

@@ -327,7 +327,7 @@ def do_best(args: Namespace) -> int:
         echo(text)
     _print_fixed(meta, first.params)
     if len(seen.rows[first.trial].schedule) > 1:
-        note(f"the trial trained with different values before; see hpo show {first.trial}")
+        note(f"the trial was trained with different values earlier; see hpo show {first.trial}")
     _note_default(seen.conclusion, first)
     if target is not None:
         print_exported(target, meta.study_text)
@@ -393,7 +393,7 @@ def _print_leader(folder: StudyFolder, seen: _Board, args: Namespace) -> int:
         return 0
     seeds = counted(len(points.seeds[str(Stream.SEARCH), trial, at]), "search seed")
     text = f"No trial has finished its run. Trial {trial} leads {reached} trials at {steps(at)} "
-    text += f"{seen.unit}, the latest point that two reached: {number(value)} on {seeds}."
+    text += f"{seen.unit}, the latest point that at least two reached: {number(value)} on {seeds}."
     echo(in_columns(text, sys.stdout))
     _print_fixed(seen.meta, params)
     return 0

@@ -115,7 +115,7 @@ def record_words(record: TunedRecord, stream: TextIO, verbose: bool = False) -> 
             f"made     {made.on}, commit {commit}, {made.backend}, {versions}",
         ]
     name = record.name
-    lines += ["", f"Next: hpo init {name}   (a study around it), or hpo train tuned:{name}"]
+    lines += ["", f"Next: hpo init {name}   (a study based on it), or hpo train tuned:{name}"]
     indent = 9
     if not verbose:
         lines.append(f"Details: hpo tuned {name} -v")
@@ -184,7 +184,9 @@ def _benchmark_lines(record: TunedRecord, verbose: bool) -> list[str]:
     rules = beside_heuristics(record)
     rows += [[rule.who, around(*rule.greedy), *[""] * (len(header) - 2)] for rule in rules]
     table = narrow(header, rows, (False, True, True, *[True] * (len(header) - 3)))
-    notes = [f"AUC: mean of the evaluation curve. {to}: env steps (median over seeds)."]
+    notes = [
+        f"AUC: mean of the evaluation curve. {to}: env steps to reach it (median over seeds)."
+    ]
     if verbose:
         notes.append(
             "training: return during training. reached: seeds that reached the threshold."
@@ -192,8 +194,8 @@ def _benchmark_lines(record: TunedRecord, verbose: bool) -> list[str]:
     for rule in rules:
         how = _HOW.get(rule.verdict, _NO_DIFFERENCE)
         notes.append(
-            f"{how} the heuristic {rule.who}: tuned minus heuristic "
-            f"{around(*rule.less)}, on the same requests"
+            f"tuned: {how} the heuristic {rule.who} on the same requests, "
+            f"tuned minus heuristic {around(*rule.less)}"
         )
     return [*table, *notes]
 
@@ -206,7 +208,7 @@ def _sources(record: TunedRecord) -> list[str]:
             continue
         text, source = f"{one.who}: P(tuned better) by AUC {number(beside.area[0])}", one.source
         if math.isfinite(beside.training[0]):
-            text += f", while training {number(beside.training[0])}"
+            text += f", by training return {number(beside.training[0])}"
         if theirs := source.get("env_steps"):
             text += f"; {source['repository']}, run there for {steps(int(theirs))} env steps"
             text += clause(", without {}", ", ".join(source.get("without") or ()))

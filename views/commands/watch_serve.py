@@ -178,4 +178,4 @@ def _end_text(folder: StudyFolder, standing: StudyStatus) -> str:
         why = "The process has died"
     why += f" after commit {standing.head.number}; everything so far is kept.\n"
     how = resuming(folder.path)
-    return f"{why}{how[0].upper()}{how[1:]}\nSo far: hpo top{target(folder.path)}"
+    return f"{why}{how[0].upper()}{how[1:]}\nResults so far: hpo top{target(folder.path)}"

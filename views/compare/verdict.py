@@ -73,12 +73,12 @@ def refusal_reason(
 
 
 def _why_ranked(result: Comparison, sides: Sequence[Side], chosen: ComparedValues) -> str:
-    what, which = "pick the trials", "which"
+    what, which = "pick the trials", "these seeds"
     if sides[0].study == sides[1].study:
         what = "rank the trials"
     if Stream.REPORT in chosen.streams:
-        which = "some of which"
-    return f"{_lead_text(result, sides, chosen)}, {which} were also used to {what}"
+        which = "some of these seeds"
+    return f"{_lead_text(result, sides, chosen)}, but {which} were also used to {what}"
 
 
 def verdict_sentence(result: Comparison, sides: Sequence[Side], chosen: ComparedValues) -> str:

@@ -78,7 +78,7 @@ def paper_of(snapshots: Sequence[Snapshot], figures: bool = True) -> Paper:
         try:
             picture = several_studies(snapshots)
         except ConfigError as error:
-            notes.append(f"no figure over all studies: {error}")
+            notes.append(f"no figure that compares the studies: {error}")
         else:
             drawn.append(Figure("studies", picture, _SEVERAL_WIDTH))
             methods.append(_SEVERAL_METHODS)
@@ -123,7 +123,7 @@ def _curves_figures(snapshots: Sequence[Snapshot], notes: list[str]) -> list[Fig
     for snapshot in snapshots:
         picture = curves(snapshot)
         if not picture.panels:
-            notes.append(f"no figure of {snapshot.meta.name!r}: {picture.caption}")
+            notes.append(f"no figure for study {snapshot.meta.name!r}: {picture.caption}")
             continue
         name = "curves"
         if len(snapshots) > 1:

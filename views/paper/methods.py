@@ -213,8 +213,9 @@ def _search(snapshot: Snapshot) -> str:
     proposed = _proposals_sentence(snapshot, trials)
     each = f"Each was trained for {length} on {seeds}"
     if study.seeds.racing is not None:
-        each += f", starting with {study.seeds.racing.start} and adding seeds only to trials "
-        each += "that were not clearly worse"
+        start = counted_words(study.seeds.racing.start, "seed")
+        each += f", starting with {start} and adding more only for trials that were not "
+        each += "clearly worse"
     if study.early_terminate is not None and not evolving:
         each += ", unless it was stopped early"
     return f"{proposed}. {each}."

@@ -250,7 +250,7 @@ def _caption(each: Sequence[tuple[Snapshot, list[PaperRow]]], metrics: Sequence[
         text += "values are optimistic."
     if any(row.lead is not None for row in rows):
         text += " Lead of the winner: the mean difference between the winner and this row, seed "
-        text += "by seed; positive: the winner is better."
+        text += "by seed; a positive lead favours the winner."
         text += f" {_marks_words(rows)}"
         text += " P(improvement): the probability that the winner is better on a new seed; a tie "
         text += "counts half [@agarwal2021precipice]."
@@ -272,7 +272,7 @@ def _seeds_cell(count: int, stream: str) -> str:
 
 def _marks_words(rows: Sequence[PaperRow]) -> str:
     tests = dict.fromkeys(test_words(row.seeds) for row in rows if row.lead is not None)
-    test = f"{' or '.join(tests)}, at most 5 % over all looks"
+    test = f"{' or '.join(tests)}, error rate at most 5 % over all looks"
     meanings = {BETTER: "significantly better", WORSE: "significantly worse"}
     marks = {row.mark for row in rows}
     said = [

@@ -267,7 +267,7 @@ class Opened:
         kept = StudyFolder(self.folder).policies / f"trial_{trial}"
         if not kept.is_dir():
             told = f"{self.name} has no saved policy for trial {trial}"
-            raise StoreError(f"{told}; to keep more: checkpoint: {{keep_best: N}}")
+            raise StoreError(f"{told}; to keep more, set checkpoint: {{keep_best: N}}")
         return load_policy(kept, imports=imports)
 
     def what_if(self, *rules: str, seeds: int | None = None) -> WhatIf:

@@ -105,8 +105,12 @@ def profile(snapshot: Snapshot) -> Picture:
     marks.sort(key=lambda mark: isinstance(mark, Line))  # bands below lines
     scale = Scale(low, high, ticks, "score")
     panel = XY("Runs above a score", scale, _SHARES, tuple(marks), tuple(keys), wide=True)
-    caption = "The share of all runs (environments x seeds) that score above x; higher lines are "
-    caption += "better. Bands: pointwise 95%, from a stratified bootstrap over seeds."
+    caption = (
+        "Each line is the share of runs, over all environments and seeds, that score above x. "
+    )
+    caption += (
+        "Higher is better. Bands are pointwise 95% intervals (stratified bootstrap over seeds)."
+    )
     if stream is not Stream.REPORT:
         caption += " These seeds were also used for selection."
     return Picture("profile", _TITLE, caption, (panel,))
@@ -126,7 +130,7 @@ def environments_section(snapshot: Snapshot) -> str:
         against = beside(*sides, paired=True, bounds=scores.bounds)
     many = seeds_text(max(one.seeds for one in found), stream)
     lost = sum(one.lost for one in found)
-    told = f"Mean scores over {many}, with 95% intervals; 0: random actions, 1: the reference."
+    told = f"Mean scores over {many}, with 95% intervals; 0 is random actions, 1 the reference."
     if lost:
         told += f" {counted(lost, 'run')} diverged: excluded from means, lowest in the profile."
     return (
@@ -186,9 +190,7 @@ def _improvement(first: int, against: Beside | None, stream: Stream) -> str:
         return f'<p class="note">{why}</p>'
     likely = around(against.improvement.value, against.improvement.interval)
     text = f"Averaged over environments, the probability of improvement of trial {first} over "
-    text += (
-        f"the default is {likely}, paired over {counted(against.seeds - against.lost, 'seed')}."
-    )
+    text += f"the default is {likely} on {counted(against.seeds - against.lost, 'paired seed')}."
     return f"<p>{escape(text)}</p>"
 
 
@@ -449,7 +451,7 @@ def _costs(snapshot: Snapshot) -> str:
     ]
     if snapshot.audit is not None:
         whole = snapshot.audit.whole
-        found.append(("wrong stops", f"{whole.share or 0.0:.0%}", f"of {whole.audited} audited"))
+        found.append(("false stops", f"{whole.share or 0.0:.0%}", f"of {whole.audited} audited"))
     return facts(found)
 
 
@@ -458,7 +460,7 @@ def _footer_text(head: CommitHead) -> str:
     if head.at:
         when = datetime.fromtimestamp(head.at, UTC).strftime("%Y-%m-%d %H:%M UTC")
     commit = f"commit {head.number}, {when}"
-    return f"Written by hpo {escape(__version__)} from {commit}. This file needs no network."
+    return f"Written by hpo {escape(__version__)} from {commit}. This file works offline."
 
 
 def _stopping(snapshot: Snapshot) -> str:
@@ -478,11 +480,11 @@ def _stopping(snapshot: Snapshot) -> str:
         return f'<p>{words}</p>{body}<p class="note">By rung: <code>hpo top --json</code>.</p>'
     if spec.evolves:
         return body
-    why = "To check the stops: <code>early_terminate: {audit: 0.1}</code>."
+    why = "To measure false stops: <code>early_terminate: {audit: 0.1}</code>."
     if spec.audit:
         why = "No audited trial has finished its run yet."
         if snapshot.meta.objectives or snapshot.meta.constraints:
-            why = "With several objectives or constraints, stops cannot be checked by one value."
+            why = "Audits need a study with one objective and no constraints."
     return f'{body}<p class="note">{why}</p>'
 
 

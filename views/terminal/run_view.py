@@ -30,8 +30,8 @@ _ORDER = (
 PHASE_WORDS = {
     Phase.SEARCH: "search",
     Phase.CHOOSE: "confirm: selecting the winner on new seeds",
-    Phase.REPORT: "confirm: measuring on test seeds",
-    Phase.ALSO: "confirm: measuring more trials on test seeds",
+    Phase.REPORT: "confirm: testing the winner on test seeds",
+    Phase.ALSO: "confirm: testing more trials on test seeds",
     Phase.DONE: "done",
 }
 
@@ -91,7 +91,7 @@ def progress_facts(
     return [
         ("phase", PHASE_WORDS[progress.phase]),
         (unit, amounts + speed),
-        (lanes, f"{busy}, {progress.occupancy:.0%} while there was work"),
+        (lanes, f"{busy}, on average {progress.occupancy:.0%} while there was work"),
         ("trials", trials),
         ("best", standing_text(progress, unit)),
     ]
@@ -199,7 +199,7 @@ class RunView(Observer):
     def leaving(self) -> None:
         """Close the view before a second Ctrl-C ends the process; called from another thread."""
         self.close()
-        self.write("Quit at once; everything committed is kept. Resume with:", self.command)
+        self.write("Quitting at once; everything committed is kept. Resume with:", self.command)
 
     def on_start(self, study: Study, folder: Path, resumed: bool) -> None:
         self.unit, self._resumed = study.algorithm.unit, resumed

@@ -160,7 +160,7 @@ def test_points_with_too_few_trials_are_listed(results, capsys):
     shown = capsys.readouterr().out
     few = [at for at, found in points.values.items() if len(found) < 10]
     last = " ".join(shown.partition("Fewer than ten")[2].split())
-    assert last == f"of these trials have a value at: {_listed(few)} env steps."
+    assert last == f"trials have a value at {_listed(few)} env steps."
     every = [at for at in points.values if at not in few]
     header = next(line for line in shown.splitlines() if line.startswith("hyperparameter"))
     assert header.split()[1:] == [steps(at) for at in every][: len(header.split()) - 1]
