@@ -85,7 +85,7 @@ def _arguments_of_wrapper(given: Any) -> dict[str, Any] | None:
 
 
 def _arguments_of_call(given: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the wrapper's arguments from a Python call, or those of `make_atari_env`."""
+    """Return the arguments of the wrapper's call, or `wrapper_kwargs` of `make_atari_env`."""
     if set(given) <= set(_SB3_KEYS):
         return given
     rest = {name: value for name, value in given.items() if name not in _OF_MAKER}
