@@ -572,8 +572,8 @@ class ConvertedStudy:
         if len(trained) > 1:
             amount = f"up to {amount}"
         self.note(
-            f"env_steps: {asked:,} in the source; a run has {amount}, rounded up to whole "
-            "updates and equal chunks"
+            f"env_steps: {asked:,} in the source, but a run has {amount} env steps, rounded up to "
+            "whole updates and equal chunks"
         )
 
     def _settle_schedule(self, study: Study) -> None:

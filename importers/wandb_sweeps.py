@@ -412,7 +412,7 @@ def _metric(draft: ConvertedStudy, metric: Any, given: Mapping[str, Any]) -> Non
         best = _goal_of(name) or goal
         if best != goal and "metric.goal" not in given:
             draft.note(
-                f"metric: the sweep's goal is {goal} for {theirs!r}; for {name} it is {best}"
+                f"metric: the sweep's goal for {theirs!r} is {goal}, but {name} has goal {best}"
             )
             goal = best
     else:

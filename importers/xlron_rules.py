@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
+from ..errors import counted
 from ..files.plain_data import is_number
 from ..foreign_names.name_mapping import rounded
 from ..foreign_names.xlron_table import OLDER, XLRON_JULY
@@ -431,8 +432,8 @@ def _translate_downsampling(draft: ConvertedStudy, source: ImportSource) -> None
         chunks = max(1, round(points / max(source.values("ROLLOUT_LENGTH", 150))))
         source.constants["DOWNSAMPLE_FACTOR"] = chunks
         draft.note(
-            f"DOWNSAMPLE_FACTOR: XLRON averages over {points} env steps, hpo over whole chunks of "
-            f"updates (here {chunks})"
+            f"DOWNSAMPLE_FACTOR: XLRON averages over {points} env steps, but hpo averages over "
+            f"whole chunks of updates (here {counted(chunks, 'chunk')})"
         )
 
 
@@ -515,12 +516,12 @@ def _scale_horizon(
     on_gradient = any(source.values("STEP_ON_GRADIENT", False))
     if by_updates != on_gradient or set(steps) == {1.0}:
         return
-    factor, counted, horizon = _log_middle(steps), "updates", "gradient steps"
+    factor, unit, horizon = _log_middle(steps), "updates", "gradient steps"
     if by_updates:
-        factor, counted, horizon = 1.0 / factor, horizon, counted
+        factor, unit, horizon = 1.0 / factor, horizon, unit
     _scale_values(source, name, lambda one: one * factor, 1.0)
     draft.note(
-        f"{name}: multiplied by {factor:.4g}, because XLRON counts {counted}, but its horizon "
+        f"{name}: multiplied by {factor:.4g}, because XLRON counts {unit}, but its horizon "
         f"is in {horizon}"
     )
 

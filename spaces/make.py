@@ -142,7 +142,11 @@ def _check_values(given: Mapping[str, Any]) -> list[KeyFault]:
     if not is_sequence(values) or not values:
         return [KeyFault("values", f"values is {values!r}; allowed: a list of at least one value")]
     if len(values) > _MOST_VALUES:
-        return [KeyFault("values", f"{len(values)} values; allowed: at most {_MOST_VALUES}")]
+        return [
+            KeyFault(
+                "values", f"values has {len(values)} entries; allowed: at most {_MOST_VALUES}"
+            )
+        ]
     faults: list[KeyFault] = []
     for index, value in enumerate(values):
         if isinstance(value, float) and not math.isfinite(value):

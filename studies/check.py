@@ -309,7 +309,7 @@ def _blind_warning(study: Study, lanes: int) -> Iterator[str]:
         if trials < enough:
             ways.append(f"budget.trials to {enough} or more")
         text = f"{method} acts as random search: {blind} trials start before its model has "
-        yield f"{text}results, and the budget is {trials}; set {' and '.join(ways)}"
+        yield f"{text}results, and the budget is {trials} trials; set {' and '.join(ways)}"
 
 
 _NUMBERS_BETWEEN = {

@@ -324,7 +324,7 @@ def _budget_of_steps(study: Study) -> Problems:
     reserved = study.confirming * run
     one = study.seeds.per_config * run
     if given is not None and given < reserved + one:
-        text = f"is {given}, not enough for one trial of {one} {study.algorithm.unit}"
+        text = f"is {given}, which is not enough for one trial of {one} {study.algorithm.unit}"
         if reserved:
             text += f" after the {reserved} reserved for confirm"
         yield "budget.env_steps", f"{text}; allowed: at least {reserved + one}"

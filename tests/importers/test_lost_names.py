@@ -332,7 +332,7 @@ def test_imported_search_has_confirm_stage_and_rounds_env_steps(imported):
     )
     data, said = imported("wandb", text, name="sweep.yaml")
     assert data["confirm"]["report"] == 16 and "confirm: the best trials" in said
-    assert "env_steps: 50,000 in the source; a run has 51,200" in said
+    assert "env_steps: 50,000 in the source, but a run has 51,200 env steps" in said
     assert not [one for one in check(loads(said)).warnings if "confirm" in one]
 
 
