@@ -59,9 +59,9 @@ def wrapped_game(draft: ConvertedStudy, source: ImportSource) -> None:
     source.drop("env_wrapper", "frame_stack")
     draft.env |= keys
     draft.note(
-        f"env: {id_} with {_WRAPPER} is {ours} (no-ops, frame skip, small gray images, "
-        f"{images} stacked, rewards clipped to signs; a lost life ends an episode); evaluation "
-        "plays whole games"
+        f"env: {id_} with {_WRAPPER} becomes {ours} (no-ops, frame skip, small gray images, "
+        f"{images} stacked, rewards clipped to signs). A lost life ends a training episode, but "
+        "evaluation plays whole games"
     )
 
 
@@ -85,7 +85,7 @@ def _arguments_of_wrapper(given: Any) -> dict[str, Any] | None:
 
 
 def _arguments_of_call(given: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the wrapper's arguments from a Python call, or those of `make_atari_env`."""
+    """Return the arguments of the wrapper's call, or `wrapper_kwargs` of `make_atari_env`."""
     if set(given) <= set(_SB3_KEYS):
         return given
     rest = {name: value for name, value in given.items() if name not in _OF_MAKER}
@@ -117,7 +117,7 @@ def preprocessing(draft: ConvertedStudy) -> None:
         draft.defaults.remove(_HISTORY)
     draft.notes.remove(WRAPPED)
     draft.note(
-        f"env: {id_} with its wrappers is {ours} (no-ops, frame skip 4, 84x84 gray images, 4 "
-        "stacked, rewards clipped to signs; a lost life ends an episode); evaluation plays whole "
-        "games"
+        f"env: {id_} with its wrappers becomes {ours} (no-ops, frame skip 4, 84x84 gray images, 4 "
+        "stacked, rewards clipped to signs). A lost life ends a training episode, but evaluation "
+        "plays whole games"
     )

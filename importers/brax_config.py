@@ -100,11 +100,11 @@ def _call_for(tree: ast.AST, env: str | None) -> ast.Call:
         node for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_training_call(node)
     ]
     if len(calls) != 1:
-        lines = ", ".join(str(call.lineno) for call in calls) or "none"
-        raise NotPlain(
-            f"it has {len(calls)} calls to train (lines {lines}); allowed: one, or "
-            f"a function {_CONFIG}"
-        )
+        text = "it has no call to train"
+        if calls:
+            lines = ", ".join(str(call.lineno) for call in calls)
+            text = f"it has {len(calls)} calls to train (lines {lines})"
+        raise NotPlain(f"{text}; allowed: one call, or a function {_CONFIG}")
     return calls[0]
 
 

@@ -21,4 +21,4 @@ def leave_out_length(draft: ConvertedStudy, source: ImportSource) -> None:
     length = source.constants.get("episode_length")
     if isinstance(length, Unread):
         source.drop("episode_length")
-        draft.leave_out("episode_length", f"{length}; the environment's length is used")
+        draft.leave_out("episode_length", f"{length}; the environment's episode length is used")

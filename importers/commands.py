@@ -92,10 +92,10 @@ def _merge(first: Command, other: Command) -> None:
         for name in differ
     ]
     if len(differ) != 1 or differ[0] not in other.flags or None in values[0]:
-        text = "it has several training commands, which differ in more than one flag"
-        raise ConfigError(
-            f"{text} ({', '.join(differ[:4]) or 'their program'}); import one of them, in quotes"
-        )
+        text = "it has several training commands, which differ in their program"
+        if differ:
+            text = f"it has several training commands, which differ in {', '.join(differ[:4])}"
+        raise ConfigError(f"{text}; import one of them, in quotes")
     name = differ[0]
     first.flags.pop(name, None)
     first.searched[name] = {"values": list(dict.fromkeys([*values[0], other.flags[name]]))}

@@ -409,7 +409,7 @@ def add_space(draft: ConvertedStudy) -> None:
         value = draft.fixed.get(name, KNOBS[name].default)
         fields = dict(KNOBS[name].search or {})
         if fields.get("distribution") == "one_minus_log" and value >= 1.0:
-            draft.note(f"space: {name} stays at {value!r}, the end of its range")
+            draft.note(f"space: {name} is not searched, because {value!r} is the end of its range")
             continue
         draft.fixed.pop(name, None)
         if value > 0 or "zero" not in fields:

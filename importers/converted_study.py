@@ -337,7 +337,7 @@ class ConvertedStudy:
             self.rest["enqueue"] = kept
         if len(kept) < len(tried):
             self.note(
-                f"enqueue: {len(kept)} of {len(tried)} trials remain, because {target} is fixed"
+                f"enqueue: keeps {len(kept)} of {len(tried)} trials, because {target} is fixed"
             )
 
     def searched(self, name: str, distribution: Mapping[str, Any]) -> None:
@@ -365,7 +365,9 @@ class ConvertedStudy:
     def _search_row(self, name: str, row: NameRow, distribution: dict[str, Any]) -> None:
         if row.target in ("seed", "seeds.per_config") and "values" in distribution:
             count = self.section("seeds")["per_config"] = len(distribution["values"])
-            self.note(f"{name}: {count} seeds in the space become seeds.per_config")
+            self.note(
+                f"{name}: the number of seeds in the space ({count}) becomes seeds.per_config"
+            )
             return
         if row.target not in KNOBS and not row.target.startswith("env."):
             text = (
@@ -570,8 +572,8 @@ class ConvertedStudy:
         if len(trained) > 1:
             amount = f"up to {amount}"
         self.note(
-            f"env_steps: {asked:,} in the source; a run has {amount}, rounded up to whole "
-            "updates and equal chunks"
+            f"env_steps: {asked:,} in the source, but a run has {amount} env steps, rounded up to "
+            "whole updates and equal chunks"
         )
 
     def _settle_schedule(self, study: Study) -> None:

@@ -355,7 +355,7 @@ def _listed_key(note: Note, name: str, target: str, fields: dict[str, Any]) -> d
     whole = all(isinstance(one, int) for one in (low, high, step))
     if not whole or (high - low) // step >= _MOST_PROGRAMS:
         return fields  # left to the check of the study
-    note(f"{name}: each value of {target} needs a separate program; all are listed")
+    note(f"{name}: all values are listed, because each value of {target} needs a separate program")
     rest = {key: fields[key] for key in ("default", "when") if fields.get(key) is not None}
     return {"values": list(range(low, high + 1, step)), **rest}
 
@@ -397,7 +397,10 @@ def _list_values(note: Note, name: str, target: str, fields: Mapping[str, Any]) 
     count, exponents = (high - low) // step + 1, fields.get("distribution") == "pow2"
     powers = [2**i for i in range(64) if low <= 2**i <= high]
     if exponents or (isinstance(count, int) and count <= _MOST_PROGRAMS):
-        note(f"{name}: each value of {target} needs a separate program; all are listed")
+        note(
+            f"{name}: all values are listed, because each value of {target} needs a separate "
+            "program"
+        )
         values = powers
         if not exponents:
             values = [low + step * i for i in range(count)]

@@ -157,7 +157,7 @@ def _range(text: str, given: list[Any], inclusive: bool) -> dict[str, Any]:
         return found
     count = math.ceil((high - low) / step - 1e-9)
     if count > _MOST:
-        raise ConfigError(f"{text!r} has {count:,} values; allowed: {_MOST}")
+        raise ConfigError(f"{text!r} has {count:,} values; allowed: at most {_MOST}")
     return {"values": [low + step * index for index in range(count)]}
 
 

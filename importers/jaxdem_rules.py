@@ -136,8 +136,11 @@ def _translate_minibatches(draft: ConvertedStudy, source: ImportSource, sizes: _
         text = f"minibatch_size is {size} {unit}; JaxDEM allows {each} to {sizes.envs * each}"
         raise draft.fault(text, flags={"without": "minibatch_size"})
     if source.values("importance_sampling_alpha", 1.0) == [0]:
-        text = f"{sizes.parts} minibatches of {segments * each} {unit} are"
-        _translate_passes(draft, source, sizes, segments, text=text, total=sizes.envs * each)
+        text, verb = f"{sizes.parts} minibatches of {segments * each} {unit}", "are"
+        if sizes.parts == 1:
+            text, verb = f"1 minibatch of {segments * each} {unit}", "is"
+        rollout = f"the rollout of {sizes.envs * each} {unit}"
+        _translate_passes(draft, source, sizes, segments, text=f"{text} {verb}", rollout=rollout)
         return
     source.put("minibatch_size", segments * sizes.steps)
     source.constants.setdefault("num_minibatches", sizes.parts)
@@ -152,14 +155,12 @@ def _translate_passes(
     segments: int,
     *,
     text: str,
-    total: int,
+    rollout: str,
 ) -> None:
     """Convert minibatches drawn without priorities to whole passes over the rollout."""
     passes = segments * sizes.parts / sizes.envs
     if not passes.is_integer() or sizes.envs % segments:
-        text = (
-            f"{text} {passes:.3g} passes over {total}; hpo needs whole passes of equal minibatches"
-        )
+        text += f" {passes:.3g} passes over {rollout}; hpo needs whole passes of equal minibatches"
         raise draft.fault(
             text,
             flags={
@@ -171,12 +172,14 @@ def _translate_passes(
     source.drop("minibatch_size")
     source.put("num_minibatches", sizes.envs // segments)
     source.constants["update_epochs"] = int(passes)
-    whole = f"{int(passes)} passes"
+    whole, parts = f"{int(passes)} passes", f"{sizes.envs // segments} minibatches"
     if passes == 1:
         whole = "1 pass"
+    if segments == sizes.envs:
+        parts = "1 minibatch"
     draft.note(
-        f"minibatch_size: {text} {whole} over {total}, each in "
-        f"{sizes.envs // segments} minibatches; JaxDEM draws every minibatch independently"
+        f"minibatch_size: {text} {whole} over {rollout}, with {parts} per pass. JaxDEM draws "
+        "every minibatch independently"
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..errors import counted
 from ..foreign_names.name_mapping import PythonCalls
 from ..foreign_names.plain_values import MAPPINGS, NotPlain, Unread, last_name, parsed_source
 from .python_names import (
@@ -277,7 +278,8 @@ class _NameVisitor:
         pairs = list(zip(names, node.args, strict=False))
         starred = [name for name, one in pairs if isinstance(one, ast.Starred) and name != "*"]
         if len(node.args) > len(names) or starred:
-            text = f"{called} (line {node.lineno}) has {len(node.args)} positional arguments, "
+            count = counted(len(node.args), "positional argument")
+            text = f"{called} (line {node.lineno}) has {count}, "
             readable = len(names)
             if starred:
                 readable = 0

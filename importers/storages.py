@@ -160,7 +160,7 @@ def _add_off(draft: ConvertedStudy, switch: _Switch) -> None:
         if default is not None:
             values.add(default)
         values = sorted(values)
-        how = f"; its range was converted to {len(values)} listed values"
+        how = f"; the range of {target} was converted to {len(values)} listed values"
     if switch.parameter.default not in switch.on:
         default = None
     draft.space[target] = {"values": [None, *values], "default": default}
@@ -306,7 +306,7 @@ def _read_exported(draft: ConvertedStudy, theirs: OptunaStudy) -> ConvertedStudy
             best.append(dict(trial.ours))
     draft.rest["enqueue"] = best
     if best:
-        draft.note(f"enqueue: the best {len(best)} of {len(finished)} finished trials")
+        draft.note(f"enqueue: the best finished trials ({len(best)} of {len(finished)})")
     return draft
 
 
@@ -371,7 +371,7 @@ def _enqueue(draft: ConvertedStudy, theirs: OptunaStudy) -> None:
 
 
 def _note_enqueued(draft: ConvertedStudy, found: _Enqueued, finished: int) -> None:
-    text = f"enqueue: the best {len(found.kept)} of {finished} finished trials"
+    text = f"enqueue: the best finished trials ({len(found.kept)} of {finished})"
     if found.outside:
         text += f"; skips {counted(found.outside, 'trial')} with values outside the space"
     if found.equal:

@@ -87,8 +87,8 @@ def recurrent_minibatches(draft: ConvertedStudy) -> None:
     draft.fixed["num_minibatches"] = parts
     if parts != wanted:
         draft.note(
-            f"batch_size: {rows} would need {wanted} minibatches; {parts} are used, because "
-            f"recurrent minibatches contain whole rollouts, here of {envs} environments"
+            f"batch_size: {rows} rows would make {wanted} minibatches, but hpo uses {parts}, "
+            f"because recurrent minibatches contain whole rollouts (here of {envs} environments)"
         )
 
 

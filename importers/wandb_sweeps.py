@@ -37,6 +37,9 @@ _PLACEHOLDERS = ("${env}", "${interpreter}", "${program}", "${args}", "${args_no
                  "/usr/bin/env")  # fmt: skip
 _HYPERBAND_ETA = 3.0
 _ENV_STEPS_FROM = 1000
+_AS_ASHA = (
+    "early_terminate: imported as asha, because W&B's hyperband does successive halving at rungs"
+)
 # other systems' episode metrics (mostly from training), in lower case -> ours (from greedy
 # episodes on separate seeds)
 _METRICS_ELSEWHERE: Mapping[str, str] = {
@@ -184,9 +187,7 @@ def _stop_by_logs(draft: ConvertedStudy, early: Any) -> None:
     draft.rest["length"] = f"{int(length)} logs"
     draft.rest["metrics"]["step"] = "_step"
     draft.rest["early_terminate"] = {"type": "asha", "min": first, "eta": float(eta)}
-    draft.note(
-        "early_terminate: W&B's hyperband does successive halving at rungs; imported as asha"
-    )
+    draft.note(_AS_ASHA)
 
 
 def _read_sweep_file(path: Path) -> dict[str, Any]:
@@ -227,7 +228,7 @@ def read_sweep(path: Path, given: Mapping[str, Any]) -> ConvertedStudy:
 def _leave_out_keys(draft: ConvertedStudy, sweep: Mapping[str, Any]) -> None:
     for key, value in sweep.items():
         if key in _REASONS:
-            draft.leave_out(key, f"{_REASONS[key]} (it was {value!r})")
+            draft.leave_out(key, f"{_REASONS[key]} (its value is {value!r})")
         elif key not in (*_LOGGED, *_READ):
             draft.leave_out(key, f"no counterpart (its value is {value!r})")
 
@@ -322,7 +323,9 @@ def _required_number(name: str, fields: Mapping[str, Any], key: str) -> float:
 def _categorical(draft: ConvertedStudy, name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     values = _required_field(name, fields, "values")
     if not is_list(values) or not values:
-        raise ConfigError(f"parameters.{name}.values is {values!r}; allowed: a list")
+        raise ConfigError(
+            f"parameters.{name}.values is {values!r}; allowed: a list of at least one value"
+        )
     weights = fields.get("probabilities")
     if weights is not None and len(set(weights)) > 1:
         text = f"parameters.{name} has different probabilities {weights!r}; in a study all values "
@@ -341,7 +344,9 @@ def _range(
     if exponents:
         if max(abs(low), abs(high)) > 200:
             text = f"W&B reads bounds of {kind} as exponents of e, and {[low, high]} are too large"
-            raise ConfigError(f"parameters.{name}: {text}; for values, use log_uniform_values")
+            raise ConfigError(
+                f"parameters.{name}: {text}; to write the bounds as values, use log_uniform_values"
+            )
         low, high = sorted(float(f"{math.exp(exponents * one):.6g}") for one in (low, high))
         draft.note(f"{name}: its bounds, exponents of e in W&B, were converted to values")
     found: dict[str, Any] = {"min": low, "max": high, "distribution": ours}
@@ -407,7 +412,7 @@ def _metric(draft: ConvertedStudy, metric: Any, given: Mapping[str, Any]) -> Non
         best = _goal_of(name) or goal
         if best != goal and "metric.goal" not in given:
             draft.note(
-                f"metric: the sweep's goal is {goal} for {theirs!r}; for {name} it is {best}"
+                f"metric: the sweep's goal for {theirs!r} is {goal}, but {name} has goal {best}"
             )
             goal = best
     else:
@@ -466,7 +471,7 @@ def _translate_hyperband(draft: ConvertedStudy, early: Any) -> None:
     if early is None:
         return
     if not is_dict(early) or early.get("type") != "hyperband":
-        raise ConfigError(f"early_terminate is {early!r}; known: type hyperband")
+        raise ConfigError(f"early_terminate is {early!r}; allowed: a mapping with type: hyperband")
     eta = early.get("eta", _HYPERBAND_ETA)
     if not _is_above_1(eta):
         raise ConfigError(f"early_terminate.eta is {eta!r}; allowed: a number above 1")
@@ -496,8 +501,6 @@ def _translate_hyperband(draft: ConvertedStudy, early: Any) -> None:
             "early_terminate: W&B counts logged metrics as iterations, which do not map to env "
             f"steps; the first rung is set to env_steps / eta^{power}"
         )
-    draft.note(
-        "early_terminate: W&B's hyperband does successive halving at rungs; imported as asha"
-    )
+    draft.note(_AS_ASHA)
     if "strict" in early:
         draft.leave_out("early_terminate.strict", "asha has no such option")

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
+from ..errors import counted
 from ..files.plain_data import is_number
 from ..foreign_names.name_mapping import rounded
 from ..foreign_names.xlron_table import OLDER, XLRON_JULY
@@ -44,8 +45,8 @@ def before(draft: ConvertedStudy, source: ImportSource) -> None:
         )
     if _any_on(source, "EVAL_HEURISTIC"):
         raise draft.fault(
-            "--EVAL_HEURISTIC only evaluates; import such a command by itself to evaluate "
-            "the heuristic"
+            "--EVAL_HEURISTIC only evaluates; to evaluate the heuristic, import its command "
+            "separately"
         )
     if "env_type" not in source.names():
         source.constants["env_type"] = "rmsa"
@@ -141,8 +142,8 @@ def _translate_length(draft: ConvertedStudy, source: ImportSource) -> None:
     trained = updates * rollout * envs
     if trained != total:
         draft.note(
-            f"TOTAL_TIMESTEPS: {total:,} in the source; XLRON trains for {trained:,}, in whole "
-            "updates and increments of STEPS_PER_INCREMENT"
+            f"TOTAL_TIMESTEPS: {total:,} in the source, but XLRON trains for {trained:,} env "
+            "steps, in whole updates and increments of STEPS_PER_INCREMENT"
         )
 
 
@@ -212,7 +213,7 @@ def _translate_algorithm(draft: ConvertedStudy, source: ImportSource) -> None:
     off = [name for name in clips if _is_clip_off(source, name)]
     if off:
         source.drop(*off)
-        _ignore_names(draft, source, "has no effect while the other clip is off", *clips)
+        _ignore_names(draft, source, f"has no effect while {off[0]} is off", *clips)
     if any(source.values("PRIO_ALPHA", 0.0)) and source.values("PRIO_BETA0", 1.0) == [1.0]:
         if "PRIO_ALPHA" in source.searched:
             draft.lost.append("PRIO_ALPHA")
@@ -431,8 +432,8 @@ def _translate_downsampling(draft: ConvertedStudy, source: ImportSource) -> None
         chunks = max(1, round(points / max(source.values("ROLLOUT_LENGTH", 150))))
         source.constants["DOWNSAMPLE_FACTOR"] = chunks
         draft.note(
-            f"DOWNSAMPLE_FACTOR: XLRON averages over {points} env steps, hpo over whole chunks of "
-            f"updates (here {chunks})"
+            f"DOWNSAMPLE_FACTOR: XLRON averages over {points} env steps, but hpo averages over "
+            f"whole chunks of updates (here {counted(chunks, 'chunk')})"
         )
 
 
@@ -454,8 +455,8 @@ def _translate_schedules(draft: ConvertedStudy, source: ImportSource) -> None:
     if "warmup_cosine" in kinds or (separate and "warmup_cosine" in critic):
         draft.fixed["lr_warmup_start_fraction"] = 1.0
         draft.note(
-            "lr_warmup_start_fraction: 1, because XLRON's warm-up starts at LR and rises to LR "
-            "x WARMUP_MULTIPLIER (by default 1: no rise); also for the critic"
+            "lr_warmup_start_fraction: 1, also for the critic, because XLRON's warm-up starts at "
+            "LR and rises to LR x WARMUP_MULTIPLIER (1 by default, so no rise)"
         )
     if separate:
         _schedule_of_critic(draft, source, critic or kinds, rates)
@@ -503,7 +504,7 @@ def _scale_end(draft: ConvertedStudy, source: ImportSource, one: _Scheduled) -> 
     _scale_values(source, one.fraction, lambda end: rounded(end * factor), one.end)
     text = f"{one.fraction}: multiplied by {factor:.4g}"
     if len(set(one.values)) > 1:
-        text += " (the geometric middle of the searched values)"
+        text += " (the geometric mean of the smallest and largest searched value)"
     draft.note(f"{text}, because XLRON's cosine ends at the squared value times the fraction")
 
 
@@ -515,12 +516,12 @@ def _scale_horizon(
     on_gradient = any(source.values("STEP_ON_GRADIENT", False))
     if by_updates != on_gradient or set(steps) == {1.0}:
         return
-    factor, counted, horizon = _log_middle(steps), "updates", "gradient steps"
+    factor, unit, horizon = _log_middle(steps), "updates", "gradient steps"
     if by_updates:
-        factor, counted, horizon = 1.0 / factor, horizon, counted
+        factor, unit, horizon = 1.0 / factor, horizon, unit
     _scale_values(source, name, lambda one: one * factor, 1.0)
     draft.note(
-        f"{name}: multiplied by {factor:.4g}, because XLRON counts {counted}, but its horizon "
+        f"{name}: multiplied by {factor:.4g}, because XLRON counts {unit}, but its horizon "
         f"is in {horizon}"
     )
 
@@ -546,7 +547,7 @@ def _scale_values(
 
 
 def _log_middle(values: list[float]) -> float:
-    """Return a single value, or the geometric middle of a range."""
+    """Return the geometric mean of the smallest and largest positive value; 0 if there is none."""
     positive = [float(value) for value in values if value > 0]
     if not positive:
         return 0.0

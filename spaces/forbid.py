@@ -123,7 +123,9 @@ def parse_rule(text: str) -> TextRule:
     """
     shown = shortened(text)
     if len(text) > _LONGEST:
-        raise ConfigError(f"rule {shown!r} has {len(text)} characters; allowed: {_LONGEST}")
+        raise ConfigError(
+            f"rule {shown!r} has {len(text)} characters; allowed: at most {_LONGEST}"
+        )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")

@@ -142,7 +142,11 @@ def _check_values(given: Mapping[str, Any]) -> list[KeyFault]:
     if not is_sequence(values) or not values:
         return [KeyFault("values", f"values is {values!r}; allowed: a list of at least one value")]
     if len(values) > _MOST_VALUES:
-        return [KeyFault("values", f"{len(values)} values; allowed: at most {_MOST_VALUES}")]
+        return [
+            KeyFault(
+                "values", f"values has {len(values)} entries; allowed: at most {_MOST_VALUES}"
+            )
+        ]
     faults: list[KeyFault] = []
     for index, value in enumerate(values):
         if isinstance(value, float) and not math.isfinite(value):
@@ -202,7 +206,7 @@ def _check_range(kind: str, given: Mapping[str, Any]) -> _Checks:
         (
             q is not None and step > 0 and not fits,
             "q",
-            f"no step of {q!r} fits between {low!r} and {high!r}",
+            f"q is {q!r}; allowed: 1 to {_MOST_STEPS:,} steps from min to max",
         ),
         (
             zero > 0 and low == high,
@@ -255,7 +259,7 @@ def _check_normal(kind: str, given: Mapping[str, Any]) -> _Checks:
     )
     return [
         (crossed, "min", f"min {low!r} is above max {high!r}; swap them"),
-        (sigma <= 0, "sigma", f"sigma is {sigma!r}; allowed: above 0"),
+        (sigma <= 0, "sigma", f"sigma is {sigma!r}; allowed: a number above 0"),
         (small, "sigma", f"sigma {sigma!r} is too small; rescale the hyperparameter"),
         (
             sigma > 0 and not small and not crossed and cut,

@@ -228,12 +228,14 @@ def structure_faults(
         for condition in parameter.when:
             if condition.name not in names and condition.name not in constants:
                 hint = suggestion(condition.name, [*names, *constants])
-                text = f"{parameter.name}: `when` names unknown {condition.name!r};{hint}"
-                faults.append((index, text))
+                text = f"{parameter.name}: `when` names the unknown parameter {condition.name!r};"
+                faults.append((index, f"{text}{hint}"))
         same_name = [one for one in parameters[:index] if one.name == parameter.name]
         if not all(_is_exclusive(one, parameter) for one in same_name):
-            text = f"{parameter.name} is given twice and both can be active; their `when` must "
-            faults.append((index, f"{text}name the same parent with different values"))
+            text = (
+                f"{parameter.name} is given twice, and both entries can be active; their `when` "
+            )
+            faults.append((index, f"{text}must name the same parent with different values"))
     faults.extend(_circular_conditions(parameters))
     return faults
 

@@ -132,7 +132,7 @@ def with_code(study: Study) -> Study:
 
 
 def set_custom_keys(notes: Notes, root: Node, algorithm: Algorithm) -> None:
-    """Replace `env` by the class, add its file to `imports`, and read `length`."""
+    """Fill in `env`, `imports` and `env_steps` (from `length`) for a custom class or a command."""
     if algorithm.is_ppo:
         return
     section = "algorithm"

@@ -156,7 +156,7 @@ def _check_method(notes: Notes, methods: Node, name: str, own: Node) -> None:
             notes.add(f"method {name}: {unknown}", own, word)
     metric = own.value.get("metric")
     if metric is not None and (not metric.is_map or [*metric.value] != ["training_weight"]):
-        text = "metric: allowed: {training_weight: W}; its name and goal come from the table"
+        text = "metric accepts only training_weight; the table sets its name and goal"
         notes.add(f"method {name}: {text}", own, "metric")
 
 

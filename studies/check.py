@@ -202,7 +202,7 @@ def _of_programs(study: Study, buckets: ProgramShapes) -> Iterator[str]:
     for name in buckets.endless:
         yield f"{name} is static and searched over real numbers, so every trial compiles a program"
     if names := _unknown_env_arguments(study):
-        text = f"{', '.join(names)}: each value may need a separate program, which is known only "
+        text = f"{', '.join(names)}: whether each value needs a separate program is known only "
         yield f"{text}after the imports run. A float constructor argument needs only one program"
     for parameter in study.space.parameters:
         yield from _whole_note(study, parameter)
@@ -217,7 +217,7 @@ def _of_chunks(study: Study, buckets: ProgramShapes) -> Iterator[str]:
         text = "rungs in the same chunk, or at the end of a run, are merged"
         yield f"{text}; raise early_terminate.{key}"
     if first.updates_per_chunk == 1 and first.chunks < 8:
-        text = f"a run has only {first.chunks} updates of {first.steps_per_update} "
+        text = f"a run has only {counted(first.chunks, 'update')} of {first.steps_per_update} "
         yield f"{text}{study.algorithm.unit}, so rungs and run lengths are coarse"
 
 
@@ -309,7 +309,7 @@ def _blind_warning(study: Study, lanes: int) -> Iterator[str]:
         if trials < enough:
             ways.append(f"budget.trials to {enough} or more")
         text = f"{method} acts as random search: {blind} trials start before its model has "
-        yield f"{text}results, and the budget is {trials}; set {' and '.join(ways)}"
+        yield f"{text}results, and the budget is {trials} trials; set {' and '.join(ways)}"
 
 
 _NUMBERS_BETWEEN = {

@@ -134,7 +134,7 @@ def _seeds_of_aggregates(study: Study) -> Problems:
                 least = "seeds.racing.start"
             text = f"iqm needs {IQM_MIN_SEEDS} values per trial, but {least} is {seeds.first}"
             if seeds.tolerate:
-                text += f" and {seeds.tolerate} of them may diverge"
+                text += f" and {counted(seeds.tolerate, 'seed')} may diverge"
             yield f"{section}.aggregate", f"{text}; use mean or median"
 
 
@@ -151,8 +151,8 @@ def _racing_problems(study: Study, racing: Racing) -> Problems:
         text = f"compares means, but aggregate is {study.metric.aggregate}; use mean, or remove "
         yield "seeds.racing", f"{text}racing"
     if early is not None and (rule_row(early.type).finishes or early.evolves):
-        text = f"adds seeds to complete runs, but {early.type} has none; remove one of them"
-        yield "seeds.racing", text
+        text = "compares complete runs of fixed configurations, so it does not work with "
+        yield "seeds.racing", f"{text}early_terminate.type: {early.type}; remove one of them"
 
 
 def _training_weight(study: Study) -> Problems:
@@ -197,16 +197,19 @@ def _length_problems(study: Study) -> Problems:
     if early is not None and not early.evolves:
         path = "early_terminate.min"
         if early.min < 1 or not early.eta > 1:
-            text = f"is {early.min} and eta {early.eta:g}; allowed: min of at least 1 env step"
-            yield path, f"{text}, eta above 1, such as min: 50k, eta: 4"
+            text = f"is {early.min} and eta is {early.eta:g}; allowed: min of at least 1 env step "
+            yield path, f"{text}and eta above 1, such as min: 50k, eta: 4"
         elif early.min >= length:
             yield path, f"is {early.min}, but a run has {length} {unit}; set it below {length}"
         elif rule_row(early.type).even and early.min * _MOST_RUNGS < length:
-            yield path, f"is {early.min}: more than {_MOST_RUNGS} rungs in a run; raise it"
+            text = f"is {early.min}, which makes more than {_MOST_RUNGS} rungs in a run; raise it"
+            yield path, text
     if isinstance(every, int) and every > length:
-        yield "evaluation.every", f"is {every}, but a run has {length} {unit}"
+        text = f"is {every}, but a run has {length} {unit}; set it to at most {length}"
+        yield "evaluation.every", text
     if isinstance(every, int) and every * _MOST_EVALUATIONS < length:
-        yield "evaluation.every", f"is {every}: more than {_MOST_EVALUATIONS} evaluations in a run"
+        text = f"is {every}, which makes more than {_MOST_EVALUATIONS} evaluations in a run"
+        yield "evaluation.every", f"{text}; raise it"
     workers = study.executor.workers
     if study.executor.type == "local" and workers != 1:
         text = f"is {workers}, but executor.type: local runs in one process; use executor: "
@@ -301,15 +304,15 @@ def _confirm_problems(study: Study, confirm: Confirm) -> Problems:
     yield from _interim_problems(confirm)
     last = max((trial for trial, _ in confirm.also), default=-1)
     if trials is not None and last >= trials:
-        yield "confirm.also", f"has trial {last}, but there are {trials} trials"
+        yield "confirm.also", f"has trial {last}, but the last trial is {trials - 1}"
 
 
 def _interim_problems(confirm: Confirm) -> Problems:
     if confirm.interim is None:
         return
     if not (confirm.default and confirm.report):
-        text = "needs test seeds of the default, but confirm.default or report is off; remove it"
-        yield "confirm.interim", text
+        text = "needs test seeds of the default, but confirm.default is false or confirm.report "
+        yield "confirm.interim", f"{text}is 0; remove interim"
     elif confirm.interim >= confirm.report:
         text = f"is {confirm.interim}; allowed: below confirm.report ({confirm.report})"
         yield "confirm.interim", text
@@ -321,7 +324,7 @@ def _budget_of_steps(study: Study) -> Problems:
     reserved = study.confirming * run
     one = study.seeds.per_config * run
     if given is not None and given < reserved + one:
-        text = f"is {given}, not enough for one trial of {one} {study.algorithm.unit}"
+        text = f"is {given}, which is not enough for one trial of {one} {study.algorithm.unit}"
         if reserved:
             text += f" after the {reserved} reserved for confirm"
         yield "budget.env_steps", f"{text}; allowed: at least {reserved + one}"
@@ -358,7 +361,7 @@ def _ray_tune(study: Study) -> Problems:
         yield "budget.trials|budget", "is required by driver ray_tune; set budget: {trials: 64}"
     if len(study.objectives) > 1:
         text = (
-            "are not supported by Ray Tune's schedulers, which compare only one; give one metric"
+            "are not supported by Ray Tune's schedulers, which compare only one metric; give one"
         )
         yield "objectives", text
     if study.seeds.racing is not None:

@@ -345,7 +345,7 @@ def optical_faults(study: Study) -> Iterator[tuple[str, str]]:
                 text = f"eval_env: {key} is {theirs!r}, but {ours!r} in training; the policy needs"
                 yield (
                     _key_places("eval_env", key),
-                    f"{text} the same observations and actions, so remove it",
+                    f"{text} the same observations and actions, so remove {key}",
                 )
         endless = judged.continuous and not judged.end_first_blocking
         if endless and study.evaluation.steps is None:

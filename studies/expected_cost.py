@@ -113,7 +113,7 @@ def _passing_rungs(
 
 
 def _trial_count(study: Study) -> int | None:
-    """Return the trials in the budget, or the number of configurations if that is smaller."""
+    """Return the number of trials, limited by the budget and the space; None if unlimited."""
     limit, points = study.budget.trials, 2**31
     if study.search.method == "grid":
         points = study.search.options.get("points", 5)

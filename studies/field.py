@@ -55,7 +55,7 @@ class Field(Range):
         nouns = {
             "word": "",
             "words": f"a list of {several}",
-            "counts": "distinct whole numbers from 1, such as [8, 16]",
+            "counts": "distinct whole numbers of at least 1, such as [8, 16]",
             "text": "a string",
             "count": "a whole number",
             "number": "a number",

@@ -60,8 +60,8 @@ def _minibatch_notes(
         if is_single:
             single[f"{asked} ({better})"] = None
     if single:
-        head = "minibatches have a single sample, so advantages are not normalised, with "
-        fewer[f"{head}num_minibatches "] = single
+        head = "num_minibatches makes minibatches of a single sample, whose advantages are not "
+        fewer[f"{head}normalised: "] = single
     return [f"{head}{_shortened_list(counts)}" for head, counts in fewer.items()]
 
 
@@ -264,7 +264,7 @@ def programs_note(
     elif compile_seconds <= _MOST * seconds:
         return ""
     else:
-        each = f"{compile_seconds / seconds:.0%} of the time is compiling"
+        each = f"{compile_seconds / seconds:.0%} of the time is spent compiling"
     names = ", ".join(static_searched(study)) or _with_several_values(study)
     text = f"{programs} programs for {trials} trials: {each}; run more trials, or search fewer"
     return f"{text} values of {names}{_open_advice(study)}"

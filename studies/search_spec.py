@@ -142,8 +142,8 @@ class Racing:
 
 @dataclass(frozen=True)
 class Seeds:
-    per_config: int = key(1, "replicates per trial", low=1, high=1000)
-    tolerate: int = key(0, "replicates that may diverge before the trial counts as diverged")
+    per_config: int = key(1, "seeds per trial", low=1, high=1000)
+    tolerate: int = key(0, "number of seeds that may diverge before the trial counts as diverged")
     racing: Racing | None = key(None, "add seeds only to trials that may still win; null: no")
 
     @property

@@ -116,10 +116,11 @@ class SpaceReader:
         kind, text = self.vocabulary.type(name), ""
         if kind not in ("float", "int"):
             nouns = {"bool": "true or false", "choice": "one of a few words"}
-            text = f"is {nouns.get(kind, 'a list of widths')}; list its `values`"
+            text = f"each value is {nouns.get(kind, 'a list of widths')}; list the `values`"
         elif kind == "int" and distribution.kind not in WHOLE_KINDS:
             kinds = ", ".join(WHOLE_KINDS)
-            text = f"takes integers, not {distribution.kind}; use one of {kinds}"
+            text = f"{distribution.kind} draws real numbers, but the values must be integers; use "
+            text += f"one of {kinds}"
         if text:
             return None, [KeyFault("distribution", text)]
         faults: list[KeyFault] = []
@@ -229,7 +230,9 @@ class SpaceReader:
 
     def _rules(self, nodes: Sequence[Node]) -> tuple[Rule, ...]:
         if len(nodes) > _MOST_RULES:
-            self.notes.add(f"forbid has {len(nodes)} rules; allowed: {_MOST_RULES}", nodes[0])
+            self.notes.add(
+                f"forbid has {len(nodes)} rules; allowed: at most {_MOST_RULES}", nodes[0]
+            )
             return ()
         return tuple(rule for rule in map(self._rule, nodes) if rule is not None)
 
@@ -288,7 +291,7 @@ def read_enqueue(
     equal.
     """
     if len(nodes) > _MOST_ENQUEUED:
-        notes.add(f"enqueue has {len(nodes)} entries; allowed: {_MOST_ENQUEUED}", nodes[0])
+        notes.add(f"enqueue has {len(nodes)} entries; allowed: at most {_MOST_ENQUEUED}", nodes[0])
         return ()
     read: list[dict[str, Any]] = []
     known = {space.canonical(space.default())}

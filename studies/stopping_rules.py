@@ -134,7 +134,7 @@ RULES: dict[str, StoppingRule] = {
                 count(
                     "patience",
                     4,
-                    "rungs without enough improvement after which a trial stops",
+                    "number of rungs without enough improvement after which a trial stops",
                     1,
                     high=1000,
                 ),

@@ -73,7 +73,7 @@ def why_not_longer(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     words = f"schedules over {began} env steps"
     if moving := ", ".join(moving_schedules(new["fixed"])):
         words += f" ({moving})"
-    words += f" would change to {now}; set schedule_env_steps: {began} to keep them"
+    words += f" would change to {now} env steps; set schedule_env_steps: {began} to keep them"
     return f"{words}, or {_OTHERWISE}"
 
 

@@ -243,7 +243,7 @@ class _Builder:
         self._left -= 1
         if self._left < 0 or (level > MOST_LEVELS and not is_scalar):
             most = f"{MOST_NODES} values or {MOST_LEVELS} levels"
-            self._notes.add(f"more than {most}, including aliases", found)
+            self._notes.add(f"the file has more than {most}, including aliases", found)
             raise self._notes.error()
         if is_scalar and not given.style:
             try:

@@ -295,7 +295,7 @@ class _Options:
 
 
 class RegisteredSamplerContract(_Options, SamplerContract):
-    """Also tests the sampler's row in the table; see `register_sampler`."""
+    """Also tests the options and properties that `register_sampler` recorded for the sampler."""
 
     row = staticmethod(method_row)
 
@@ -328,7 +328,7 @@ class RegisteredSamplerContract(_Options, SamplerContract):
 
 
 class RegisteredRuleContract(_Options, PrunerContract):
-    """Also tests the rule's row in the table; see `register_rule`."""
+    """Also tests the options and properties that `register_rule` recorded for the rule."""
 
     def make(self, options: Mapping[str, Any] | None = None) -> Pruner:
         """Build the rule as a study does."""

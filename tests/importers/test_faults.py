@@ -363,7 +363,7 @@ def test_environment_keywords_are_read_from_make_call(imported):
             "PPOConfig('Acrobot-v1', 4)",
             r"PPOConfig \(line 1\) has 2 positional arguments",
         ),
-        ("rejax", "PPO.create('Acrobot-v1')", r"create \(line 1\) has 1 positional arguments"),
+        ("rejax", "PPO.create('Acrobot-v1')", r"create \(line 1\) has 1 positional argument,"),
         (
             "jaxdem",
             "PPOTrainer.Create(env, model, 3)",
@@ -536,8 +536,9 @@ def test_jaxdem_minibatches_become_epochs_or_are_refused(imported):
     data, _ = imported("jaxdem", text % (8, 256), "--env=navigators")  # env steps, of 16 x 64
     assert data["fixed"]["num_minibatches"] == 4 and data["fixed"]["update_epochs"] == 2
     _, told = imported("jaxdem", text % (10, 256), "--env=navigators")
-    assert "10 minibatches of 256 env steps are 2.5 passes over 1024" in told
-    flags = told.split("parts (-- ")[1].rstrip(")\n").split()
+    words = "10 minibatches of 256 env steps are 2.5 passes over the rollout of 1024 env steps"
+    assert words in told
+    flags = told.split("equal minibatches (-- ")[1].rstrip(")\n").split()
     data, _ = imported("jaxdem", text % (10, 256), "--env=navigators", *flags)
     assert data["fixed"]["num_minibatches"] == 4
 

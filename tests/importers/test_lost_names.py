@@ -130,7 +130,7 @@ def test_optuna_storage_with_unknown_searched_name_needs_without(imported, tmp_p
     assert data is None and "clip_param is searched, but hpo has no counterpart" in said
     data, said = imported("optuna", None, *given, *flags_of(said), name=name)
     assert data["enqueue"] == [{"learning_rate": 1e-3}, {"learning_rate": 1e-4}]
-    assert "the best 2 of 6 finished trials; skips 4 duplicate trials" in said
+    assert "the best finished trials (2 of 6); skips 4 duplicate trials" in said
     assert "as env is given" not in said
 
 
@@ -185,7 +185,7 @@ def test_configspace_switch_becomes_a_none_value(imported, tmp_path):
     values = data["space"]["target_kl"]["values"]
     assert values[0] is None and data["space"]["target_kl"]["default"] is None
     assert values[1:] == sorted(values[1:]) and {0.005, 0.01, 0.05} <= set(values[1:])
-    assert "use_kl was replaced: target_kl is null when use_kl is off; its range was" in said
+    assert "use_kl was replaced: target_kl is null when use_kl is off; the range of" in said
     assert "converted to 9 listed values" in said
     study = loads(said)
     assert study.space.default()["target_kl"] is None and not check(study).mistakes
@@ -332,7 +332,7 @@ def test_imported_search_has_confirm_stage_and_rounds_env_steps(imported):
     )
     data, said = imported("wandb", text, name="sweep.yaml")
     assert data["confirm"]["report"] == 16 and "confirm: the best trials" in said
-    assert "env_steps: 50,000 in the source; a run has 51,200" in said
+    assert "env_steps: 50,000 in the source, but a run has 51,200 env steps" in said
     assert not [one for one in check(loads(said)).warnings if "confirm" in one]
 
 

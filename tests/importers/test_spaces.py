@@ -170,7 +170,7 @@ def test_flag_after_dashes_removes_name_from_search(storage, tmp_path, capsys):
     written = yaml.safe_load(out.read_text())["enqueue"]
     kept = {one["reward_scale"] for one in written}
     assert 0 < len(written) == len(kept) <= 5  # of ten trials on five steps
-    assert f"enqueue: the best {len(kept)} of 12 finished trials" in out.read_text()
+    assert f"enqueue: the best finished trials ({len(kept)} of 12)" in out.read_text()
     code = main(
         [
             "import",

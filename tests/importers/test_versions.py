@@ -160,11 +160,12 @@ def test_jaxdem_september_minibatch_size_counts_segments(imported):
         "importance_sampling_alpha=0.0"
     )
     data, told = imported("jaxdem", text, "--env=navigators")
-    assert "8 minibatches of 16 segments are 2 passes over 64, each in 4 minibatches" in told
+    assert "8 minibatches of 16 segments are 2 passes over the rollout of 64 segments" in told
+    assert "with 4 minibatches per pass. JaxDEM draws" in told
     assert data["fixed"]["num_minibatches"] == 4 and data["fixed"]["update_epochs"] == 2
     text = text.replace("size=16", "size=12")
     _, told = imported("jaxdem", text, "--env=navigators")
-    assert "8 minibatches of 12 segments are 1.5 passes over 64" in told
+    assert "8 minibatches of 12 segments are 1.5 passes over the rollout of 64 segments" in told
     flags = told.split("equal minibatches (-- ")[1].rstrip(")\n").split()
     data, _ = imported("jaxdem", text, "--env=navigators", *flags)
     assert data["fixed"]["num_minibatches"] == 5 and data["fixed"]["update_epochs"] == 2

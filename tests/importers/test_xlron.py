@@ -31,7 +31,7 @@ def test_a_note_says_how_many_env_steps_xlron_trains(tmp_path):
     flags = "--env_type=rmsa --NUM_ENVS=16 --ROLLOUT_LENGTH=100 --TOTAL_TIMESTEPS="
     draft, study = imported(tmp_path, f"{flags}1e6")
     assert study.env_steps == 1_000_000
-    assert "XLRON trains for 992,000, in whole updates" in " ".join(draft.notes)
+    assert "XLRON trains for 992,000 env steps, in whole updates" in " ".join(draft.notes)
     draft, _ = imported(tmp_path, f"{flags}992e3 --STEPS_PER_INCREMENT=99200")
     assert "XLRON trains" not in " ".join(draft.notes)
 

@@ -318,7 +318,7 @@ def test_registered_rule_may_have_even_rungs(file):
     assert rung_steps(load(file(text))) == (4_000, 8_000, 12_000)
     with pytest.raises(StudyError, match="more than 1000 rungs"):
         load(file(text.replace("4k", "3")))
-    with pytest.raises(StudyError, match="racing adds seeds to complete runs"):
+    with pytest.raises(StudyError, match="racing compares complete runs"):
         load(file(text + "seeds: {per_config: 4, racing: {}}\n"))
 
 

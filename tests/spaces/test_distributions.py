@@ -171,7 +171,7 @@ def test_kind_is_inferred_as_weights_and_biases_does(fields, kind):
         ({"min": 0.5, "max": 1.0, "distribution": "one_minus_log"}, "max", "below 1"),
         ({"min": 0.0, "max": 0.5, "distribution": "logit"}, "min", "above 0"),
         ({"min": 1.5, "max": 3, "distribution": "int_uniform"}, "min", "integers"),
-        ({"min": 0.0, "max": 1.0, "q": 2.0}, "q", "no step"),
+        ({"min": 0.0, "max": 1.0, "q": 2.0}, "q", "steps from min to max"),
         ({"min": 0.0, "max": 1.0, "q": 0.0}, "q", "above 0"),
         ({"min": 0.5, "max": 1.0, "zero": 1.0}, "zero", "from 0 to 0.9"),
         ({"min": 0.5, "max": 1.0, "zero": -0.1}, "zero", "from 0 to 0.9"),

@@ -253,10 +253,10 @@ def _of_minibatches(fixed="", space="", env="CartPole-v1", rows="num_envs: 4, ro
         (", num_minibatches: 6, normalise_advantages: false", "6 (makes 4; use 4 or 8)"),
         (
             ", num_minibatches: 8",
-            "minibatches have a single sample, so advantages are not normalised, "
-            "with num_minibatches 8 (use 4)",
+            "num_minibatches makes minibatches of a single sample, whose advantages are not "
+            "normalised: 8 (use 4)",
         ),
-        (", minibatch_size: 1", "with num_minibatches 8 (use 4)"),
+        (", minibatch_size: 1", "normalised: 8 (use 4)"),
         (", num_minibatches: 8, normalise_advantages: false", None),
         (", num_minibatches: 8, network: gru", None),
     ],
@@ -271,8 +271,8 @@ def test_wrong_number_of_minibatches_gives_warning(fixed, words):
 def test_last_minibatch_of_one_sample_gives_warning():
     rows = "num_envs: 5, rollout_length: 5"
     (found,) = _of_minibatches(", num_minibatches: 7", rows=rows)  # six of 4, and one of 1
-    assert "minibatches have a single sample" in found
-    assert found.endswith("with num_minibatches 7 (use 5)")
+    assert "minibatches of a single sample" in found
+    assert found.endswith("normalised: 7 (use 5)")
     assert _of_minibatches(", num_minibatches: 5", rows=rows) == []
     off = ", num_minibatches: 7, normalise_advantages: false"
     assert _of_minibatches(off, rows=rows) == []

@@ -103,7 +103,7 @@ def test_cluster_address_may_change_but_not_workers():
         (
             TUNE + "objectives: [{name: eval/return_mean}, {name: eval/length_mean}]\n",
             8,
-            "schedulers, which compare only one;",
+            "schedulers, which compare only one metric;",
         ),
         (
             TUNE.replace("ray_tune", "ray_tune, scheduler: pbt, searcher: optuna"),

@@ -153,8 +153,8 @@ def test_mistake_in_block_reports_line_of_the_key():
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("update_epochs", "{min: 0.5, max: 4.5}", "takes integers"),
-        ("activation", "{min: 1, max: 2}", "one of a few words; list its `values`"),
+        ("update_epochs", "{min: 0.5, max: 4.5}", "the values must be integers"),
+        ("activation", "{min: 1, max: 2}", "one of a few words; list the `values`"),
         ("hidden_sizes", "{values: [[64], [64, 0]]}", "allowed: a list of integers"),
         ("clip_eps", "{min: 0, max: 0.4, distribution: uniform}", "min 0.0 is not legal"),
         ("clip_eps", "{min: 0.1, max: 0.4, zero: 0.1}", "zero: 0.1 draws 0 in 10% of trials, but"),
@@ -163,7 +163,7 @@ def test_mistake_in_block_reports_line_of_the_key():
         ("n_steps", "{values: [64]}", "here it is called 'rollout_length'"),
         ("env.lenght", "{min: 0.1, max: 1.0}", "did you mean 'env.length'"),
         ("length", "{min: 0.1, max: 1.0}", "did you mean 'env.length'"),
-        ("env.max_steps_in_episode", "{min: 1, max: 9}", "list its `values`"),
+        ("env.max_steps_in_episode", "{min: 1, max: 9}", "list the `values`"),
         (
             "clip_eps",
             "{min: 0.1, max: 0.4, when: {vf_coef: 3, netwrk: mlp}}",
@@ -266,7 +266,7 @@ def test_hyperparameter_may_have_one_distribution_per_condition():
         ("metric: {aggregate: iqm}\n", "iqm needs 8 values per trial, but seeds.per_config"),
         (
             "metric: {aggregate: iqm}\nseeds: {per_config: 8, tolerate: 1}\n",
-            "seeds.per_config is 8 and 1 of them may diverge",
+            "seeds.per_config is 8 and 1 seed may diverge",
         ),
         (
             "constraints: [{metric: eval/length_mean, max: 9, aggregate: iqm}]\n"

@@ -77,7 +77,7 @@ def test_one_objective_is_the_metric():
         ),
         (
             "early_terminate: {type: plateau}\nseeds: {per_config: 9, racing: {}}\n",
-            "but plateau has none",
+            "does not work with early_terminate.type: plateau",
         ),
         ("early_terminate: {type: plateau, min: 10}\n", "more than 1000 rungs"),
         ("early_terminate: {type: asha, patience: 3}\n", "patience is not a key of asha"),

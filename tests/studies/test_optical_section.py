@@ -90,7 +90,7 @@ def test_schema_accepts_optical_study():
         ("env.load", "env.traffic_intensity", 6, "here it is called 'env.load'"),
         ("env.load", "env.laod", 6, "did you mean 'env.load'?"),
         ("[5, 10]", "[5, 40]", 7, "aggregate_slots is 40; it must be at most slots (20)"),
-        ("values: [5, 10]", "min: 5, max: 10", 7, "list its `values`"),
+        ("values: [5, 10]", "min: 5, max: 10", 7, "list the `values`"),
         ("[5, 10]", "[5, 0]", 7, "a whole number of at least 1"),
         ("k: 2", "k: 0", 2, "env.k is 0; allowed: a whole number from 1 to 1000"),
         ("k: 2", "k: 1000000", 2, "env.k is 1000000; allowed: a whole number from 1 to 1000"),

@@ -97,7 +97,7 @@ def to_stderr(text: str) -> None:
 
 @contextmanager
 def plain_warnings(say: Callable[[str], None] = to_stderr) -> Iterator[None]:
-    """Print each Python `UserWarning` once, as a line without file and code."""
+    """Print each Python `UserWarning` once, as one line without the file name and source code."""
     told: set[str] = set()
     with warnings.catch_warnings():
         original = warnings.showwarning

@@ -366,7 +366,7 @@ def test_decreasing_cost_curve_is_made_monotone():
     ("bench", "methods", "told"),
     [
         ("tables: tables, budget: [4]", METHODS, "yaml:1: .*'budgets'"),
-        ("tables: tables, budgets: [4, 4]", METHODS, "distinct whole numbers from 1"),
+        ("tables: tables, budgets: [4, 4]", METHODS, "distinct whole numbers of at least 1"),
         ("tables: tables, baseline: al", METHODS, "bench.baseline: unknown method 'al'; did you"),
         ("tables: tables, baseline_budget: 5", METHODS, "baseline_budget is not one of"),
         ("tables: tables", "  a:\n    env: CartPole-v1\n", "4: method a: unknown key 'env'"),

@@ -448,7 +448,7 @@ def test_programs_note_quotes_its_numbers():
     assert "6 programs for 24 trials: only 4.0 trials share each program" in text
     assert text.endswith("search fewer values of hidden_sizes")
     assert programs_note(PLAIN, 6, 24, 50.0, 100.0) == ""
-    assert "75% of the time is compiling" in programs_note(PLAIN, 6, 24, 75.0, 100.0)
+    assert "75% of the time is spent compiling" in programs_note(PLAIN, 6, 24, 75.0, 100.0)
     assert "75% of" in programs_note(PLAIN, 2, 1000, 75.0, 100.0)  # measured, whatever the count
 
 
