@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ...errors import ConfigError, SearchError
+from ...errors import ConfigError, SearchError, counted
 from .batch import Batch, CallOutcome, Opening, SharedArrays, Warn, unheard
 
 LONGEST = 20_000  # number of steps kept; a longer episode restarts when a study is resumed
@@ -187,8 +187,8 @@ class Steady:
             arrays.truncated[slots] = restart
             arrays.final[slots] = before[slots]
             self._warn(
-                f"{len(slots)} environments are not reproducible and could not be restored when a "
-                "worker process ended; they start new episodes"
+                f"{counted(len(slots), 'non-reproducible environment')} could not be restored "
+                "when a worker process ended; new episodes start there"
             )
         arrays.action[:], arrays.active[:] = action, active & ~self.out
         arrays.reward[active & self.out] = 0.0

@@ -370,8 +370,8 @@ class AutoRLEnv:
             ) from error
         if (runs, steps) != (self.num_envs, self.steps):
             raise StoreError(
-                f"{folder} has {runs} runs of {steps} decisions; this environment has "
-                f"{self.num_envs} of {self.steps}"
+                f"{folder} has {runs} runs of {steps} decisions, but this environment has "
+                f"{self.num_envs} runs of {self.steps}"
             )
         return found
 

@@ -261,12 +261,12 @@ class RayTeam:
         if sum(host is dead for host in self._hosts.values()) == 1:
             self._ray.kill(dead)
         for _ in range(_ATTEMPTS):
-            host, words = self._new_host(), "a new one"
+            host, words = self._new_host(), "a new worker"
             name = self._machine_name(host, _PATIENCE_SECONDS)
             if name is None:
                 self._ray.kill(host)
                 host, name = self._least_loaded_host(share)
-                words = "a live one"
+                words = "another worker"
             self._hosts[share], self._machines[share] = host, name
             neighbours = Counter(self._machines.values())[name]
             answer = self.call({share: ("begin", (neighbours,))})[share]
