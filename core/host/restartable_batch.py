@@ -263,8 +263,8 @@ class Steady:
         if call.blind >= _MOST_BLIND_ENDS:
             raise SearchError(
                 f"{_MOST_BLIND_ENDS} worker processes in a row ended before they "
-                f"stepped an environment; the last {outcome.ended[-1]}. Nothing committed is "
-                "lost; run the same command to resume"
+                f"stepped an environment; the last {outcome.ended[-1]}. All commits are "
+                "safe; run the same command to resume"
             )
 
     def _give_up(self, replicate: int, why: str) -> None:

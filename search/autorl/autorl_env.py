@@ -353,8 +353,8 @@ class AutoRLEnv:
         if "environment" in asked and is_hosted(id_):
             others = ", ".join(repr(name) for name in PARTS if name != "environment")
             raise ConfigError(
-                f"{id_} runs outside the program and cannot be restored within an episode; name "
-                f"the other parts: [{others}]"
+                f"{id_} runs outside the compiled program and cannot be restored within an "
+                f"episode; name the other parts: [{others}]"
             )
         return asked
 

@@ -250,7 +250,7 @@ class RayTeam:
             return Lost(line_of(error))
         except (errors.LocalRayletDiedError, errors.RaySystemError) as error:
             raise SearchError(
-                f"lost the Ray cluster: {line_of(error)}; nothing committed is lost; run the same "
+                f"lost the Ray cluster: {line_of(error)}; all commits are safe; run the same "
                 "command to resume"
             ) from error
 
@@ -275,8 +275,8 @@ class RayTeam:
                 self._warn(f"worker {share} died; {words} on {name} takes over its lanes")
                 return
         raise SearchError(
-            f"worker {share} died, and {_ATTEMPTS} replacements died while starting; nothing "
-            "committed is lost; run the same command to resume"
+            f"worker {share} died, and {_ATTEMPTS} replacements died while starting; all "
+            "commits are safe; run the same command to resume"
         )
 
     def _machine_name(self, host: Any, seconds: float) -> str | None:
@@ -296,8 +296,8 @@ class RayTeam:
             if name is not None:
                 return self._hosts[share], name
         raise SearchError(
-            "no worker is alive, and the cluster has no room for another; nothing "
-            "committed is lost; run the same command to resume once there is room"
+            "no worker is alive, and the cluster has no room for another; all "
+            "commits are safe; run the same command to resume once there is room"
         )
 
 

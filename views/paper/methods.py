@@ -420,7 +420,7 @@ def _of_means(snapshot: Snapshot) -> str:
     text = f"{what}, with 95 % confidence intervals{clause(' ({})', how)}"
     bounds = value_bounds(snapshot.meta)
     if math.isfinite(bounds.low) and math.isfinite(bounds.high):
-        text += f", limited to the possible returns [{number(bounds.low)}, {number(bounds.high)}]"
+        text += f", clipped to the possible returns [{number(bounds.low)}, {number(bounds.high)}]"
         text += ". At a bound, the intervals allow for outcomes not observed on any seed "
         text += "[@learnedmiller2020bounded]"
     return f"{text}."

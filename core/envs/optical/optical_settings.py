@@ -229,7 +229,7 @@ def _check_episodes(settings: OpticalSettings) -> None:
         what, key = "incremental loading", "incremental"
         if settings.requests:
             what, key = "a request list", "requests"
-        raise ConfigError(f"{what} is finite; set continuous: false, or remove {key}")
+        raise ConfigError(f"{what} cannot run forever; set continuous: false, or remove {key}")
     if settings.shadow and settings.end_first_blocking:
         raise ConfigError(
             "shadow and end_first_blocking exclude each other, because the policy and its "
