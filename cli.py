@@ -496,7 +496,8 @@ def _flag(parser: _Parser, name: str, text: str, **more: Any) -> None:
 
 
 def _add_at(parser: _Parser, prefix: str = "") -> None:
-    at = f"{prefix}compare trials at STEPS env steps (default: the latest reached by most trials)"
+    at = f"{prefix}compare trials at STEPS env steps "
+    at += "(default: the last point that most trials reached)"
     _option(parser, "--at", "STEPS", at, type=types.env_steps)
 
 

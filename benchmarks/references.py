@@ -191,7 +191,7 @@ def of_ppo(id_: str, how: Ppo) -> dict[str, Any]:
     if len(values) < SEEDS:
         raise RuntimeError(f"{id_}: only {len(values)} of {SEEDS} seeds have a value")
     words = "base configuration" if id_ in ("CartPole-v1", "Pendulum-v1") else "learning rate 3e-4"
-    words = "MinAtar's knobs" if how.config is MINATAR else words
+    words = "MinAtar's hyperparameters" if how.config is MINATAR else words
     return {
         "reference": float(np.mean(values)),
         "values": list(values),

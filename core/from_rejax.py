@@ -268,8 +268,8 @@ def _other_actions(training: Rejax) -> str:
     space = training.env.action_space
     able = [f"rejax:{name}" for name, one in ALGORITHMS.items() if isinstance(space, one.takes)]
     needed = " or ".join(one.__name__ for one in training.takes)
-    given = f"{training.env.id} has {type(space).__name__}"
-    return f"needs actions of type {needed}, but {given}; use {', '.join(able) or 'ppo'}"
+    given = f"{training.env.id} has {type(space).__name__} actions"
+    return f"needs {needed} actions, but {given}; use {' or '.join(able) or 'ppo'}"
 
 
 class _Replay(Rejax):

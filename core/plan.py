@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..environments.table import ENVIRONMENTS
-from ..errors import ConfigError
+from ..errors import ConfigError, counted
 from ..knobs import KNOBS, RECURRENT_NETWORKS, complete, matters
 
 
@@ -275,7 +275,7 @@ def _check_minibatches(plan: Plan) -> None:
         raise ConfigError(
             f"num_minibatches is {plan.num_minibatches} and minibatch_size "
             f"{plan.minibatch_size}, which together need prioritised sampling: set or search "
-            "priority_alpha above 0, or remove one of them"
+            "priority_alpha above 0, or remove one of the two"
         )
     if not plan.by_segments:
         return
@@ -299,7 +299,7 @@ def _check_minibatches(plan: Plan) -> None:
     if plan.gradient_accumulation > segments:
         raise ConfigError(
             f"gradient_accumulation is {plan.gradient_accumulation}, but a minibatch has only "
-            f"{segments} whole segments; allowed: at most {segments}"
+            f"{counted(segments, 'whole segment')}; allowed: at most {segments}"
         )
 
 

@@ -102,7 +102,7 @@ def _check_statistics(saved: tuple[int, ...], own: tuple[int, ...]) -> None:
         return
     if saved:
         raise ConfigError(
-            "init: the observations of the saved policy have a different shape, so its "
+            "init: the saved policy's observations have a different shape, so its normalisation "
             "statistics cannot be used; use a policy trained on these observations"
         )
     raise ConfigError(
@@ -122,8 +122,8 @@ def _check_shapes(given: Any, here: Any) -> None:
         if one != other:
             raise ConfigError(
                 f"init: the parameter {name} has shape {other or 'none'} in the saved "
-                f"policy and {one or 'none'} here; use the network and sizes of the saved "
-                "policy (in its policy.json), or a different init.keep"
+                f"policy and {one or 'none'} here; use the saved policy's network and layer "
+                "sizes (see its policy.json), or a different init.keep"
             )
 
 

@@ -170,9 +170,9 @@ class _Difference:
         if self.before is not None and self.after is not None:
             numbers = f" ({self.before:g}, then {self.after:g})"
         return (
-            f"{where}Python code gives a different value each time here{numbers}, but runs only "
-            "once, while the program is traced; keep counters and running values in the state, "
-            "and draw random numbers with jax.random"
+            f"{where}this Python code returns a different value each time{numbers}, but it runs "
+            "only once, while the program is traced; keep counters and running values in the "
+            "state, and draw random numbers with jax.random"
         )
 
 

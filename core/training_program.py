@@ -261,8 +261,8 @@ class SavedTraining:
             raise StoreError(f"{path} is damaged: {error!r}") from error
         if set(values) != set(knobs) or (given is not None) != made.takes_environment():
             raise ConfigError(
-                f"{path} has {', '.join(values)}, but {made.__name__} declares "
-                f"{', '.join(knobs)}; load it with the class that trained it, "
+                f"{path} has the hyperparameters {', '.join(values)}, but {made.__name__} "
+                f"declares {', '.join(knobs)}; load it with the class that trained it, "
                 f"{record['algorithm']}"
             )
         config = {name: canonical_value(knobs[name], value) for name, value in values.items()}

@@ -181,8 +181,8 @@ def _is_plain(path: Path, expected: Callable[[int], bool], word: str) -> bool:
         return False
     if stat.S_ISLNK(mode):
         raise StoreError(
-            f"{path} is a link; a study's {word} must be in its folder: move the target there, "
-            "or remove the link"
+            f"{path} is a link; a study needs a real {word} there: replace the link with its "
+            "target, or remove it"
         )
     if not expected(mode):
         raise _misplaced_error(path, word)

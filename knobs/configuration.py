@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..errors import ConfigError, quoted_number, suggestion
+from ..errors import ConfigError, counted, quoted_number, suggestion
 from ..files.plain_data import is_number
 from .knob import Knob
 from .static_knobs import RECURRENT_NETWORKS
@@ -218,15 +218,15 @@ def _check_pairs(config: dict[str, Any]) -> None:
 def _check_accumulation(config: dict[str, Any]) -> None:
     rows, parts = config["minibatch_size"], config["gradient_accumulation"]
     if parts != "auto" and parts > rows:
-        text = f"gradient_accumulation is {parts}, but a minibatch has only {rows} rows"
+        text = f"gradient_accumulation is {parts}, but a minibatch has only {counted(rows, 'row')}"
         raise ConfigError(f"{text}; allowed: at most {rows}")
 
 
 def _check_steps_of_epoch(config: dict[str, Any]) -> None:
     many, count = config["accumulate_minibatches"], config["num_minibatches"]
     if many > count:
-        text = f"accumulate_minibatches is {many}, but an epoch has only {count} minibatches "
-        raise ConfigError(f"{text}(num_minibatches); allowed: at most {count}")
+        text = f"accumulate_minibatches is {many}, but num_minibatches is only {count}"
+        raise ConfigError(f"{text}; allowed: at most {count}")
 
 
 def _check_bounds(config: dict[str, Any]) -> None:
@@ -250,9 +250,9 @@ def _check_convolutions(config: dict[str, Any]) -> None:
 def _check_heads(config: dict[str, Any]) -> None:
     width, heads = config["transformer_embedding_size"], config["transformer_heads"]
     if config["network"] == "transformer" and width % (2 * heads):
-        text = f"transformer_embedding_size is {width}, but {heads} heads with even widths need a "
+        text = f"transformer_embedding_size is {width}, but transformer_heads: {heads} needs a "
         near = max(1, round(width / (2 * heads))) * 2 * heads
-        raise ConfigError(f"{text}multiple of {2 * heads}; use {near}")
+        raise ConfigError(f"{text}multiple of {2 * heads} (an even width per head); use {near}")
 
 
 def _check_segments(config: dict[str, Any]) -> None:

@@ -71,7 +71,8 @@ class Timings:
                     raise ValueError("not a timing")
             return cls(path, known)
         except (HpoError, OSError, ValueError, TypeError, AttributeError) as error:
-            return cls(path, {}, f"{path} cannot be read ({type(error).__name__}); it is replaced")
+            text = f"{path} cannot be read ({type(error).__name__}); it will be replaced"
+            return cls(path, {}, text)
 
     def keep(self, key: str, costs: Costs) -> None:
         self.known[key] = costs

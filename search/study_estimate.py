@@ -65,7 +65,7 @@ def preview(
     elif study.executor.type != "local" and study.algorithm.is_process:
         why = "timing needs a test process, which runs only with executor: {type: local}"
     elif study.executor.type != "local":
-        why = "several workers cannot be timed here; executor: {type: local} can"
+        why = "several workers cannot be timed here; timing needs executor: {type: local}"
     elif study.algorithm.is_process:
         why, report = "", _with_process(study, report, told)
     elif not study.algorithm.is_ppo:
@@ -140,7 +140,7 @@ def process_time(
         phases["training"] = steps / (speed * together)
         basis = f"one process: starts in {start:.2g} s, then {speed:,.0f} "
         basis += f"{study.algorithm.unit} per second"
-    assumes = (f"{at_once} processes do not slow each other down",)
+    assumes = (f"all processes are as fast as this one, with {at_once} at once",)
     return TimeEstimate(phases, None, study.budget.wall_seconds, basis, assumes)
 
 

@@ -258,7 +258,7 @@ def evaluation_cells(row: EvaluationRow) -> Cells:
         ) from error
     if {one.shape for one in (returns, lengths, *metrics)} != {(returns.size,)}:
         raise StoreError(
-            f"the evaluation of trial {key[0]}, {key[1]} replicate {key[2]} at {key[3]} env steps "
+            f"the evaluation of trial {key[0]}, {key[1]} seed {key[2]}, at {key[3]} env steps "
             "must have one return, one length and one value of each metric per episode"
         )
     blobs = (returns.tobytes(), lengths.tobytes())

@@ -235,7 +235,7 @@ def compare(
     if not a or not b:
         raise ConfigError("there is nothing to compare: one side has no values")
     if paired and len(a) != len(b):
-        raise ConfigError(f"paired samples of {len(a)} and {len(b)} values")
+        raise ConfigError(f"paired samples need equal lengths (here: {len(a)} and {len(b)})")
     sign = sign_of(goal)
     ours, theirs = [sign * value for value in a], [sign * value for value in b]
     ends = bounds.signed(sign)

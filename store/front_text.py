@@ -31,14 +31,16 @@ def _verdict_and_reason(found: FrontConclusion) -> tuple[str, str]:
             text = "No significant difference between the default and the front"
             return f"{text} on {seeds}", ""
         case "undecided":
-            return f"Undecided: {seeds} are too few to compare the default with the front", ""
+            few = "is" if found.seeds == 1 else "are"
+            return f"Undecided: {seeds} {few} too few to compare the default with the front", ""
 
 
 def _basis_sentence(found: FrontConclusion) -> str:
     if found.verdict == "undecided":
         return f"confirm: {{choose: {found.fewest}}} would be enough."
     seeds, count = counted(found.seeds, "new seed"), counted(found.compared, "trial")
-    return f"Paired over {seeds}, with {count}; the verdict is wrong in at most 5 % of studies."
+    first = f"The default is paired with {count} over {seeds}"
+    return f"{first}; the verdict is wrong in at most 5 % of studies."
 
 
 def _sentence(apart: Apart) -> str:
@@ -48,7 +50,7 @@ def _sentence(apart: Apart) -> str:
     around, by = _interval_text(apart), _number_text(apart.difference)
     if apart.difference > 0:
         values = f"trial {apart.trial} has {own} and the default {theirs}"
-        return f"In {apart.objective} {values}, better by {by}{around}."
+        return f"In {apart.objective} {values}, a lead of {by}{around}."
     values = f"trial {apart.trial} has {own}, the default {theirs}"
     said = f"In {apart.objective} no trial is ahead: {values}"
     if not around:

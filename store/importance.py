@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
-from ..errors import ConfigError, counted
+from ..errors import ConfigError
 from .libraries import np
 from .statistics import Interval, interval, mean
 from .unobserved import UNBOUNDED, Bounds
@@ -262,7 +262,7 @@ def decide(columns: Sequence[ImportanceColumn], values: Sequence[float]) -> Deci
     """Return each hyperparameter's share and significance, from one finite value per trial."""
     if len(values) < FEWEST_TRIALS:
         raise ConfigError(
-            f"{counted(len(values), 'trial')} evaluated; importance needs {FEWEST_TRIALS}"
+            f"importance needs {FEWEST_TRIALS} evaluated trials (here: {len(values)})"
         )
     if any(len(column.places) != len(values) for column in columns):
         raise ConfigError("importance needs one position per hyperparameter and value")

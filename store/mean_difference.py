@@ -161,7 +161,8 @@ def _compare_pairs(
     ours: Sequence[float], theirs: Sequence[float], level: float, bounds: Bounds
 ) -> DifferenceInterval:
     if len(ours) != len(theirs):
-        raise ConfigError(f"paired samples of {len(ours)} and {len(theirs)} values")
+        lengths = f"{len(ours)} and {len(theirs)}"
+        raise ConfigError(f"paired samples need equal lengths (here: {lengths})")
     differences = [one - other for one, other in zip(ours, theirs, strict=True)]
     if len(differences) < FEWEST_PAIRS or not all(map(math.isfinite, differences)):
         return _NOTHING

@@ -115,7 +115,7 @@ def agreement(
     """
     count, other = len(recorded), len(fresh)
     if min(count, other) < 5:
-        raise ConfigError(f"samples of {count} and {other} values; at least 5 are needed")
+        raise ConfigError(f"each sample needs at least 5 values (here: {count} and {other})")
     pooled = np.asarray([*recorded, *fresh], np.float64)
     if not np.isfinite(pooled).all():
         raise ConfigError("a value is not finite")

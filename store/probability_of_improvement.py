@@ -37,7 +37,8 @@ def chance_of_better(
     0.875
     """
     if not len(ours) or not len(theirs) or (paired and len(ours) != len(theirs)):
-        raise ConfigError(f"samples of {len(ours)} and {len(theirs)} values")
+        need = "values, and equal lengths if they are paired"
+        raise ConfigError(f"samples need {need} (here: {len(ours)} and {len(theirs)})")
     if not paired:
         return placement_interval([ours], [theirs])
     pairs = zip(_lowest_if_lost(ours), _lowest_if_lost(theirs), strict=True)

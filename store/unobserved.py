@@ -156,8 +156,8 @@ class End:
 def lowest_mean(values: Sequence[float], worst: float, chance: float) -> float:
     """Return the mean's lower confidence limit at error rate `chance`; unseen values are `worst`.
 
-    If n values are equal, at most 1 - chance^(1 / n) of all seeds are different (Clopper and
-    Pearson 1934, no hit in n).
+    If n values are equal, at most 1 - chance^(1 / n) of all seeds have a different value, with
+    confidence 1 - chance (Clopper and Pearson 1934, for no such seed among n).
 
     >>> round(lowest_mean([1.0] * 8, 0.0, 0.05), 4), round(0.05 ** (1 / 8), 4)
     (0.6877, 0.6877)

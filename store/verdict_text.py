@@ -200,9 +200,7 @@ def _by_value(conclusion: Conclusion, against: Against) -> list[str]:
         return said
     said += _own_diverged(winner, against)
     if against.diverged:
-        said.append(
-            f"{upper_first(rival)} diverged on {against.diverged} of them, which are left out."
-        )
+        said.append(f"{upper_first(rival)} diverged on {_left_out(against.diverged)}.")
     return said
 
 
@@ -379,7 +377,11 @@ def _own_diverged(winner: str, against: Against) -> list[str]:
     count = against.own_diverged
     if not count:
         return []
-    return [f"{upper_first(winner)} diverged on {count} of them, which are left out."]
+    return [f"{upper_first(winner)} diverged on {_left_out(count)}."]
+
+
+def _left_out(count: int) -> str:
+    return f"{count} of them, which {'is' if count == 1 else 'are'} left out"
 
 
 def _of_values(where: str, numbers: str) -> list[str]:

@@ -168,7 +168,7 @@ def _compare_parts(
         lines.append(f"and {len(found) - _MOST} more")
     text = "".join(f"\n  {line}" for line in lines)
     raise ConfigError(
-        f"{_place(env, method)}: {env.id}.{method} returns a different structure:{text}"
+        f"{_place(env, method)}: {env.id}.{method} returns the wrong structure:{text}"
     )
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ...errors import ConfigError, SearchError
+from ...errors import ConfigError, SearchError, counted
 from .batch import Batch, CallOutcome, Opening, SharedArrays, Warn, unheard
 
 LONGEST = 20_000  # number of steps kept; a longer episode restarts when a study is resumed
@@ -187,8 +187,8 @@ class Steady:
             arrays.truncated[slots] = restart
             arrays.final[slots] = before[slots]
             self._warn(
-                f"{len(slots)} environments are not reproducible and could not be restored when a "
-                "worker process ended; they start new episodes"
+                f"{counted(len(slots), 'non-reproducible environment')} could not be restored "
+                "when a worker process ended; new episodes start there"
             )
         arrays.action[:], arrays.active[:] = action, active & ~self.out
         arrays.reward[active & self.out] = 0.0
@@ -263,8 +263,8 @@ class Steady:
         if call.blind >= _MOST_BLIND_ENDS:
             raise SearchError(
                 f"{_MOST_BLIND_ENDS} worker processes in a row ended before they "
-                f"stepped an environment; the last {outcome.ended[-1]}. Nothing committed is "
-                "lost; run the same command to resume"
+                f"stepped an environment; the last {outcome.ended[-1]}. All commits are "
+                "safe; run the same command to resume"
             )
 
     def _give_up(self, replicate: int, why: str) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ConfigError, StoreError
+from ...errors import ConfigError, StoreError, counted
 from ...files.atomic_files import write_bytes
 from .batch import Batch, Opening, Warn, unheard
 from .restartable_batch import ActionLog, Steady
@@ -168,8 +168,8 @@ class Stage:
         count = int(lost[lanes].sum())
         if count:
             self._warn(
-                f"{count} of {len(lanes) * self._shape[1]} environments are not reproducible and "
-                "could not be restored; they start new episodes"
+                f"{counted(count, 'non-reproducible environment')} of "
+                f"{len(lanes) * self._shape[1]} could not be restored; new episodes start there"
             )
 
     def _bring_back(

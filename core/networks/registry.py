@@ -84,7 +84,7 @@ def _gnn(plan: Plan, outputs: int, struct: Any) -> nn.Module:
     if not all(hasattr(struct, name) for name in ("nodes", "edges", "globals", "senders")):
         raise ConfigError(
             f"network gnn reads graphs, which {plan.env.id} does not provide; optical "
-            "environments do with `observation: graph`"
+            "environments provide them with `observation: graph`"
         )
     routes = _routes(plan)
     if routes is None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ...errors import ConfigError, counted
+from ...errors import ConfigError
 from ...store.journal import Journal
 from ...store.rows import (
     DecisionRow,
@@ -170,13 +170,13 @@ def point_at(points: CheckpointValues, at: int | None = None) -> int:
     if here is None or here not in points.values:
         known = ", ".join(str(point) for point in sorted(points.values))
         if at is None:
-            text = f"no point was reached by 90% of trials; choose one: {known}"
+            text = f"no evaluation point was reached by 90% of trials; choose one of: {known}"
             raise ConfigError(text, at=True)
         raise ConfigError(f"no evaluation at {at} {points.study.algorithm.unit}; known: {known}")
     if len(among) < _FEWEST:
         raise ConfigError(
-            f"{counted(len(among), 'trial')} evaluated at {here} {points.study.algorithm.unit}; "
-            f"importance needs at least {_FEWEST}"
+            f"importance needs at least {_FEWEST} trials evaluated at {here} "
+            f"{points.study.algorithm.unit} (here: {len(among)})"
         )
     return here
 

@@ -303,7 +303,7 @@ def _measured_limits(
     measure: Callable[[EvaluationRow], list[float]],
     trials: Collection[int],
 ) -> tuple[dict[int, dict[int, list[float]]], list[list[float]]]:
-    """Return the constrained values on test seeds, by trial and seed, and on all new seeds.
+    """Return the constrained values by trial and test seed, and a list of those on all new seeds.
 
     Only `trials` are included, because confirming other trials must not change the verdict.
     """
@@ -479,7 +479,9 @@ def _default_on_front(entries: Sequence[Entry]) -> list[str]:
         return []
     if not default.confirmed and any(entry.confirmed for entry in entries):
         return []
-    seeds = f"on {default.seeds} selection seeds" if default.confirmed else "in the search"
+    seeds = "in the search"
+    if default.confirmed:
+        seeds = f"on {counted(default.seeds, 'selection seed')}"
     if default.front > 1:
         return [f"The default is not on the front ({seeds})."]
     return [_on_the_front(entries, default, seeds)]

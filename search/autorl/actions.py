@@ -23,8 +23,8 @@ class ActionReader:
         for parameter in space.parameters:
             if parameter.when:
                 raise ConfigError(
-                    f"{parameter.name} has a `when`; AutoRLEnv changes only hyperparameters that "
-                    "are always active; remove `when`"
+                    f"{parameter.name} has a `when`, but AutoRLEnv changes only hyperparameters "
+                    "that are always active; remove `when`"
                 )
         self._space, self._runs = space, runs
         self._parameters = {parameter.name: parameter for parameter in space.parameters}

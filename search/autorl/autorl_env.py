@@ -353,8 +353,8 @@ class AutoRLEnv:
         if "environment" in asked and is_hosted(id_):
             others = ", ".join(repr(name) for name in PARTS if name != "environment")
             raise ConfigError(
-                f"{id_} runs outside the program and cannot be restored within an episode; name "
-                f"the other parts: [{others}]"
+                f"{id_} runs outside the compiled program and cannot be restored within an "
+                f"episode; name the other parts: [{others}]"
             )
         return asked
 
@@ -370,8 +370,8 @@ class AutoRLEnv:
             ) from error
         if (runs, steps) != (self.num_envs, self.steps):
             raise StoreError(
-                f"{folder} has {runs} runs of {steps} decisions; this environment has "
-                f"{self.num_envs} of {self.steps}"
+                f"{folder} has {runs} runs of {steps} decisions, but this environment has "
+                f"{self.num_envs} runs of {self.steps}"
             )
         return found
 

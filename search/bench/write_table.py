@@ -46,7 +46,7 @@ def reduce_study(study: Path, folder: Path, about: Mapping[str, Any]) -> None:
     with Journal(study) as journal, journal.at_one_commit():
         meta, phase = journal.meta, journal.head().phase
     if phase != "finished":
-        raise ConfigError(f"{study} is not finished; run the same command to finish it first")
+        raise ConfigError(f"{study} has not finished; resume it first")
     asked = recorded(meta.study_text)
     told = {**about, "study": meta.study_text, "metric": asked.metric.name}
     folder.mkdir(parents=True, exist_ok=True)

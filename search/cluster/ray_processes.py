@@ -100,7 +100,7 @@ class RayProcess:
             return -signal.SIGKILL
         except (errors.LocalRayletDiedError, errors.RaySystemError) as error:
             raise SearchError(
-                f"lost the Ray cluster: {line_of(error)}; nothing committed is lost; run the same "
+                f"lost the Ray cluster: {line_of(error)}; all commits are safe; run the same "
                 "command to resume"
             ) from error
         if isinstance(result, str):

@@ -250,7 +250,7 @@ class RayTeam:
             return Lost(line_of(error))
         except (errors.LocalRayletDiedError, errors.RaySystemError) as error:
             raise SearchError(
-                f"lost the Ray cluster: {line_of(error)}; nothing committed is lost; run the same "
+                f"lost the Ray cluster: {line_of(error)}; all commits are safe; run the same "
                 "command to resume"
             ) from error
 
@@ -261,12 +261,12 @@ class RayTeam:
         if sum(host is dead for host in self._hosts.values()) == 1:
             self._ray.kill(dead)
         for _ in range(_ATTEMPTS):
-            host, words = self._new_host(), "a new one"
+            host, words = self._new_host(), "a new worker"
             name = self._machine_name(host, _PATIENCE_SECONDS)
             if name is None:
                 self._ray.kill(host)
                 host, name = self._least_loaded_host(share)
-                words = "a live one"
+                words = "another worker"
             self._hosts[share], self._machines[share] = host, name
             neighbours = Counter(self._machines.values())[name]
             answer = self.call({share: ("begin", (neighbours,))})[share]
@@ -275,8 +275,8 @@ class RayTeam:
                 self._warn(f"worker {share} died; {words} on {name} takes over its lanes")
                 return
         raise SearchError(
-            f"worker {share} died, and {_ATTEMPTS} replacements died while starting; nothing "
-            "committed is lost; run the same command to resume"
+            f"worker {share} died, and {_ATTEMPTS} replacements died while starting; all "
+            "commits are safe; run the same command to resume"
         )
 
     def _machine_name(self, host: Any, seconds: float) -> str | None:
@@ -296,8 +296,8 @@ class RayTeam:
             if name is not None:
                 return self._hosts[share], name
         raise SearchError(
-            "no worker is alive, and the cluster has no room for another; nothing "
-            "committed is lost; run the same command to resume once there is room"
+            "no worker is alive, and the cluster has no room for another; all "
+            "commits are safe; run the same command to resume once there is room"
         )
 
 

@@ -240,10 +240,10 @@ def _not_finite(
     bad_ones = (f"{name} is {value}" for name, value in shown if not math.isfinite(value))
     named = next(bad_ones, "the value of a constraint is not finite")
     if not study.algorithm.is_ppo and "eval/return_mean" not in names:
-        return f"{named} in its evaluation"
+        return f"{named} in the evaluation"
     returns = np.asarray(result.returns)
     bad = int(np.sum(~np.isfinite(returns)))
-    return f"{named} in its evaluation: {bad} of {len(returns)} returns are not finite"
+    return f"{named} in the evaluation ({bad} of {len(returns)} returns not finite)"
 
 
 def replicates_of(study: Study) -> dict[Stream, int]:

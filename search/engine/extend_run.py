@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ...errors import StoreError
+from ...errors import StoreError, counted
 from ...store.journal import Journal
 from ...store.rows import Stream, TrialState
 from ...studies.resolved import ABSENT, as_recorded, diff, resolved
@@ -108,7 +108,8 @@ def lengthen(search_state: SearchState, before: int, checkpoint: Path | None) ->
     study, ended = search_state.study, search_state.state.ended
     lanes = max((bucket.lanes for bucket in search_state.state.buckets), default=0)
     if search_state.state.phase is Phase.SEARCH and 0 < lanes < population_replicates(study):
-        most = f"the running population has lanes for {lanes // study.seeds.per_config} trials"
+        trials = counted(lanes // study.seeds.per_config, "trial")
+        most = f"the running population has lanes for only {trials}"
         raise StoreError(f"budget.trials cannot be raised yet: {most}; let the study finish first")
     if ended is not None and ended.env_steps < study.env_steps:
         _reopen(search_state, ended, checkpoint)
@@ -135,8 +136,11 @@ def _check_running(search_state: SearchState, before: int) -> None:
     runs = [run for live in search_state.live() for run in live.runs_of(Stream.SEARCH)]
     over = [str(run.replicate) for run in runs if run.state is RunState.ENDED]
     if over:
-        ended = f"seeds {', '.join(over)} ended at {before} {search_state.study.algorithm.unit}"
-        raise _growth_error(search_state.study, f"{ended}, and their lanes were reused")
+        which, lanes = f"seed {over[0]}", "its lane was reused"
+        if len(over) > 1:
+            which, lanes = f"seeds {', '.join(over)}", "their lanes were reused"
+        ended = f"{which} ended at {before} {search_state.study.algorithm.unit}"
+        raise _growth_error(search_state.study, f"{ended}, and {lanes}")
 
 
 def _growth_error(study: Study, why: str, more: str = "") -> StoreError:
@@ -176,5 +180,6 @@ def _why_missing(search_state: SearchState, before: int) -> str:
         return f"trial 0 has not finished ({trial.state})"
     lanes, seeds = search_state.study.population.lanes, search_state.study.seeds.per_config
     if lanes is not None and lanes < seeds:
-        return f"{seeds} seeds shared {lanes} lanes, and only the last state of each lane is kept"
+        shared = f"{seeds} seeds shared {counted(lanes, 'lane')}"
+        return f"{shared}, and only the last state of each lane is kept"
     return f"the state of the run at {before} env steps is no longer available"

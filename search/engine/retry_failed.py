@@ -62,7 +62,7 @@ def retry(engine: Engine, store: StudyStore, numbers: Sequence[int]) -> None:
 def retry_note(search_state: SearchState, numbers: Sequence[int], lacks: bool) -> str:
     """Return a line that lists the trials to be rerun."""
     if not numbers:
-        again = "no trial of the search has failed"
+        again = "no search trial has failed"
         if lacks:
             again += "; rerunning missing test seeds"
         return again

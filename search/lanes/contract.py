@@ -271,8 +271,8 @@ def check_divides(factory: Any, resolved: Resolved, shares: int) -> None:
     if tiles < shares:
         raise ConfigError(
             f"population.lanes is {factory.study.population.lanes}, which is only "
-            f"{counted(tiles, 'tile')} of {division.tile} lanes for {shares} workers; use "
-            f"executor.workers: {tiles}, more lanes, or executor: {{type: local}}"
+            f"{counted(tiles, 'tile')} of {counted(division.tile, 'lane')} for {shares} workers; "
+            f"use executor.workers: {tiles}, more lanes, or executor: {{type: local}}"
         )
 
 

@@ -73,8 +73,8 @@ class SeveralFactory:
             )
             with self.study.env.named_in_errors():
                 raise ConfigError(
-                    f"chunk lengths differ ({words}), so rungs would differ, too; list "
-                    "environments with equally many env steps per update"
+                    f"env steps per chunk differ ({words}), so rungs would differ, too; list "
+                    "environments with equal env steps per update"
                 )
         key = hashlib.sha256("+".join(one.bucket for one in each).encode()).hexdigest()[:8]
         return Resolved(config, key, each[0].steps_per_chunk, tuple(each))
@@ -125,8 +125,8 @@ class SeveralPopulation:
         counts = [one.lanes for one in populations]
         if len(set(counts)) > 1:
             raise ConfigError(
-                f"memory allows {', '.join(map(str, counts))} lanes in these environments; "
-                f"set population: {{lanes: {min(counts)}}}"
+                "the numbers of lanes that fit into memory differ between these environments "
+                f"({', '.join(map(str, counts))}); set population: {{lanes: {min(counts)}}}"
             )
         warmups = [one.warmup_chunks for one in populations]
         if len(set(warmups)) > 1:

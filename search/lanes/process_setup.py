@@ -95,7 +95,8 @@ class ProcessSetup:
         path = given
         for name in Template(given).names:
             if name not in values:
-                raise ConfigError(f"metrics.file has {{{name}}}; known: {', '.join(values)}")
+                text = f"metrics.file has the unknown placeholder {{{name}}}"
+                raise ConfigError(f"{text}; known: {', '.join(values)}")
             path = path.replace(f"{{{name}}}", str(values[name]))
         return str(self.cwd / path)
 

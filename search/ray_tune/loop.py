@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import starmap
 from typing import Any
 
-from ...errors import ConfigError, HpoError, SearchError, format_error_if_own
+from ...errors import ConfigError, HpoError, SearchError, counted, format_error_if_own
 from ...files.atomic_files import has_refused
 from ...store.rows import AskRow, AttributeRow, EvaluationRow, Stream, TrialState
 from ..engine.engine import Engine, Outcome
@@ -198,14 +198,16 @@ class Driven:
         width = population.lanes // self._replicates
         if not width:
             raise ConfigError(
-                f"a trial has {self._replicates} seeds, but there are {population.lanes} "
-                "lanes; raise population.lanes, or lower seeds.per_config"
+                f"a trial has {self._replicates} seeds, but the population has only "
+                f"{counted(population.lanes, 'lane')}; raise population.lanes, or lower "
+                "seeds.per_config"
             )
         if self._copies and width < (study.budget.trials or 0):
             raise ConfigError(
                 f"trials that copy each other must run together: {study.budget.trials} x "
-                f"{self._replicates} seeds, but there are {population.lanes} lanes; raise "
-                "population.lanes, or lower budget.trials"
+                f"{counted(self._replicates, 'seed')}, but the population has only "
+                f"{counted(population.lanes, 'lane')}; raise population.lanes, or lower "
+                "budget.trials"
             )
         return width
 
@@ -308,7 +310,7 @@ class Driven:
                 bucket.evict(number)
         if bucket.slots.count(None) < wanted:
             raise SearchError(
-                f"Ray Tune runs more trials than fit into {bucket.lanes} lanes; raise "
+                f"Ray Tune runs more trials than fit into {counted(bucket.lanes, 'lane')}; raise "
                 "population.lanes"
             )
 

@@ -286,7 +286,7 @@ class TuneDesk:
         except self._ray.exceptions.RayError as error:
             line = str(error).strip().splitlines()[0]
             raise SearchError(
-                f"lost the Ray cluster: {line}; nothing committed is lost; run the same command "
+                f"lost the Ray cluster: {line}; all commits are safe; run the same command "
                 "to resume"
             ) from error
 

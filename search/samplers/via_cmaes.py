@@ -191,7 +191,7 @@ class _Strategy:
 
 
 class _CmaEsBatch:
-    """Draws from one generation; the first kept trial also stores the previous one's losses."""
+    """Draws from one generation; its first kept trial stores the previous generation's losses."""
 
     def __init__(self, method: CmaEs, strategy: _Strategy, new: _Generation | None):
         self._method, self._strategy, self._new = method, strategy, new

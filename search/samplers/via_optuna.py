@@ -54,7 +54,7 @@ class HistoryStorage(BaseStorage):
     def _refuse(self, *args: Any, **options: Any) -> Any:
         raise NotImplementedError(
             "not supported: this storage has a single study, and its trials cannot be changed; "
-            "create a new history instead"
+            "create a new HistoryStorage instead"
         )
 
     create_new_study = delete_study = get_all_studies = set_trial_state_values = _refuse

@@ -90,9 +90,9 @@ def check_confirm_fits(study: Study, run_env_steps: int) -> None:
     total, kept = study.budget.env_steps, reserve(study, Phase.SEARCH, run_env_steps)
     if total is not None and kept >= total:
         raise ConfigError(
-            f"confirm alone costs {kept} of the budget's {total} env steps; lower "
-            "confirm.top_k, choose or report, remove the default with confirm.default: "
-            "false, or raise budget.env_steps"
+            f"confirm alone needs {kept} env steps, but budget.env_steps is {total}; lower "
+            "confirm.top_k, choose or report, set confirm.default: false, or raise "
+            "budget.env_steps"
         )
 
 
@@ -103,13 +103,13 @@ def check_health(search_state: SearchState) -> None:
         failed = (trial for trial in search_state.trials.values() if trial.error)  # or diverged
         last = max(failed, key=lambda trial: (trial.state is TrialState.FAILED, trial.number))
         raise SearchError(
-            f"{counted(failures, 'error')}, and budget.max_failures is {most}; the last was in "
-            f"trial {last.number}: {last.error}"
+            f"the study had {counted(failures, 'error')} (budget.max_failures: {most}); the last "
+            f"was in trial {last.number}: {last.error}"
         )
     first = [search_state.trials.get(number) for number in range(_FIRST_TRIALS)]
     if all(trial is not None and trial.state is TrialState.DIVERGED for trial in first):
         raise SearchError(
             f"all of the first {_FIRST_TRIALS} trials diverged, including the default "
-            "configuration; narrow learning_rate, or look at trial 0",
+            "configuration; narrow learning_rate, or inspect trial 0",
             trial=0,
         )

@@ -122,7 +122,7 @@ def _read_earlier_trials(study: Study, path: Path) -> tuple[list[PriorTrial], st
     if not found:
         why = _counts_text(left_out) or "it has no trials"
         raise ConfigError(f"search.warm_start: no trial in {path} fits this study: {why}")
-    words = f"{len(found)} of {counted(len(rows), 'trial')} from {path} are reused"
+    words = f"reusing {len(found)} of {counted(len(rows), 'trial')} from {path}"
     if left_out:
         words += f"; left out: {_counts_text(left_out)}"
     return found, words + _differences(study, other)
@@ -143,7 +143,7 @@ def _rows_of(path: Path) -> tuple[list[TrialRow], StudyMeta | None, bool]:
     if path.is_file():
         return _rows_of_table(path), None, False
     raise ConfigError(
-        f"search.warm_start: {path} contains no study; give the folder of one, or a trials.parquet"
+        f"search.warm_start: {path} contains no study; give a study's folder, or a trials.parquet"
     )
 
 

@@ -136,8 +136,8 @@ space: {gamma: {min: 0.9, max: 0.99}}
 @pytest.mark.parametrize(
     ("name", "env", "fixed", "says"),
     [
-        ("TD3", "CartPole-v1", {}, "actions of type Box, but CartPole-v1 has Discrete; use"),
-        ("DQN", "Pendulum-v1", {}, "type Discrete, but Pendulum-v1 has Box; use rejax:PPO, "),
+        ("TD3", "CartPole-v1", {}, "needs Box actions, but CartPole-v1 has Discrete actions; use"),
+        ("DQN", "Pendulum-v1", {}, "but Pendulum-v1 has Box actions; use rejax:PPO or "),
         ("DQN", "rmsa", {}, "ignores the action mask of rmsa; use algorithm: ppo"),
         ("PPO", "CartPole-v1", {"num_minibatches": 5}, "not a multiple of num_minibatches 5"),
         ("SAC", "Pendulum-v1", {"buffer_size": 100}, "batch_size is 256, above buffer_size 100"),

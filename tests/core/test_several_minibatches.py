@@ -93,7 +93,7 @@ def test_single_row_minibatches_update_the_policy(sizes):
 
 
 def test_accumulating_more_minibatches_than_an_epoch_is_refused():
-    with pytest.raises(ConfigError, match=r"an epoch has only 4 minibatches .* at most 4"):
+    with pytest.raises(ConfigError, match=r"num_minibatches is only 4; .* at most 4"):
         complete({"accumulate_minibatches": 5})
     assert complete({"accumulate_minibatches": 4})["accumulate_minibatches"] == 4
 

@@ -288,7 +288,7 @@ def test_python_randomness_while_tracing_is_refused(cls, words, mark):
 
 
 def test_training_that_traces_differently_each_time_is_refused():
-    assert "Python code gives a different value each time here" in refusal(Grows)
+    assert "this Python code returns a different value each time" in refusal(Grows)
 
 
 def test_tracing_restores_the_system_clock():

@@ -302,8 +302,8 @@ def test_an_evaluation_that_is_not_finite_is_divergence(tmp_path):
         told = {row.error for row in journal.trials()}
         assert len(told) == 1 and not list(episodes_in(journal))
     assert re.fullmatch(
-        r"seed 0 at [\d,]+ env steps: eval/return_mean is nan in its evaluation: "
-        r"(\d+) of \1 returns are not finite",
+        r"seed 0 at [\d,]+ env steps: eval/return_mean is nan in the evaluation "
+        r"\((\d+) of \1 returns not finite\)",
         told.pop(),
     )
     with pytest.raises(ConfigError, match=r"no trial has a finite value: 5 diverged .such as"):

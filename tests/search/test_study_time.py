@@ -177,7 +177,7 @@ def test_damaged_timings_file_is_reported_and_replaced(tmp_path, text):
     path = tmp_path / "timings.json"
     path.write_text(text, encoding="latin-1")
     kept = Timings.read(path)
-    assert not kept.known and "it is replaced" in kept.note
+    assert not kept.known and "it will be replaced" in kept.note
     kept.keep("x", COSTS)
     assert Timings.read(path).known == {"x": COSTS}
 

@@ -47,9 +47,10 @@ def test_words() -> None:
     default, ahead = vectors(draws, (0.0, 0.0)), vectors(draws, (9.0, 9.0))
     said = front_sentences(verdict(default, [ahead]))
     assert said[0] == "The front dominates the default: trial 1 is better in every objective."
-    assert said[1].startswith("In a trial 1 has ") and ", better by " in said[1]
+    assert said[1].startswith("In a trial 1 has ") and ", a lead of " in said[1]
     assert said[-1] == (
-        "Paired over 8 new seeds, with 1 trial; the verdict is wrong in at most 5 % of studies."
+        "The default is paired with 1 trial over 8 new seeds; "
+        "the verdict is wrong in at most 5 % of studies."
     )
     few = {s: default[s] for s in range(3)}
     said = front_sentences(verdict(few, [ahead]))

@@ -72,8 +72,9 @@ def test_compare_names_trials_violating_constraints(capsys, tmp_path):
     two = [entry for entry in results.leaderboard if entry.confirmed][:2]
     unfit = [f"trial {entry.trial}" for entry in two if entry.feasible is False]
     data, text = compared(capsys, results, *(entry.trial for entry in two))
-    where = "on the seeds used for ranking, constraints are violated by"
-    said = f"Only values are compared: {where} {' and '.join(unfit)}."
+    verb = "violates" if len(unfit) == 1 else "violate"
+    where = f"{' and '.join(unfit)} {verb} constraints on the seeds used for ranking"
+    said = f"Only values are compared, although {where}."
     assert unfit and data["caution"].endswith(said) and said in " ".join(text.split())
 
 

@@ -173,7 +173,7 @@ def _values_in_common(folder: StudyFolder, numbers: Sequence[int]) -> _CommonPoi
     ours, theirs = (_reached(points, number) for number in numbers)
     if not (both := ours & theirs):
         one, other = numbers
-        text = f"trials {one} and {other} of {folder.name!r} were never evaluated at the same "
+        text = f"trials {one} and {other} of {folder.name!r} have no evaluation at the same "
         text += f"number of {points.study.algorithm.unit}"
         if lost := [n for n in numbers if points.trials[n].report_diverged]:
             raise StoreError(f"{text}, and trial {lost[0]} diverged on test seeds")

@@ -101,8 +101,9 @@ def _cautions_text(meta: StudyMeta, sides: Sequence[Side], chosen: ComparedValue
     if meta.objectives:
         cautions.append(f"Of {len(meta.objectives)} objectives, only {meta.metric} is compared.")
     if unfit := [side.name for side in sides if side.unfit]:
-        where = "on the seeds used for ranking, constraints are violated by"
-        cautions.append(f"Only values are compared: {where} {' and '.join(unfit)}.")
+        verb = "violates" if len(unfit) == 1 else "violate"
+        where = f"{' and '.join(unfit)} {verb} constraints on the seeds used for ranking"
+        cautions.append(f"Only values are compared, although {where}.")
     return " ".join(cautions)
 
 
@@ -131,7 +132,7 @@ def _seed_by_seed(result: Comparison, sides: Sequence[Side], chosen: ComparedVal
     apart = [sign * (x - y) for x, y in zip(ours, theirs, strict=True)]
     wins, losses = sum(d > 0 for d in apart), sum(d < 0 for d in apart)
     ties = len(apart) - wins - losses
-    counts = f"  Seed by seed {sides[ahead].name} wins {wins}, ties {ties}, loses {losses}."
+    counts = f"  Seed by seed, {sides[ahead].name} wins {wins}, ties {ties}, loses {losses}."
     if result.verdict not in ("better", "worse"):
         return counts
     chance, spread = result.probability, result.probability_interval

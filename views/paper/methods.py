@@ -374,7 +374,7 @@ def _value_sentences(snapshot: Snapshot) -> str:
         over = f"{counted(study.evaluation.episodes, 'evaluation episode')} of {policy}"
     if study.objectives:
         names = [f"{plain_metric(one.name)} ({one.goal}d)" for one in study.objectives]
-        return f"The objectives were {enumerated(names)}, over {over}."
+        return f"The objectives were {enumerated(names)}, measured over {over}."
     text = f"The value of a seed is its {metric_name(study)} over {over}."
     if study.more_envs:
         ends = "; ".join(
@@ -421,7 +421,7 @@ def _of_means(snapshot: Snapshot) -> str:
     text = f"{what}, with 95 % confidence intervals{clause(' ({})', how)}"
     bounds = value_bounds(snapshot.meta)
     if math.isfinite(bounds.low) and math.isfinite(bounds.high):
-        text += f", limited to the possible returns [{number(bounds.low)}, {number(bounds.high)}]"
+        text += f", clipped to the possible returns [{number(bounds.low)}, {number(bounds.high)}]"
         text += ". At a bound, the intervals allow for outcomes not observed on any seed "
         text += "[@learnedmiller2020bounded]"
     return f"{text}."
@@ -448,9 +448,8 @@ def _of_difference(snapshot: Snapshot) -> str:
         "[@learnedmiller2020bounded]"
     )
     if earlier:
-        text += (
-            f"; including {counted(len(earlier), 'earlier look')}, the error rate is at most 5 %"
-        )
+        before = counted(len(earlier), "earlier test")
+        text += f". Including {before}, the error rate is at most 5 %"
     return f"{text}."
 
 

@@ -78,7 +78,7 @@ def _configuration_name(snapshot: Snapshot, first: Entry) -> str:
         return "default"
     if first.confirmed:
         return f"winner (trial {first.trial})"
-    return f"best of the search (trial {first.trial})"
+    return f"best in the search (trial {first.trial})"
 
 
 def _of_default(
@@ -272,7 +272,7 @@ def _seeds_cell(count: int, stream: str) -> str:
 
 def _marks_words(rows: Sequence[PaperRow]) -> str:
     tests = dict.fromkeys(test_words(row.seeds) for row in rows if row.lead is not None)
-    test = f"{' or '.join(tests)}, error rate at most 5 % over all looks"
+    test = f"{' or '.join(tests)}, error rate at most 5 % including earlier tests"
     meanings = {BETTER: "significantly better", WORSE: "significantly worse"}
     marks = {row.mark for row in rows}
     said = [

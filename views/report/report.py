@@ -132,7 +132,7 @@ def environments_section(snapshot: Snapshot) -> str:
     lost = sum(one.lost for one in found)
     told = f"Mean scores over {many}, with 95% intervals; 0 is random actions, 1 the reference."
     if lost:
-        told += f" {counted(lost, 'run')} diverged: excluded from means, lowest in the profile."
+        told += f" Means exclude diverged runs ({lost:,}); the profile ranks them lowest."
     return (
         f'<p class="note">{escape(told)}</p>{_scores(snapshot, found, names, against)}'
         f"{_improvement(trials[0], against, stream)}{_overall_scores(found, names, against)}"
@@ -471,7 +471,7 @@ def _stopping(snapshot: Snapshot) -> str:
         return '<p class="nothing">No trial has been compared yet.</p>'
     counts = Counter(decision.action for decision in snapshot.decisions)
     stopped = counts["stop"] + counts["audit"]
-    said = f"{counted(stopped, 'trial')} of {len(snapshot.searched):,} stopped"
+    said = f"{stopped:,} of {counted(len(snapshot.searched), 'trial')} stopped"
     if spec.evolves:
         said = f"copies: {counts['copy']:,}"
     body = f"<details><summary>{said}</summary>{rungs_table(snapshot)}</details>"
@@ -480,11 +480,11 @@ def _stopping(snapshot: Snapshot) -> str:
         return f'<p>{words}</p>{body}<p class="note">By rung: <code>hpo top --json</code>.</p>'
     if spec.evolves:
         return body
-    why = "To measure false stops: <code>early_terminate: {audit: 0.1}</code>."
+    why = "To measure the rate of false stops, set <code>early_terminate: {audit: 0.1}</code>."
     if spec.audit:
         why = "No audited trial has finished its run yet."
         if snapshot.meta.objectives or snapshot.meta.constraints:
-            why = "Audits need a study with one objective and no constraints."
+            why = "False stops are not measured with several objectives or constraints."
     return f'{body}<p class="note">{why}</p>'
 
 

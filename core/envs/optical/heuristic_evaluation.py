@@ -113,8 +113,8 @@ def check_fits(learnt_in: Environment, environment: OpticalEnvironment) -> None:
     for what, theirs, ours in differing(unwrapped(learnt_in), environment):
         raise ConfigError(
             f"the {what} in the policy's training ({theirs}) differ from those of this "
-            f"environment ({ours}); use slots, k, aggregate_slots, no_op, observation "
-            "and topology as in training"
+            f"environment ({ours}); use the same slots, k, aggregate_slots, no_op, "
+            "observation and topology as in training"
         )
 
 

@@ -204,7 +204,7 @@ def _check_together(settings: OpticalSettings, given: Mapping[str, Any]) -> None
 
 def _check_slots(settings: OpticalSettings) -> None:
     if settings.aggregate_slots > settings.slots:
-        allowed = f"at most slots ({settings.slots}), which is one block per path"
+        allowed = f"at most slots ({settings.slots}), where each path has a single block"
         _refuse("aggregate_slots", settings.aggregate_slots, allowed)
     if settings.id == "deeprmsa" and (settings.aggregate_slots > 1 or settings.no_op):
         raise ConfigError(
@@ -229,7 +229,7 @@ def _check_episodes(settings: OpticalSettings) -> None:
         what, key = "incremental loading", "incremental"
         if settings.requests:
             what, key = "a request list", "requests"
-        raise ConfigError(f"{what} is finite; set continuous: false, or remove {key}")
+        raise ConfigError(f"{what} cannot run forever; set continuous: false, or remove {key}")
     if settings.shadow and settings.end_first_blocking:
         raise ConfigError(
             "shadow and end_first_blocking exclude each other, because the policy and its "

@@ -53,7 +53,7 @@ def find_load(
     if not 0.0 < target < 1.0:
         raise ConfigError(f"the target blocking is {target}; it must be between 0 and 1")
     if seeds < 5:
-        raise ConfigError(f"{seeds} seeds are too few for an interval; use 5 or more")
+        raise ConfigError(f"seeds is {seeds}; an interval needs 5 or more")
 
     def measure(low: float, high: float) -> HeuristicSums:
         loads = np.geomspace(low, high, POINTS)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ....errors import ConfigError, UnknownNameError
+from ....errors import ConfigError, UnknownNameError, clause, counted
 from ....files.plain_data import reading
 from .candidate_paths import pair_index
 from .topology import Topology
@@ -70,7 +70,8 @@ def _row(
     file: str, line: int, row: list[str], topology: Topology
 ) -> tuple[int, float, float, float]:
     if len(row) != len(HEADER):
-        raise ConfigError(f"{file}:{line}: {len(row)} columns; expected: {','.join(HEADER)}")
+        columns = counted(len(row), "column")
+        raise ConfigError(f"{file}:{line}: {columns}; expected: {','.join(HEADER)}")
     positions = {str(node): number for number, node in enumerate(topology.node_ids)}
     ends = [text.strip() for text in row[:2]]
     for name, node in zip(HEADER, ends, strict=False):
@@ -126,9 +127,10 @@ def read_traffic_matrix(name: str, topology: Topology) -> np.ndarray | None:
         rows = [row for row in csv.reader(file) if row]
     widths = set(map(len, rows))
     if len(rows) != size or widths != {size}:
+        lengths = " or ".join(map(str, sorted(widths)))
         raise ConfigError(
             f"{name}: {topology.name} needs {size} rows of {size} numbers (row: source, column: "
-            f"destination), found {len(rows)} rows of {sorted(widths)}"
+            f"destination), found {counted(len(rows), 'row')}{clause(' of length {}', lengths)}"
         )
     try:
         matrix = np.array([list(map(float, row)) for row in rows])

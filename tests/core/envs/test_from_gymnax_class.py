@@ -143,7 +143,7 @@ def test_step_mismatch_error_points_to_the_method_line(tmp_path):
     exec(compile(text, str(path), "exec"), vars(module))
     line = 1 + text[: text.index("    def step_env")].count("\n")
     with pytest.raises(
-        ConfigError, match=rf"slide\.py:{line}: .*\.step returns a different structure"
+        ConfigError, match=rf"slide\.py:{line}: .*\.step returns the wrong structure"
     ):
         trace_once(make("gymnax:hpo_test_slide:Slide"))
     del sys.modules["hpo_test_slide"]

@@ -92,9 +92,7 @@ def test_step_mismatch_error_names_file_and_line(corridor, old, new, words):
     env, text = corridor((old, new))
     with pytest.raises(ConfigError) as told:
         trace_once(env)
-    place = (
-        f"corridor.py:{line_of(text, 'def step')}: corridor.step returns a different structure:"
-    )
+    place = f"corridor.py:{line_of(text, 'def step')}: corridor.step returns the wrong structure:"
     assert place in str(told.value)
     assert all(word in str(told.value) for word in words), told.value
 
@@ -131,7 +129,7 @@ def test_env_exception_while_tracing_is_reported_with_its_line(corridor):
         ('__import__("numpy").random.rand()', "numpy.random draws only once"),
         (
             'vars(self).setdefault("turns", []).append(0) or len(self.turns) / 10',
-            "gives a different value each time",
+            "returns a different value each time",
         ),
     ],
 )

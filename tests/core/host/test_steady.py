@@ -219,7 +219,7 @@ def test_irreproducible_env_is_truncated_into_a_new_episode(workers, tmp_path):
         before.append(made.batch.arrays.observation[3].copy())
 
     seen = played(made, steps=12, before=note)
-    assert "1 environments are not reproducible" in warnings[1] and len(warnings) == 2
+    assert "1 non-reproducible environment could not" in warnings[1] and len(warnings) == 2
     observation, final, reward, terminated, truncated = (
         seen[4, 3, :2],
         seen[4, 3, 2:4],

@@ -187,7 +187,7 @@ def test_transformer_refuses_unsupported_settings_and_observations():
     plan = make_plan({**SMALL, "link_critic_sees": "shares"}, where, features=())
     with pytest.raises(ConfigError, match="a full slot looks like an unused one"):
         registry.make(plan, 2, environments.make(plan.env).observation_struct)
-    with pytest.raises(ConfigError, match="is 8, but 3 heads with even widths need a multiple"):
+    with pytest.raises(ConfigError, match="is 8, but transformer_heads: 3 needs a multiple"):
         plan_of({}, transformer_heads=3)
     with pytest.raises(ConfigError, match="the observations of rmsa are neither"):
         plan = plan_of({"observation": "graph"})

@@ -83,7 +83,7 @@ def test_importance_uses_latest_point_with_enough_random_trials(results):
         rows = {n: replace(r, proposed_by="tpe") for n, r in points.trials.items() if n >= share}
         assert point_at(replace(points, trials={**points.trials, **rows})) == at
     few = replace(points, values={100: {n: 1.0 for n in range(9)}})
-    with pytest.raises(ConfigError, match="9 trials evaluated at 100 env steps; importance needs"):
+    with pytest.raises(ConfigError, match=r"10 trials evaluated at 100 env steps \(here: 9\)"):
         point_at(few, at=100)
 
 

@@ -168,7 +168,9 @@ def test_a_restored_episode_continues_in_a_new_environment(env, tmp_path):
     found = other.step({"learning_rate": 1e-2, "ent_coef": 0.05})
     np.testing.assert_array_equal(found[1], expected[1])
     assert found[4]["env_steps"].tolist() == [1024] * 3
-    with pytest.raises(StoreError, match="3 runs of 4 decisions; this environment has 3 of 2"):
+    with pytest.raises(
+        StoreError, match="3 runs of 4 decisions, but this environment has 3 runs of 2"
+    ):
         hpo.AutoRLEnv(STUDY, runs=3, steps=2).restore(tmp_path / "whole")
 
 

@@ -182,7 +182,7 @@ def test_a_cluster_that_is_gone_ends_the_study(ray, folder, monkeypatch):
         raise RaySystemError("connection refused")
 
     monkeypatch.setattr(ray, "get", gone)
-    words = "lost the Ray cluster: connection refused; nothing committed is lost; run the same"
+    words = "lost the Ray cluster: connection refused; all commits are safe; run the same"
     with pytest.raises(SearchError, match=words):
         run(study_of(folder, "slow", 1, RAY, **PATIENT))
     assert alive(folder) == []

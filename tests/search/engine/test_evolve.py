@@ -210,7 +210,7 @@ def test_population_can_be_extended_only_after_finishing(tmp_path):
     go(tmp_path / "s", small, factory, observers=[samples.CutAt(3)])
     grown = dataclasses.replace(small, budget=Budget(trials=14))
     with pytest.raises(
-        StoreError, match=r"cannot be raised yet: .* has lanes for 2 trials; let the"
+        StoreError, match=r"cannot be raised yet: .* has lanes for only 2 trials; let the"
     ):
         go(tmp_path / "s", grown, factory)
     assert go(tmp_path / "s", small, factory).state == "finished"

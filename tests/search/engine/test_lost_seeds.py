@@ -110,7 +110,7 @@ def test_failed_seed_runs_again_with_retry_failed(tmp_path, stream):
     nothing_lost = Losing(lanes=8, lost=())
     results = go(tmp_path / "study", STUDY, nothing_lost, retry_failed=True, warn=told.append)
     assert told == [
-        "no trial of the search has failed; rerunning missing test seeds",
+        "no search trial has failed; rerunning missing test seeds",
     ]
     assert nothing_lost.seen
     assert results.best.trial == whole.best.trial
@@ -118,7 +118,7 @@ def test_failed_seed_runs_again_with_retry_failed(tmp_path, stream):
     assert tables[0] == tables[1]
     told.clear()
     go(tmp_path / "study", STUDY, nothing_lost, retry_failed=True, warn=told.append)
-    assert told == ["no trial of the search has failed"]
+    assert told == ["no search trial has failed"]
 
 
 def test_retry_failed_ignores_diverged_seeds(tmp_path):
@@ -128,7 +128,7 @@ def test_retry_failed_ignores_diverged_seeds(tmp_path):
     told = []
     factory = samples.LosingFactory(lanes=8, replicate=1, chunk=9)
     go(tmp_path, study, factory, retry_failed=True, warn=told.append)
-    assert told == ["no trial of the search has failed"]
+    assert told == ["no search trial has failed"]
 
 
 def test_study_with_lost_seeds_equals_itself_after_interruptions(tmp_path):

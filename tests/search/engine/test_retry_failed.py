@@ -175,7 +175,7 @@ def test_without_a_failed_trial_nothing_runs(tmp_path):
     run(PLAIN, tmp_path / "study", Factory(lanes=6), (), samples.quick())
     before, told = rows_of(tmp_path / "study"), []
     assert again(tmp_path / "study", PLAIN, warn=told.append).state == "finished"
-    assert told == ["no trial of the search has failed"]
+    assert told == ["no search trial has failed"]
     assert rows_of(tmp_path / "study") == before
 
 

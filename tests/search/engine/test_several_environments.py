@@ -306,7 +306,7 @@ def test_different_chunk_lengths_are_refused():
     asked = several()
     odd = dataclasses.replace(PARTS[1], quanta={"64x64": 500})
     asked = dataclasses.replace(asked, env=dataclasses.replace(asked.env, place="s.yaml:3"))
-    told = r"s\.yaml:3: chunk lengths differ \(CartPole-v1 1000, Acrobot-v1 500"
+    told = r"s\.yaml:3: env steps per chunk differ \(CartPole-v1 1000, Acrobot-v1 500"
     with pytest.raises(ConfigError, match=told):
         factory(asked, [PARTS[0], odd, PARTS[2]]).resolve(asked.default())
 

@@ -191,7 +191,7 @@ def test_custom_training_with_dying_workers_equals_one_process(tmp_path, kind):
 
 def test_fewer_lanes_than_workers_are_refused(tmp_path):
     few = "executor: {type: ray, workers: 3}\npopulation: {lanes: 2}\n"
-    with pytest.raises(HpoError, match=r"only 2 tiles of 1 lanes .* executor.workers: 2"):
+    with pytest.raises(HpoError, match=r"only 2 tiles of 1 lane .* executor.workers: 2"):
         preview(written(tmp_path, few))
 
 
@@ -431,7 +431,7 @@ def test_all_views_report_that_every_trial_diverged(tmp_path, capsys, monkeypatc
     assert "and trial 0 diverged on test seeds" in capsys.readouterr().err
     assert main(["show", "0"]) == 0
     told = " ".join(capsys.readouterr().out.split())
-    assert "seed 0 at 160 steps: eval/size is nan in its evaluation rate" in told
+    assert "seed 0 at 160 steps: eval/size is nan in the evaluation rate" in told
 
 
 def test_changed_state_shape_fails_with_its_line(tmp_path):

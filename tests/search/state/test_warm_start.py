@@ -133,7 +133,7 @@ def test_warm_start_ignores_confirm_stage(tmp_path):
     for place in (table, tmp_path / "s"):
         found = warm_start(study(place))
         assert {past.state for past in found.history} == {TrialState.FINISHED}
-        assert found.words == f"8 of 8 trials from {place} are reused"
+        assert found.words == f"reusing 8 of 8 trials from {place}"
 
 
 def test_warm_start_skips_and_counts_trials_outside_space(earlier):

@@ -42,7 +42,7 @@ def test_find_load_refuses_bad_targets_and_too_few_seeds():
     env = make_from_keys(slots=40, k=3)
     with pytest.raises(ConfigError, match="between 0 and 1"):
         find_load(env, "ksp_ff", 1.5)
-    with pytest.raises(ConfigError, match="use 5 or more"):
+    with pytest.raises(ConfigError, match="needs 5 or more"):
         find_load(env, "ksp_ff", 0.1, seeds=2)
 
 

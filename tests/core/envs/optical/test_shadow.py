@@ -262,6 +262,6 @@ def test_shadow_with_mismatched_shapes_is_refused_at_tracing():
 
     trace_once(env)
     with pytest.raises(
-        ConfigError, match=r"shadow_step returns a different structure:\n +observation is"
+        ConfigError, match=r"shadow_step returns the wrong structure:\n +observation is"
     ):
         trace_once(Other(env.settings))
