@@ -132,7 +132,7 @@ class Objective:
         return aggregate(values, self.metric.aggregate)
 
     def loss(self, value: float) -> float:
-        """Convert a value to a loss or back; non-finite values become the worst one."""
+        """Convert a value to a loss or back; a non-finite value becomes an infinite loss."""
         if not math.isfinite(value):
             return math.inf
         if self.metric.goal == "maximize":
