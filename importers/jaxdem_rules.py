@@ -136,11 +136,9 @@ def _translate_minibatches(draft: ConvertedStudy, source: ImportSource, sizes: _
         text = f"minibatch_size is {size} {unit}; JaxDEM allows {each} to {sizes.envs * each}"
         raise draft.fault(text, flags={"without": "minibatch_size"})
     if source.values("importance_sampling_alpha", 1.0) == [0]:
-        text, verb = f"{sizes.parts} minibatches of {segments * each} {unit}", "are"
-        if sizes.parts == 1:
-            text, verb = f"1 minibatch of {segments * each} {unit}", "is"
+        drawn = f"{_counted_es(sizes.parts, 'minibatch')} of {segments * each} {unit}"
         rollout = f"the rollout of {sizes.envs * each} {unit}"
-        _translate_passes(draft, source, sizes, segments, text=f"{text} {verb}", rollout=rollout)
+        _translate_passes(draft, source, sizes, segments, drawn=drawn, rollout=rollout)
         return
     source.put("minibatch_size", segments * sizes.steps)
     source.constants.setdefault("num_minibatches", sizes.parts)
@@ -154,10 +152,13 @@ def _translate_passes(
     sizes: _Sizes,
     segments: int,
     *,
-    text: str,
+    drawn: str,
     rollout: str,
 ) -> None:
     """Convert minibatches drawn without priorities to whole passes over the rollout."""
+    text = f"{drawn} are"
+    if sizes.parts == 1:
+        text = f"{drawn} is"
     passes = segments * sizes.parts / sizes.envs
     if not passes.is_integer() or sizes.envs % segments:
         text += f" {passes:.3g} passes over {rollout}; hpo needs whole passes of equal minibatches"
@@ -172,15 +173,15 @@ def _translate_passes(
     source.drop("minibatch_size")
     source.put("num_minibatches", sizes.envs // segments)
     source.constants["update_epochs"] = int(passes)
-    whole, parts = f"{int(passes)} passes", f"{sizes.envs // segments} minibatches"
-    if passes == 1:
-        whole = "1 pass"
-    if segments == sizes.envs:
-        parts = "1 minibatch"
     draft.note(
-        f"minibatch_size: {text} {whole} over {rollout}, with {parts} per pass. JaxDEM draws "
+        f"minibatch_size: {text} {_counted_es(int(passes), 'pass')} over {rollout}, with "
+        f"{_counted_es(sizes.envs // segments, 'minibatch')} per pass. JaxDEM draws "
         "every minibatch independently"
     )
+
+
+def _counted_es(count: int, noun: str) -> str:
+    return f"{count} {noun}{'es' * (count != 1)}"
 
 
 # ------------------------------------------------------------------------------ schedules

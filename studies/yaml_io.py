@@ -1,8 +1,8 @@
 """Strict YAML: converts text to nodes with line numbers, and data to text.
 
-It reads the core schema of YAML 1.2: `010` is 10, `off` is a string, and `1e-4` is a number. A file
-must be a single document without tags or duplicate keys. Size and depth are checked on parser
-events, before any node is built, and aliases cannot make a small file large.
+It reads the core schema of YAML 1.2: `010` is 10, `off` is a string, and `1e-4` is a number. A
+file must be a single document without tags or duplicate keys. Size and depth are checked on
+parser events, before any node is built, and aliases cannot make a small file large.
 """
 
 from __future__ import annotations

@@ -287,7 +287,7 @@ def test_space_flag_keeps_schedule_of_the_default(tmp_path, capsys):
     words = ["--env=CartPole-v1", "--space", "--", f"--env_steps={2**17}"]
     assert main(["import", "lerax", str(path), *words]) == 0
     out, err = capsys.readouterr()
-    assert "a run has 4,096 with the default update_epochs" in err
+    assert "a run has 4,096 steps with the default update_epochs" in " ".join(err.split())
     data = yaml.safe_load(out)
     assert data["fixed"]["lr_schedule_multiplier"] == pytest.approx(10_000 / STEPS)
     assert data["space"]["learning_rate"]["default"] == 1e-3

@@ -189,7 +189,7 @@ def test_child_is_active_for_either_distribution_of_its_parent():
             ],
             "cycle: a -> c -> b -> a",
         ),
-        ([parameter("a", min=0, max=1, when=[("nothing", (0,))])], "unknown 'nothing'"),
+        ([parameter("a", min=0, max=1, when=[("nothing", (0,))])], "unknown parameter 'nothing'"),
         ([parameter("a", min=0, max=1), parameter("a", min=2, max=3)], "given twice"),
         (
             [

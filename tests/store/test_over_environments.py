@@ -293,7 +293,7 @@ def test_unknown_aggregates_and_unequal_scores_are_refused() -> None:
         overall([])
     with pytest.raises(ConfigError, match="no environment"):
         together([], "mean")
-    with pytest.raises(ConfigError, match="not 8 and 6"):
+    with pytest.raises(ConfigError, match=r"\(here: 8 and 6\)"):
         difference(scores(1), scores(1, seeds=6), paired=True)
     with pytest.raises(ConfigError, match="on 3 and on 2 environments"):
         difference(scores(1), scores(1, 2))

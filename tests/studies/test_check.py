@@ -299,7 +299,7 @@ def test_minibatches_of_whole_segments_are_counted_in_segments(how):
 def test_minibatch_warning_lists_only_wrong_values():
     found = _of_minibatches(space=", num_minibatches: {values: [2, 4, 6, 8]}")
     assert len(found) == 2 and ": 6 (makes 4; use 4)" in found[0]
-    assert found[1].endswith("with num_minibatches 8 (use 4)")
+    assert found[1].endswith("are not normalised: 8 (use 4)")
     found = _of_minibatches(
         space=", num_minibatches: {values: [4, 6]}, rollout_length: {values: [2, 3]}",
         rows="num_envs: 4",
@@ -316,7 +316,7 @@ def test_long_lists_of_minibatches_are_cut_short():
     space = ", num_minibatches: {min: 1, max: 64, distribution: int_uniform}"
     fewer, rest = _of_minibatches(space=space, rows="num_envs: 8, rollout_length: 128")
     assert fewer.count("makes") == 4 and fewer.endswith("more")
-    assert rest.endswith("with num_minibatches 34 (use 32 or 35)")  # 33 of 31 samples, and one
+    assert rest.endswith("not normalised: 34 (use 32 or 35)")  # 33 of 31 samples, and one
 
 
 SPACE = "space: {learning_rate: {min: 1e-4, max: 1e-2}}\n"
@@ -356,7 +356,7 @@ def test_too_few_trials_for_tpe_give_warning(lanes, text, blind):
     found = [text for text in warnings if text.startswith("tpe acts as random search: ")]
     trials = 3 * ((2 if "startup" in text else 10) + min(8, lanes) // 2)
     fewer = "population.lanes to 8 and " if lanes > 8 else ""
-    words = f"the budget is 12; set {fewer}budget.trials to {trials} or more"
+    words = f"the budget is 12 trials; set {fewer}budget.trials to {trials} or more"
     assert len(found) == blind and all(warning.endswith(words) for warning in found)
 
 
@@ -366,7 +366,7 @@ def test_warning_suggests_more_trials_only_if_needed():
         loads(BASE + SPACE + text), cost_of=lambda bucket: ProgramCost(64, 1, 1, 1)
     ).warnings
     (found,) = [one for one in warnings if one.startswith("tpe acts as random search: 34 trials")]
-    assert found.endswith("the budget is 30; set population.lanes to 8")
+    assert found.endswith("the budget is 30 trials; set population.lanes to 8")
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ def record_words(record: TunedRecord, stream: TextIO, verbose: bool = False) -> 
             f"made     {made.on}, commit {commit}, {made.backend}, {versions}",
         ]
     name = record.name
-    lines += ["", f"Next: hpo init {name}   (a study based on it), or hpo train tuned:{name}"]
+    lines += ["", f"Next: hpo init {name}   (as a study), or hpo train tuned:{name}"]
     indent = 9
     if not verbose:
         lines.append(f"Details: hpo tuned {name} -v")

@@ -279,7 +279,7 @@ def test_infeasible_trials_do_not_put_default_behind_the_front(tmp_path, capsys)
     hard = (Constraint("eval/return_max", min=1e9),)
     nobody = go(tmp_path / "nobody", constraints=hard, early_terminate=None, **asked)
     words = "Every trial violates a constraint, so the Pareto front is empty; trial "
-    words += f"{nobody.best.trial} violates them least."
+    words += f"{nobody.best.trial} has the smallest violation."
     assert front_line(nobody.leaderboard, None) == words
     where = ["--study", str(tmp_path / "nobody")]
     for command in ("top", "best"):
@@ -579,7 +579,9 @@ def test_common_floor_is_not_reported_as_ceiling(tmp_path, monkeypatch):
     steps = {"env": EnvSpec("MountainCar-v0"), "env_steps": 16_000}
     found = go(tmp_path / "s", confirm=samples.Confirm(2, 3, 6), **steps)
     assert found.conclusion.verdict == "default" and found.conclusion.ceiling is None
-    assert "end at -200: a different run length, or a different task, may" in str(found.conclusion)
+    assert "have the value -200: a different run length, or a different task, may" in str(
+        found.conclusion
+    )
 
 
 # ---------------------------------------------------------------------- wherever it is read

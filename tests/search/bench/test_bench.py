@@ -393,7 +393,7 @@ def test_a_method_that_cannot_run_is_refused_before_any_search(folder, own, told
 
 
 def test_missing_table_is_refused(folder):
-    with pytest.raises(StoreError, match=r"has no trials.parquet; scripts/atlas"):
+    with pytest.raises(StoreError, match=r"has no trials.parquet; create it with scripts/atlas"):
         read_table(folder)
     with pytest.raises(ConfigError, match=r"unknown table of .* 'tox'; did you mean 'toy'"):
         bench_file(folder, "tables: tables, environments: [tox]").environments()

@@ -309,9 +309,9 @@ def test_scheduler_error_ends_study_with_its_message(driven, monkeypatch):
 
 
 def test_trials_that_copy_need_a_lane_each(driven):
-    with pytest.raises(ConfigError, match="9 x 1 seeds, but there are 8 lanes"):
+    with pytest.raises(ConfigError, match="9 x 1 seed, but the population has only 8 lanes"):
         driven(study(9), copies=True)
-    with pytest.raises(ConfigError, match="has 9 replicates"):
+    with pytest.raises(ConfigError, match="has 9 seeds"):
         driven(study(2, seeds=Seeds(9)), name="wide")
 
 

@@ -153,7 +153,7 @@ def test_warm_start_requires_equal_fixed_hyperparameters(earlier):
     assert len(found.history) == 1  # the default configuration has the gamma that is fixed here
     assert "59 with a different gamma" in found.words
     asked = dataclasses.replace(asked, fixed={"gamma": 0.5})
-    with pytest.raises(ConfigError, match=r"no trial of .* 60 with a different gamma"):
+    with pytest.raises(ConfigError, match=r"no trial in .* 60 with a different gamma"):
         warm_start(asked)
 
 
