@@ -242,7 +242,7 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
     check = verb("check", "init_check_run", "show what a study will do, its cost and its mistakes")
     timed = "time the study's programs, running its `imports` (default: only if it has none)"
     _flag(check, "--time", timed, default=None)
-    _add_verbose(check, "also programs, chunks, memory, and where the time goes")
+    _add_verbose(check, "also print programs, chunks, memory, and where the time goes")
     _flag(check, "--no-time", "do not compile or time anything", dest="time", action="store_false")
     run = verb("run", "init_check_run", "run a study, or resume it")
     train = verb("train", "train", "train one configuration on all its seeds")
@@ -259,7 +259,9 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
         _add_out(parser)
         _flag(parser, "--new", "start another study, NAME-2")
         _add_running(parser)
-        _add_verbose(parser, "also baselines, speed, where the time went, and an example query")
+        _add_verbose(
+            parser, "also print baselines, speed, where the time went, and an example query"
+        )
     _flag(run, "--retry-failed", "run failed trials again, once the cause is fixed")
     _add_export(train, "copy")
 
@@ -278,7 +280,9 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     _flag(top, "--markdown", "print the leaderboard as a Markdown table")
     show = verb("show", "read_study", "print everything about one trial")
     _option(show, "trial", "TRIAL", "the trial's number", type=types.trial)
-    _add_verbose(show, "also every seed's value, the stopping rule's cut-offs, costs and times")
+    _add_verbose(
+        show, "also print every seed's value, the stopping rule's cut-offs, costs and times"
+    )
     query = verb("query", "read_study", "query the results in SQL")
     _option(query, "sql", "SQL", 'such as "SELECT trial, report_value FROM trials ORDER BY rank"')
     best = verb("best", "read_study", "print the winner, or export its policy")
@@ -305,7 +309,9 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
         _option(compared, side, side.upper(), "a trial's number, or a study", nargs="?")
     judged = verb("what-if", "analyses", "show what other stopping rules would have done")
     confirmed = verb("confirm", "train", "train given trials on test seeds")
-    numbers = "numbers of finished or stopped trials (-1: the default), optionally after a study"
+    numbers = (
+        "numbers of finished or stopped trials, or -1 for the default; a study may come first"
+    )
     _option(confirmed, "words", "TRIAL", numbers, nargs="+")
     fewest = "use at least N test seeds (default: as many as the winner has, or 16)"
     _option(confirmed, "--seeds", "N", fewest, type=types.positive)
@@ -317,10 +323,15 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     plot = verb("plot", "read_study", "plot a study")
     picture = types.one_of("plot", _PICTURES)
     _option(plot, "kind", "PLOT", ", ".join(_PICTURES), choices=_PICTURES, type=picture)
-    _option(plot, "--to", "FILE", "a PNG, SVG or PDF (default: PLOT.png)")
+    _option(plot, "--to", "FILE", "the PNG, SVG or PDF to write (default: PLOT.png)")
     _add_at(plot, "for importance: ")
     report = verb("report", "read_study", "write an HTML report")
-    _option(report, "--to", "FILE", "default: report.html in the study's folder")
+    _option(
+        report,
+        "--to",
+        "FILE",
+        "the HTML file to write (default: report.html in the study's folder)",
+    )
     paper = verb("paper", "bundle", "write a methods section, tables and figures for a paper")
     _option(
         paper, "studies", "STUDY", "studies or their folders (default: the only one)", nargs="*"
@@ -339,7 +350,7 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     for parser in (top, best, ranked, judged, report, stop, watch):
         _option(parser, "study", "STUDY", "same as --study", nargs="?", default=argparse.SUPPRESS)
     _flag(query, "--csv", "print CSV")
-    timeout = "stop the query after SECONDS; 0: never (default: 60)"
+    timeout = "stop the query after SECONDS, or never if 0 (default: 60)"
     _option(query, "--timeout", "SECONDS", timeout, type=types.seconds, default=60.0)
     _add_out(watch)
     _flag(watch, "--json", "print one line of JSON for every commit")
@@ -360,7 +371,7 @@ def _add_bundles(verb: Callable[..., Any]) -> None:
     _option(bundle, "--source", "DIR", f"{_SOURCE} (default: .)", default=".")
     _add_out(bundle)
     verify = verb("verify", "bundle", "check a bundle, and every claim in it")
-    _option(verify, "file", "FILE", "from `hpo bundle`", nargs="?")
+    _option(verify, "file", "FILE", "a bundle from `hpo bundle`", nargs="?")
     page = "write an HTML page that checks bundles offline, in a browser"
     _option(verify, "--page", "FILE", page)
     _flag(verify, "--play", "evaluate the policy again, on the recorded episodes and on new ones")
@@ -384,7 +395,7 @@ def _add_serve(verb: Callable[..., Any]) -> None:
         serve,
         "--port",
         "N",
-        "the port; 0: any free port (default: 8765, or the next free one)",
+        "the port, or 0 for any free one (default: 8765, or the next free one)",
         type=types.port,
     )
     _flag(
@@ -397,7 +408,7 @@ def _add_serve(verb: Callable[..., Any]) -> None:
 
 def _add_other_verbs(verb: Callable[..., Any]) -> None:
     tuned = verb("tuned", "tuned", "list tuned configurations, or print one")
-    words = "ENV: print one with its tests; verify ENV: retrain it (default: list all)"
+    words = "ENV prints one with its tests, verify ENV retrains it (default: list all)"
     _option(tuned, "words", "WORD", words, nargs="*")
     _option(tuned, "--tuned", "DIR", "the folder of tuned configurations (default: results/tuned)")
     for name, text, kind in (
@@ -407,7 +418,7 @@ def _add_other_verbs(verb: Callable[..., Any]) -> None:
     ):
         _option(tuned, name, "N", text, type=kind)
     _flag(tuned, "--bits", "verify: exit with code 1 unless the results are bit-equal")
-    _add_verbose(tuned, "ENV: also curves, sources, cost, versions")
+    _add_verbose(tuned, "with ENV: also print curves, sources, cost and versions")
     _flag(tuned, "--quiet", "print only the results")
     _add_json(tuned)
     _add_eval(verb)

@@ -140,7 +140,7 @@ def process_time(
         phases["training"] = steps / (speed * together)
         basis = f"one process: starts in {start:.2g} s, then {speed:,.0f} "
         basis += f"{study.algorithm.unit} per second"
-    assumes = (f"all processes are as fast as this one, with {at_once} at once",)
+    assumes = (f"all processes are as fast as the tested one, with {at_once} at once",)
     return TimeEstimate(phases, None, study.budget.wall_seconds, basis, assumes)
 
 

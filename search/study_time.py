@@ -217,7 +217,7 @@ def study_time(
     at_most = None
     if early is not None and not early.evolves:
         at_most = _without_stops(expected, phases)
-        assumes.append(f"{early.type} stops as many trials as in a simulation")
+        assumes.append(f"{early.type} stops as many trials as in a simulation with random results")
     if any(_longer_episodes(programs[at], costs) > 1.0 for at, costs in timed.items()):
         assumes.append("evaluation episodes as long as the environment allows")
     if asked is not study:

@@ -13,7 +13,7 @@ def front_sentences(found: FrontConclusion) -> list[str]:
     first, why = _verdict_and_reason(found)
     said = [f"{first}{clause(': {}', why)}."]
     if found.unless is not None:
-        condition = f"unless 1 in {found.unless} seeds differs from these"
+        condition = f"unless 1 in {found.unless} seeds gives a new result"
         said = [f"{first} {condition}.", f"{why[:1].upper()}{why[1:]}."]
     return [*said, *map(_sentence, found.objectives), _basis_sentence(found)]
 
@@ -39,7 +39,7 @@ def _basis_sentence(found: FrontConclusion) -> str:
     if found.verdict == "undecided":
         return f"confirm: {{choose: {found.fewest}}} would be enough."
     seeds, count = counted(found.seeds, "new seed"), counted(found.compared, "trial")
-    first = f"The default is paired with {count} over {seeds}"
+    first = f"The default is compared with {count} seed by seed on {seeds}"
     return f"{first}; the verdict is wrong in at most 5 % of studies."
 
 

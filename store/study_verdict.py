@@ -189,7 +189,7 @@ def copies_sentence(names: str, stream: str) -> str:
 
 
 COPIES_REMEDY = (
-    "They count as one run. The training or the environment ignores the random key, "
+    "Identical runs count as one. The training or the environment ignores the random key, "
     "for example because of a fixed key in `init`."
 )
 

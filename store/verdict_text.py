@@ -66,7 +66,7 @@ def sentences(conclusion: Conclusion) -> list[str]:
         winner = conclusion.winner
         least = [
             "No trial satisfies the constraints on the selection seeds; "
-            f"{winner} violates them least."
+            f"{winner} has the smallest violation."
         ]
     rule = conclusion.better_rule
     said = list[str]()
@@ -200,7 +200,7 @@ def _by_value(conclusion: Conclusion, against: Against) -> list[str]:
         return said
     said += _own_diverged(winner, against)
     if against.diverged:
-        said.append(f"{upper_first(rival)} diverged on {_left_out(against.diverged)}.")
+        said.append(_exclusion(rival, against.diverged))
     return said
 
 
@@ -366,9 +366,9 @@ def _unless_sentences(winner: str, against: Against, seeds: str) -> list[str]:
     on_these = replace(against, interval=found.interval)
     by = f"{_number_text(abs(difference))}{_interval_text(on_these, sign)}"
     first = f"{upper_first(ahead)} is better than {behind}"
-    said = [f"{first} unless 1 in {found.one_in} seeds differs from these."]
+    said = [f"{first} unless 1 in {found.one_in} seeds gives a new result."]
     if len(said[0]) >= _COLUMNS:
-        condition = f"fewer than 1 in {found.one_in} seeds give a result not observed on these"
+        condition = f"fewer than 1 in {found.one_in} seeds give a new result"
         said = [f"{first} under one condition.", f"The condition: {condition}."]
     return [*said, f"The difference is {by} on {seeds}."]
 
@@ -377,11 +377,11 @@ def _own_diverged(winner: str, against: Against) -> list[str]:
     count = against.own_diverged
     if not count:
         return []
-    return [f"{upper_first(winner)} diverged on {_left_out(count)}."]
+    return [_exclusion(winner, count)]
 
 
-def _left_out(count: int) -> str:
-    return f"{count} of them, which {'is' if count == 1 else 'are'} left out"
+def _exclusion(who: str, count: int) -> str:
+    return f"The means exclude {counted(count, 'seed')}, on which {who} diverged."
 
 
 def _of_values(where: str, numbers: str) -> list[str]:

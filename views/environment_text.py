@@ -101,8 +101,8 @@ def beside_lines(
         *narrow(("scores", *header[1:4]), over_all, (False,) * 4),
     ]
     if found.lost:
-        lost = counted(found.lost, "seed" if found.paired else "run")
-        lines.append(f"{lost} diverged: excluded from differences, counted as losses")
+        lost = counted(found.lost, "diverged seed" if found.paired else "diverged run")
+        lines.append(f"Differences exclude {lost}; P(first better) counts each as a loss.")
     likely = f"averaged over environments, the probability of improvement of {called[0]} "
     likely += f"over {called[1]} is {_probability_text(found.improvement)}"
     return [*lines, *folded(likely, 80).split("\n")]

@@ -181,7 +181,7 @@ def _difference(winner: str, against: Against, seeds: str) -> list[str]:
 def _diverged_sentences(winner: str, rival: str, against: Against) -> list[str]:
     counts = ((winner, against.own_diverged), (rival, against.diverged))
     return [
-        f"{upper_first(who)} diverged on {count} of these seeds; diverged seeds are left out."
+        f"The means exclude {counted(count, 'seed')}, on which {who} diverged."
         for who, count in counts
         if count
     ]
@@ -255,7 +255,7 @@ def other_quotes(conclusion: Conclusion, metric: str) -> list[str]:
             for one in versus(winner, conclusion.copying, metric)
         ]
     if conclusion.violates:
-        least = f"{winner} violates them least"
+        least = f"{winner} has the smallest violation"
         said.append(f"No trial satisfies the constraints on the selection seeds; {least}.")
     if conclusion.chosen is not None and conclusion.ceiling is None:
         said.append(chosen_quote(winner, conclusion.chosen))

@@ -19,7 +19,7 @@ _WORDS = {
     "evaluate": ("evaluating", "policies and baselines"),
     "search": ("waiting for the sampler", "proposals made during training are not counted"),
     "store": ("storing", "commits and tables"),
-    "between": ("between steps", "decisions, records, views and callbacks without running lanes"),
+    "between": ("between steps", "decisions, records, views and callbacks while no lane runs"),
 }
 _LEAST = 0.005
 

@@ -199,7 +199,7 @@ def _no_values_message(points: CheckpointValues) -> str:
     lost = [n for n, row in points.trials.items() if row.state is TrialState.DIVERGED]
     if not lost:
         return "no trial has been evaluated yet"
-    return f"no trial has a finite value: {len(lost)} diverged (such as trial {lost[0]})"
+    return f"no trial has a finite value: {len(lost)} diverged (for example trial {lost[0]})"
 
 
 def _evaluated_trials(

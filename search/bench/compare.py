@@ -215,8 +215,9 @@ def _least_mean(sums: np.ndarray, i: int, k: int) -> np.ndarray:
 def _ratios(
     values: np.ndarray, runs: np.ndarray, at: tuple[int, int], weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return ratios [resamples, environments, methods], and where the smallest budget is enough.
+    """Return costs relative to the baseline, and a mask: True if the smallest budget is enough.
 
+    Both are [resamples, environments, methods].
     `values` (larger is better) and `runs` are [environments, methods, budgets, searches],
     `weights` [resamples, environments, searches]; `at` is the baseline's method and budget.
     """

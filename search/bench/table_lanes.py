@@ -57,9 +57,8 @@ def plan_seeds(study: Study, order: Sequence[int], tests: int) -> SeedPlan:
         if chooses:
             further = ", and confirm needs at least one more"
         raise ConfigError(
-            f"seeds.per_config is {own}{further}, but of {len(order)} recorded seeds, "
-            f"{tests} are test seeds, which leaves {len(left)}; lower seeds.per_config "
-            "or bench.test_seeds"
+            f"seeds.per_config is {own}{further}, but only {len(left)} of {len(order)} recorded "
+            "seeds are not test seeds; lower seeds.per_config or bench.test_seeds"
         )
     search, choose, left = left[:own], left[own : own + chooses], left[own + chooses :]
     return SeedPlan(search, choose, tuple(order[:tests]), left)

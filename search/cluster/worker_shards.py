@@ -456,8 +456,9 @@ class SharedPopulation(Population):
         found = (record.get("shares"), record.get("lanes"), record.get("of", self.lanes))
         if found != (self._team.shares, self._own, self.lanes):
             raise StoreError(
-                f"{directory} has {record.get('shares')} x {record.get('lanes')} lanes, but this "
-                f"run has {self._team.shares} x {self._own}; resume with as many workers as before"
+                f"{directory} has {record.get('lanes')} lanes on each of {record.get('shares')} "
+                f"workers, but this run has {self._own} on each of {self._team.shares}; "
+                "resume with as many workers as before"
             )
         shares = range(self._team.shares)
         self._saved = {share: directory / f"share-{share}" for share in shares}

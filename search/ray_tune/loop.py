@@ -95,8 +95,8 @@ class KeptStates:
             return None  # it had itself diverged
         if _furthest(kept.runs) < _furthest(runs):
             raise SearchError(
-                f"Ray Tune sets trial {trial.number} back to fewer env steps than it has "
-                "trained; use a scheduler that copies at equal env steps"
+                f"Ray Tune would reset trial {trial.number} to a state with fewer env steps; use "
+                "a scheduler that copies trials only at equal env steps"
             )
         self._take_over(trial, bucket, kept, request.params)
         going = [run for run in runs if run.replicate in kept.states]
@@ -221,7 +221,7 @@ class Driven:
         for trial in self._search_state.live():
             runs = [run for run in trial.runs if run.state is RunState.RUNNING]
             if trial.lost or any(run.lane is None for run in runs):
-                text = "it was paused when the study was interrupted, and its state is gone"
+                text = "it was paused when the study was interrupted, and its state is lost"
                 self._search_state.end(trial, TrialState.UNFINISHED, text)
         self._engine.release()
 

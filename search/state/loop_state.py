@@ -308,7 +308,7 @@ class LoopState:
         self.gains = [*self.gains, *gains][-most:]
 
     def forget_gains(self) -> None:
-        """Drop gains that were computed from replaced values."""
+        """Drop all gains; the values they were computed from have been replaced."""
         self.gains = []
 
     def keep(self, policies: Sequence[KeptPolicy]) -> None:

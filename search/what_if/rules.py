@@ -137,16 +137,16 @@ def _check_rungs(record: RecordedSearch, rule: str, study: Study) -> None:
     found = [rungs(study, record.quantum(study, config)) for config in record.configs]
     first = min((steps[0] for steps in found if steps), default=None)
     if first is None or first < record.first_point:
-        where = f"its first rung is at {first}"
-        if first is None:
-            where = "no rung is within a run"
-        way = f"use min={record.first_point} or more"
+        run = f"a run of {study.env_steps} {study.algorithm.unit}"
+        why = f"no rung is within {run}"
+        way = f"use a smaller min, but at least {record.first_point}"
+        if first is not None:
+            why = f"the first rung is at {first} in {run}, but {study.name} was first "
+            why += f"evaluated at {record.first_point}"
+            way = f"use min={record.first_point} or more"
         if record.first_point >= study.env_steps:
             way = "run a study with evaluation: {every: ...}"
-        raise ConfigError(
-            f"rule {rule!r}: {where} of {study.env_steps} {study.algorithm.unit}, but "
-            f"{study.name} was first evaluated at {record.first_point}; {way}"
-        )
+        raise ConfigError(f"rule {rule!r}: {why}; {way}")
 
 
 def _rule_label(early: EarlyTerminate | None, seeds: Seeds) -> str:

@@ -187,7 +187,7 @@ def test_diverged_seeds_of_the_rival_are_reported() -> None:
     some = {**LOW, 3: math.nan, 4: math.inf}
     found = conclude(Evidence(HIGH, some))
     assert (found.against.seeds, found.against.diverged) == (16, 2)
-    assert "The default diverged on 2 of them, which are left out." in sentences(found)
+    assert "The means exclude 2 seeds, on which the default diverged." in sentences(found)
     every = conclude(Evidence(HIGH, dict.fromkeys(HIGH, math.nan), name="trial 3"))
     assert every.verdict == "better" and every.against.probability == 1.0
     assert "which diverged" in first(every)
@@ -222,7 +222,9 @@ def test_winner_diverging_more_often_is_not_better() -> None:
     assert said[2].startswith("On seeds where both have a value, the difference is +")
     as_often = conclude(Evidence({**HIGH, 2: math.nan}, {**LOW, 3: math.nan}))
     assert as_often.verdict == "better" and as_often.against.own_diverged == 1
-    assert any("The winner diverged on 1 of them" in text for text in sentences(as_often))
+    assert any(
+        "The means exclude 1 seed, on which the winner" in text for text in sentences(as_often)
+    )
     never = conclude(Evidence(dict.fromkeys(HIGH, math.nan), LOW))
     assert never.verdict == "diverged" and never.against.difference is None
     own = conclude(Evidence({**HIGH, 2: math.nan}, None, is_default=True, beaten=2))
@@ -372,9 +374,8 @@ def test_selection_seeds_do_not_decide_feasibility() -> None:
     assert unknown in sentences(found)
     none = constrained(None, None, feasible=False)
     assert none.verdict == "better"
-    told = (
-        "No trial satisfies the constraints on the selection seeds; trial 3 violates them least."
-    )
+    told = "No trial satisfies the constraints on the selection seeds; "
+    told += "trial 3 has the smallest violation."
     assert sentences(none)[-1] == told
 
 

@@ -49,7 +49,7 @@ def test_words() -> None:
     assert said[0] == "The front dominates the default: trial 1 is better in every objective."
     assert said[1].startswith("In a trial 1 has ") and ", a lead of " in said[1]
     assert said[-1] == (
-        "The default is paired with 1 trial over 8 new seeds; "
+        "The default is compared with 1 trial seed by seed on 8 new seeds; "
         "the verdict is wrong in at most 5 % of studies."
     )
     few = {s: default[s] for s in range(3)}
@@ -121,14 +121,14 @@ def test_possible_unseen_failures_leave_the_front_open() -> None:
     assert alone.verdict == "undecided" and front.verdict == "open"
     assert (front.of_seen, front.trial, front.unless) == ("behind", 1, alone.unless.one_in)
     assert front_sentences(front)[:2] == [
-        "The front dominates the default unless 1 in 14 seeds differs from these.",
+        "The front dominates the default unless 1 in 14 seeds gives a new result.",
         "Trial 1 is better in every objective.",
     ]
     assert front.objectives[0].low == 0.0
     on_front = verdict(both(ours), [both(theirs)], bounds=CARTPOLE)
     assert (on_front.verdict, on_front.of_seen, on_front.unless) == ("open", "on_front", 14)
     assert front_sentences(on_front)[:2] == [
-        "The default is on the front unless 1 in 14 seeds differs from these.",
+        "The default is on the front unless 1 in 14 seeds gives a new result.",
         "Every other trial is worse in some objective.",
     ]
 

@@ -251,9 +251,9 @@ def test_compare_with_long_env_names_fits_80_columns(scale):
 def test_compare_reports_diverged_seeds():
     sides = {0: (0.5, 1.0), 1: (math.nan, math.nan)}, {0: (0.4, 0.9), 1: (0.2, 0.1)}
     lines = beside_lines(["a", "b"], sides, beside(*sides, paired=True), "xy")
-    assert "1 seed diverged: excluded from differences, counted as losses" in lines
+    assert "Differences exclude 1 diverged seed; P(first better) counts each as a loss." in lines
     lines = beside_lines(["a", "b"], sides, beside(*sides, paired=False), "xy")
-    assert "1 run diverged: excluded from differences, counted as losses" in lines
+    assert "Differences exclude 1 diverged run; P(first better) counts each as a loss." in lines
 
 
 def test_compare_refuses_different_envs_or_aggregates(capsys, tmp_path, folder):

@@ -32,7 +32,7 @@ def test_train_reports_diverged_seeds(values, told):
     )
     text = text_of(study, values)
     lines = [line for line in text.splitlines() if line.startswith("lost")]
-    assert lines == ([] if told is None else [f"lost     {told}: no value, no policy"])
+    assert lines == ([] if told is None else [f"lost     {told} and left no value or policy"])
 
 
 def test_train_notes_values_with_training_returns():

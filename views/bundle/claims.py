@@ -52,7 +52,7 @@ from ..quotes import (
 from ..quotes import value_words as quoted_value
 
 _MEAN = "hpo.store.statistics: aggregate, interval (95 %)"
-_VERDICT = "hpo.store.verdict: conclude (paired; 95 % over all looks)"
+_VERDICT = "hpo.store.verdict: conclude (paired; 95 % over all tests together)"
 _COST = (
     "SELECT (SELECT sum(steps) FROM (SELECT max(env_steps) AS steps FROM curves GROUP BY trial, "
     "stream, replicate)) AS trained, (SELECT sum(episode_length) FROM evaluations) AS evaluated"
@@ -204,7 +204,7 @@ def _cost_claim(folder: Path, study: _Study) -> dict[str, Any]:
         f"Training took {trained:,} {unit}{clause(' and evaluation {:,} env steps', evaluated)}."
     )
     numbers = {"trained": trained, "evaluated": evaluated, "unit": unit, "rows": of_rows}
-    how = "counted by the search; rows: sums over the tables"
+    how = "as counted by the search; `rows` are sums over the tables"
     return _claim("cost", [said], [], sql=_COST, estimator=how, numbers=numbers)
 
 

@@ -109,7 +109,7 @@ def why_not_retrained(bundle: Bundle, sides: Sequence[ClaimSeeds]) -> str:
     if bundle.study.more_envs:
         return "studies on several environments cannot be retrained"
     if not sides:
-        return "no claim is based on the seeds of one or two trials"
+        return "no claim names the seeds that it is based on"
     return ""
 
 

@@ -517,7 +517,7 @@ const versus = (who, found, metric) => {
   const diverged = [[who, found.own_diverged], [rival, found.diverged]]
     .filter(([, count]) => count)
     .map(([name, count]) =>
-      `${upper(name)} diverged on ${count} of these seeds; diverged seeds are left out.`);
+      `The means exclude ${counted(count, "seed")}, on which ${name} diverged.`);
   const chance = () => {
     let { probability: likely, probability_interval: { low, high } } = found;
     if (low === null) return [];

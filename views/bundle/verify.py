@@ -158,8 +158,8 @@ class Bundle:
             shown, of_report = self._check_report(dict(lock["packages"]))
             wrong += [*of_report, *self._page()]
         if wrong and not self.ours:
-            made = f"the bundle was made by hpo {self.made_by}, this is hpo {__version__}"
-            wrong.append(f"{made}, and their code differs; verify it with hpo {self.made_by}")
+            made = f"the bundle was made by hpo {self.made_by}, whose code differs from "
+            wrong.append(f"{made}hpo {__version__}; verify it with hpo {self.made_by}")
         words = f"{counted(len(found['claims']), 'claim')} from {counted(rows, 'row')}"
         words += f"{self._missing_seeds_text()}; {numpy}"
         if not self.policy.is_dir():
@@ -173,7 +173,7 @@ class Bundle:
             )
         unread = "whether the rows are genuine (--retrain), the policy's behaviour and whether "
         unread += f"{NUMPY}/ matches it (--play), study.yaml, {LOCK}, versions, backend, devices, "
-        unread += "times, earlier looks"
+        unread += "times, earlier tests"
         return Level("consistent", not wrong, words, wrong, unread), found
 
     def _study(self, meta: StudyMeta) -> Iterator[str]:

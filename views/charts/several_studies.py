@@ -263,9 +263,8 @@ def several_studies(snapshots: Sequence[Snapshot]) -> Picture:
     caption += "(share of runs above a score)."
     lost = sum(_diverged_seeds(side) for side in found.sides)
     if lost:
-        caption += (
-            f" {counted(lost, 'run')} diverged: excluded from the IQM, and lowest in the profile."
-        )
+        caption += f" The IQM excludes {counted(lost, 'diverged run')}; the profile ranks "
+        caption += "diverged runs lowest."
     return Picture("several", _TITLE, f"{caption} {found.note}".strip(), panels)
 
 

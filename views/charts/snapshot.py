@@ -139,7 +139,7 @@ class Snapshot:
         count = len(self.searched)
         if count <= most:
             return ""
-        return f" ({most:,} of {count:,}: the best and an even sample of the others)"
+        return f" ({most:,} of {count:,} drawn: the best and an even sample of the others)"
 
     def numbers_scale(self) -> Scale:
         last = max(self.rows, default=0)

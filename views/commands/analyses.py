@@ -146,7 +146,7 @@ def _own_rule(found: WhatIf, unit: str) -> str:
         ran = found.recorded_rule or "no stopping rule"
         return f"{found.study} ran {ran}; the rules are replayed on its {trials}, {seeds} each."
     if own.rule == "none":
-        return f"{found.study} ran no stopping rule: {trials} on {seeds} each."
+        return f"{found.study} ran {trials} on {seeds} each, without a stopping rule."
     saved, lost = "savings unknown", ""
     if own.saved is not None:
         saved = f"saved {own.saved:.0%} of {unit}"

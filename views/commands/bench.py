@@ -99,13 +99,14 @@ def bench_text(results: BenchResults, found: BenchComparison) -> str:
             "",
             aligned(header, rows, right),
             "",
-            f"{budgets}: share of recorded configurations worse than the chosen one on {tests} /",
-            "worse than the best one tried. Budgets are full runs of one seed, without confirm.",
+            f"{budgets}: share of recorded configurations that are worse on {tests} than the",
+            "chosen one / than the best one tried. A budget counts full runs of one seed, without",
+            "confirm.",
             f"env steps: cost of search and confirm to match {found.baseline} at budget "
             f"{found.baseline_budget}, divided by the",
             f"cost of {found.baseline} ({found.baseline_runs:.0f} runs); geometric mean over "
             "tables [95 %].",
-            "nearest: share of trials that are not in a table, and their mean distance.",
+            "nearest: share of trials that are not in a table, and their mean distance from it.",
         ]
     )
 

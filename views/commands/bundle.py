@@ -156,7 +156,7 @@ def _levels_that_run(
     if sound:
         sides = sides_of(bundle, claims, args.seeds)
     new = counted(args.episodes, "new episode")
-    play = f"starts jax and plays the recorded episodes and {new}: about a minute"
+    play = f"starts jax and plays the recorded episodes and {new}, in about a minute"
     train = f"starts jax and trains {_retraining_cost(bundle, sides)}"
     for name, asked, option, cost, why_not, run in (
         (

@@ -93,7 +93,6 @@ def _replay_verdict(found: Replay) -> str:
             f"Bit for bit as recorded: {counted(len(found.points), 'evaluation')}, {curve}.{lost}"
         )
     other = sum(not point.same for point in found.points)
-    apart = f"Evaluations that differ: {other} of {len(found.points)}; equal: {curve}"
-    return (
-        f"{apart}. Results differ if versions, devices or code are not the same as in the study."
-    )
+    apart = f"{other} of {counted(len(found.points), 'evaluation')} and "
+    apart += f"{found.curve_rows - found.curve_same} of {found.curve_rows} curve rows differ"
+    return f"{apart}. Results can differ if versions, devices or code changed since the study."

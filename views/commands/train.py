@@ -187,7 +187,7 @@ class Trained:
             f"seeds    {' '.join(map(number, row.seed_values))}",
         ]
         if lost := study.seeds.per_config - entry.seeds:
-            lines.append(f"lost     {counted(lost, 'seed')} diverged: no value, no policy")
+            lines.append(f"lost     {counted(lost, 'seed')} diverged and left no value or policy")
         return lines
 
     def _curve_lines(self) -> list[str]:

@@ -443,8 +443,8 @@ def _of_difference(snapshot: Snapshot) -> str:
         how, test = "on the same seeds", "two-sample permutation test (unpaired)"
     text = (
         f"The winner and the default configuration are compared {how}. A difference is "
-        f"called significant if an exact {test} rejects at the {level:.3g} "
-        "level and unobserved outcomes could not reverse it "
+        f"called significant if an exact {test} rejects equality at the {level:.3g} "
+        "level and unobserved outcomes could not reverse the result "
         "[@learnedmiller2020bounded]"
     )
     if earlier:

@@ -68,7 +68,7 @@ KINDS = {
     "better": ({}, "Trial {} is better than the default: by "),
     "unless": (
         {"env": CARTPOLE},
-        "Trial {} is better than the default unless 1 in 16 seeds differs from these.",
+        "Trial {} is better than the default unless 1 in 16 seeds gives a new result.",
     ),
     "default": (
         {"space": samples.REAL, "confirm": samples.Confirm(3, 3, 6)},
@@ -187,7 +187,7 @@ def test_single_trial_comparison_uses_bounds_of_the_metric(tmp_path):
     [against] = found.baselines
     around = paired_interval(values, rule, bounds=Bounds(0.0, 500.0))
     assert against.verdict == "undecided" and against.interval == around
-    words = "Trial 0 is better than rule unless 1 in 39 seeds differs from these."
+    words = "Trial 0 is better than rule unless 1 in 39 seeds gives a new result."
     assert found.said[0] == words
 
 
@@ -361,7 +361,7 @@ def test_unfinished_study_has_no_verdict(tmp_path, monkeypatch, phase):
     [
         (
             0.2,
-            "Trial 6 is better than the default unless 1 in 48 seeds differs from these. "
+            "Trial 6 is better than the default unless 1 in 48 seeds gives a new result. "
             "The difference is 9.098 [9.098, 9.098] on 8 test seeds.",
         ),
         (0.75, "Trial 6 satisfies the constraints, which the default violates."),
@@ -478,7 +478,8 @@ def test_divergence_on_test_seeds_is_reported(tmp_path, monkeypatch, rate, verdi
     lost = (found.against.own_diverged, found.against.diverged)
     assert lost == ((0, 1) if rate is not None else (1, 0))
     words = "The default" if rate is not None else f"Trial {results.best.trial}"
-    assert any(text.startswith(f"{words} diverged on 1 of") for text in found.said)
+    told = (f"{words} diverged on 1 of", "The means exclude 1 seed, on which")
+    assert any(text.startswith(told) for text in found.said)
     # The other six seeds are paired with themselves.
     with Journal(tmp_path) as journal:
         ours, theirs = (journal.trial(t).by_report_seed for t in (results.best.trial, 0))

@@ -383,7 +383,7 @@ def test_mistakes_in_bench_file_report_their_lines(folder, bench, methods, told)
     [
         ("search: {method: tpee}", "4: search: unknown method 'tpee'; did you mean 'tpe'"),
         ("early_terminate: {type: pbt, every: 1000}", "copied trials have no recorded runs"),
-        ("seeds: {per_config: 7}", "of 8 recorded seeds, 2 are test seeds, which leaves 6"),
+        ("seeds: {per_config: 7}", "but only 6 of 8 recorded seeds are not test seeds"),
     ],
 )
 def test_a_method_that_cannot_run_is_refused_before_any_search(folder, own, told):

@@ -302,7 +302,7 @@ def test_program_that_kills_workers_fails_only_its_trials(tmp_path):
 def test_checkpoint_with_different_worker_count_is_refused(tmp_path):
     population, _ = made(factory_over(FakeTeam()))
     population.save(tmp_path / "saved")
-    with pytest.raises(StoreError, match="3 x 4 lanes, but this run has 2 x 6"):
+    with pytest.raises(StoreError, match=r"4 lanes on each of 3 workers, but .* 6 on each of 2"):
         made(factory_over(FakeTeam(shares=2)))[0].restore(tmp_path / "saved")
     with pytest.raises(StoreError, match="is not a checkpoint"):
         population.restore(tmp_path)

@@ -301,7 +301,7 @@ def test_what_if_states_why_result_is_uncertain(tmp_path, changes, why, has_a_be
     assert found.rows[1].stopped > 0 and found.rows[1].saved > 0.3
     text = what_if_text(found)
     first, _, rest = text.partition("\n")
-    assert first == f"{found.study} ran no stopping rule: 10 trials on 2 seeds each."
+    assert first == f"{found.study} ran 10 trials on 2 seeds each, without a stopping rule."
     table = [line for line in rest.splitlines() if line.startswith(("none", "asha", "rule"))]
     split = what_if_text(found, 30)
     assert {word for line in table for word in line.split()} <= set(split.split())
