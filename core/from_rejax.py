@@ -315,7 +315,9 @@ class _EpsilonGreedy(Rejax):
     eps_end = traced(
         0.05, "probability of a random action after exploration", **_FRACTION, search=_SMALL
     )
-    exploration_fraction = fixed(0.1, "fraction of the run until eps_end is reached", **_FRACTION)
+    exploration_fraction = fixed(
+        0.1, "fraction of the run after which eps_end is reached", **_FRACTION
+    )
 
 
 class SAC(_Replay):

@@ -124,7 +124,7 @@ def action_range(plan: Plan, space: Box) -> tuple[np.ndarray, np.ndarray]:
         at = int(np.argmin(low < high))
         raise ConfigError(
             f"actions would range from {low[at]:g} to {high[at]:g}; action_low must be below "
-            "action_high (by default, the bounds of the environment)"
+            "action_high (their defaults are the environment's bounds)"
         )
     return low, high
 

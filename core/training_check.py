@@ -146,7 +146,7 @@ class _Tracer:
                 where = f"{self.cls.__name__}.{method}: {line}:"
             raise ConfigError(
                 f"{where} self.{shown} changes outside setup, but all lanes share this object; "
-                "keep changing values in the state, which init returns and update passes on"
+                "keep values that change in the state, which init returns and update passes on"
             )
 
     def numbers(self, method: str, found: Any) -> dict[str, Any]:

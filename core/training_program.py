@@ -282,8 +282,8 @@ class SavedTraining:
         if training.given is None or not training.acts():
             name = type(training).__name__
             raise ConfigError(
-                f"recording needs a class that defines hpo.environment() and act(); {name} has a "
-                "custom evaluate()"
+                "recording needs a class that sets env = hpo.environment() and defines act; "
+                f"{name} has a custom evaluate"
             )
         return training.given
 

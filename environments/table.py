@@ -362,7 +362,7 @@ _OPTICAL_KEYS = {
     "continuous": _switch("no episodes: the network is never emptied", True),
     "max_requests": _count(1000, "requests per episode"),
     "warmup_requests": _count(
-        3000, "requests before learning and metrics start; default 0 with episodes", 0
+        3000, "requests before learning and metrics start; 0 by default if continuous is false", 0
     ),
     "incremental": _switch("services never end"),
     "requests": _text("", "a CSV file of requests, replayed exactly", file=True),
@@ -370,7 +370,7 @@ _OPTICAL_KEYS = {
     "no_op": _switch("add an action that rejects the request"),
     "reward": _text(
         "service",
-        "cost of a blocked request: 1, or its bitrate as a fraction of the largest",
+        "cost of a blocked request: 1, or its bitrate as a fraction of the largest bitrate",
         "service",
         "bitrate",
     ),
@@ -402,7 +402,7 @@ _OPTICAL_METRICS = {
     "utilisation": "mean share of slots in use over all links",
     "requests": "number of requests counted in these metrics",
     "accepted_services": "number of accepted services",
-    "accepted_bitrate": "accepted Gb/s, summed over requests",
+    "accepted_bitrate": "sum of the accepted bitrates in Gb/s",
 }
 
 

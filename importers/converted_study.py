@@ -602,7 +602,7 @@ class ConvertedStudy:
                 target, added = f"loggers.{kind}.{option}", f"{{type: {kind}, {option}: {value}}}"
                 name = next((n for n, targets in self.taken.items() if target in targets), option)
                 self.taken.pop(name, None)
-                self.leave_out(name, f"the logger is off; add loggers: [{added}]")
+                self.leave_out(name, f"the logger is off; to turn it on, add loggers: [{added}]")
 
     def head(self) -> str:
         lines = [f"# Imported from {one_line(self.source)}."]

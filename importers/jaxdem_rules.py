@@ -66,7 +66,7 @@ def _translate_model(draft: ConvertedStudy, source: ImportSource) -> None:
         draft.leave_out(
             "model",
             f"{model!r} is not a JaxDEM model; the default network is used instead "
-            "(docs/networks.md: how to register one)",
+            "(docs/networks.md shows how to register one)",
         )
     if model == "ActorCritic":
         _refuse_unequal_towers(draft, source)

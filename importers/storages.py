@@ -255,7 +255,8 @@ def read_storage(storage: str, name: str | None, given: Mapping[str, Any]) -> Co
             draft.searched(parameter, fields)
         if parameter in theirs.sometimes:
             draft.note(
-                f"{parameter}: only some trials have it; all have it here, unless you add a `when`"
+                f"{parameter}: only some trials have it, but here all trials have it unless "
+                "you add a `when`"
             )
         if parameter in theirs.changed:
             draft.note(
@@ -280,8 +281,8 @@ def _read_exported(draft: ConvertedStudy, theirs: OptunaStudy) -> ConvertedStudy
     """Read a study written by `hpo export optuna`, with its best trials enqueued."""
     ours = theirs.exported.get("study")
     if ours is None:
-        text = "the study was exported by an earlier version of hpo, without conditions and rules"
-        raise draft.fault(f"{text}; export it again", export="optuna")
+        text = "the study was exported by an earlier version of hpo, which omitted conditions and "
+        raise draft.fault(f"{text}rules; export it again", export="optuna")
     draft.whole, first = True, ours["env"]
     if is_list(first) and first:
         draft.envs, first = first, first[0]
@@ -364,7 +365,9 @@ def _enqueue(draft: ConvertedStudy, theirs: OptunaStudy) -> None:
     if finite:
         _note_enqueued(draft, found, len(finite))
     for name, count in sorted(found.moved.items()):
-        draft.note(f"enqueue: in {count} of these, {name} was moved to the nearest listed value")
+        draft.note(
+            f"enqueue: {name} was moved to the nearest listed value in {counted(count, 'trial')}"
+        )
     if len(theirs.trials) > len(finite):
         skipped = counted(len(theirs.trials) - len(finite), "trial")
         draft.note(f"enqueue: skips {skipped} with an infinite value")

@@ -481,7 +481,7 @@ def _translate_hyperband(draft: ConvertedStudy, early: Any) -> None:
     if not counts:
         raise ConfigError("early_terminate has neither min_iter nor max_iter")
     if len(counts) > 1:
-        draft.leave_out("early_terminate.min_iter", "W&B uses max_iter instead if it is given")
+        draft.leave_out("early_terminate.min_iter", "W&B uses max_iter if both are given")
         del counts["min_iter"]
     (kind, iterations), brackets = counts.popitem(), early.get("s")
     if iterations >= _ENV_STEPS_FROM:

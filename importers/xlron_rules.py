@@ -90,7 +90,7 @@ def after(draft: ConvertedStudy) -> None:
     if env.get("id") == "rwa":
         env.pop("guardband", None)
         env["bitrates"] = [env.get("slot_width", 12.5)]
-        draft.note("values_bw: one wavelength of slot_size, as in XLRON's rwa")
+        draft.note("values_bw: each request takes one wavelength of slot_size, as in XLRON's rwa")
     elif env.get("id") == "rwa_lightpath_reuse":
         env.pop("guardband", None)
         scale = env.get("scale_factor", 1.0)
@@ -176,7 +176,7 @@ def _limit_block_slots(draft: ConvertedStudy, source: ImportSource) -> None:
         return
     if all(width <= slots[0] for width in source.values(name, 1)):
         return
-    draft.note(f"{name}: limited to link_resources ({slots[0]}), which is one block per path")
+    draft.note(f"{name}: limited to link_resources ({slots[0]}), which gives each path one block")
     fields = source.searched.get(name, {})
     if name in source.constants:
         source.constants[name] = slots[0]
@@ -262,8 +262,8 @@ def _network_kinds(draft: ConvertedStudy, source: ImportSource) -> set[str]:
         )
     if any(source.values("USE_RNN", False)) and not (transformer | gnn) - {False}:
         draft.note(
-            "USE_RNN: XLRON trains the mlp and draws samples differently; use network=lstm for a "
-            "recurrent network"
+            "USE_RNN: XLRON still trains an mlp, but draws samples differently; use network=lstm "
+            "for a recurrent network"
         )
     if transformer == {True}:
         source.drop("USE_GNN")
@@ -336,7 +336,7 @@ def _shared_sizes(draft: ConvertedStudy, source: ImportSource) -> None:
             source.put(f"{part}_mlp_latent", width[0])
             if part != "attn" or source.find("attn_mlp_layers") != 0:
                 source.put(f"{part}_mlp_layers", layers[0])
-        draft.note("mlp_layers, mlp_latent: set the sizes of all four parts of the gnn")
+        draft.note("mlp_layers and mlp_latent set the sizes of all four parts of the gnn")
     source.drop("mlp_layers", "mlp_latent")
 
 
@@ -496,8 +496,8 @@ def _scale_end(draft: ConvertedStudy, source: ImportSource, one: _Scheduled) -> 
         return
     if len(one.kinds) > 1:
         draft.note(
-            f"{one.fraction}: unchanged for linear; XLRON's cosine ends near 0, because it "
-            "multiplies by the value twice"
+            f"{one.fraction}: correct only for linear, because XLRON's cosine ends at the squared "
+            "initial value times the fraction"
         )
         return
     factor = _log_middle(one.values)
@@ -505,7 +505,9 @@ def _scale_end(draft: ConvertedStudy, source: ImportSource, one: _Scheduled) -> 
     text = f"{one.fraction}: multiplied by {factor:.4g}"
     if len(set(one.values)) > 1:
         text += " (the geometric mean of the smallest and largest searched value)"
-    draft.note(f"{text}, because XLRON's cosine ends at the squared value times the fraction")
+    draft.note(
+        f"{text}, because XLRON's cosine ends at the squared initial value times the fraction"
+    )
 
 
 def _scale_horizon(
@@ -521,8 +523,8 @@ def _scale_horizon(
         factor, unit, horizon = 1.0 / factor, horizon, unit
     _scale_values(source, name, lambda one: one * factor, 1.0)
     draft.note(
-        f"{name}: multiplied by {factor:.4g}, because XLRON counts {unit}, but its horizon "
-        f"is in {horizon}"
+        f"{name}: multiplied by {factor:.4g}, because XLRON's schedule counts {unit}, but "
+        f"its horizon is in {horizon}"
     )
 
 

@@ -37,7 +37,7 @@ NETWORK_KNOBS = (
         "cnn_channels",
         "widths",
         None,
-        "channels of each convolution; unset: 32, 64, 64, or 16 for images below 36 pixels",
+        "channels of each convolution; unset: [32, 64, 64], or [16] for images below 36 pixels",
         off=True,
         search={"values": [[16], [16, 32]]},
     ),
@@ -46,7 +46,7 @@ NETWORK_KNOBS = (
         "cnn_kernels",
         "widths",
         None,
-        "side length of each kernel in pixels; unset: 8, 4, 3, or 3 for small images",
+        "side length of each kernel in pixels; unset: [8, 4, 3], or [3] for small images",
         off=True,
     ),
     _network_knob(
@@ -54,7 +54,7 @@ NETWORK_KNOBS = (
         "cnn_strides",
         "widths",
         None,
-        "stride of each convolution in pixels; unset: 4, 2, 1, or 1 for small images",
+        "stride of each convolution in pixels; unset: [4, 2, 1], or [1] for small images",
         off=True,
     ),
     _network_knob(

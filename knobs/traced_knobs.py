@@ -141,7 +141,7 @@ TRACED = (
     number(
         "weight_decay",
         0.0,
-        "decoupled weight decay (adam_l2: coupled); above 0 needs an optimiser other than adam",
+        "weight decay, decoupled except with adam_l2; must be 0 with optimiser: adam",
         low=0.0,
     ),
     number(
@@ -337,14 +337,17 @@ TRACED = (
         True,
         low=1,
         high=2**24,
-        meaning="minimum number of valid actions for a row in the policy loss (masking_gating)",
+        meaning=(
+            "with masking_gating, rows with fewer valid actions than this are excluded from the "
+            "policy and entropy losses"
+        ),
     ),
     switch(
         "masking_gating",
         True,
         (
-            "exclude rows with too few valid actions from the policy loss, and rows with "
-            "none from the value loss"
+            "exclude rows with too few valid actions from the policy and entropy losses, and rows "
+            "with none from the value loss"
         ),
         search={"values": [True, False]},
     ),

@@ -22,7 +22,7 @@ from .space import Parameter, Space
 _MOST_VALUES = 200
 _MOST_STEPS = 10**9
 _ELSEWHERE = {
-    "constant": "`values` with one value, or the name under `fixed`",
+    "constant": "`values` with one value, or move the hyperparameter to `fixed`",
     "log_uniform_values": "'log_uniform' (min and max are values, not exponents)",
     "inv_log_uniform_values": "'one_minus_log' or 'log_uniform'",
     "q_uniform": "'uniform' with `q`", "q_log_uniform_values": "'log_uniform' with `q`",

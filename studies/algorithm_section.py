@@ -187,7 +187,7 @@ def _length(notes: Notes, root: Node, algorithm: Algorithm) -> int:
     if number is not None and unit in ("epoch", "epochs") and unit not in units:
         notes.add(
             f"length is {given!r}, but {algorithm.label} defines no epoch length; give length in "
-            f"{algorithm.unit}, or set `epoch` in the class to its number of {algorithm.unit}",
+            f"{algorithm.unit}, or set `epoch` in the class to the {algorithm.unit} per epoch",
             root,
             "length",
         )

@@ -48,7 +48,9 @@ class BenchSpec:
     lanes: int = key(12, "lanes per search", low=1)
     test_seeds: int = key(2, "recorded seeds used only to evaluate the selected trials", low=1)
     baseline: str | None = key(None, "method to compare the others with; omitted: the first")
-    baseline_budget: int | None = key(None, "budget of the baseline; omitted: 48, or the largest")
+    baseline_budget: int | None = key(
+        None, "budget of the baseline; omitted: 48 if listed, else the largest"
+    )
     seed: int = key(1, "seed of the first search")
 
 

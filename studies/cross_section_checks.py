@@ -165,12 +165,13 @@ def _training_weight(study: Study) -> Problems:
     elif study.metric.name != "eval/return_mean":
         yield path, f"applies only to eval/return_mean, not to {study.metric.name}; remove it"
     elif study.more_envs or study.evaluation.env:
-        where = "eval_env"
+        text = "eval_env; remove one of them"
         if study.more_envs:
-            where = "several environments"
-        yield path, f"does not work with {where}; remove one of them"
+            text = "several environments; remove it, or use a single environment"
+        yield path, f"does not work with {text}"
     elif study.evaluation.steps is not None:
-        yield path, "does not work with evaluation.steps: training episodes never end; remove it"
+        text = "does not work with evaluation.steps, because training episodes never end; "
+        yield path, f"{text}remove training_weight"
 
 
 def _method_problems(study: Study) -> Problems:
@@ -244,7 +245,10 @@ def _copy_problems(study: Study, rule: str, moves: bool) -> Problems:
     for parameter in study.space.parameters:
         if is_static(study, parameter.name):
             text = f"is compiled into the program, but {rule} copies networks only within one"
-            yield f"space.{parameter.name}|space", f"{text} program; fix it, or use asha"
+            yield (
+                f"space.{parameter.name}|space",
+                f"{text} program; move it to `fixed`, or use asha",
+            )
     if lanes is not None and trials is not None and lanes < trials * seeds:
         text = f"is {lanes}, but {rule} runs all {trials} trials x {seeds} seeds at the same time"
         yield "population.lanes", f"{text}; set lanes: {trials * seeds}, or auto"

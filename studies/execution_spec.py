@@ -33,19 +33,22 @@ class PopulationSpec:
         (
             "grouping of lanes on a CPU; whole: results do not depend on the number of "
             "lanes; narrow: tiles fit the number of lanes; auto: whole, or narrow if the lanes "
-            "are fewer than one tile per device"
+            "do not fill one tile per device"
         ),
     )
     device: Literal["auto", "cpu", "gpu"] = key("auto", "where lanes run")
     deterministic: bool = key(False, "bitwise reproducible results on a GPU; slower")
     workers: int | None = key(
-        None, "processes that step gym: environments, or auto; 0: none", high=1024, words=("auto",)
+        None,
+        "number of processes that step gym: environments, or auto; 0: none",
+        high=1024,
+        words=("auto",),
     )
     step_timeout: float | None = key(
         None,
         (
             "time after which a call to a gym: environment counts as hung, or auto: 2m for "
-            "a step, 5m to create one; 0: no limit"
+            "a step, 5m to create the environment; 0: no limit"
         ),
         type="seconds",
         low=0,
@@ -78,7 +81,7 @@ class Executor:
     type: Literal["local", "ray", "slurm"] = key(
         "local", "this process, workers of a Ray cluster, or SLURM jobs (only with command)"
     )
-    workers: int = key(1, "ray: processes over which lanes are spread", low=1, high=1024)
+    workers: int = key(1, "ray: number of processes over which lanes are spread", low=1, high=1024)
     address: str | None = key(
         None, "ray: address of the cluster, auto or host:port; null: this machine alone"
     )
@@ -164,7 +167,7 @@ class MetricFiles:
     )
     file: str | None = key(
         None,
-        "path or pattern of the files, with placeholders; null: in {folder}",
+        "path or pattern of the files, with placeholders; null: the files in {folder}",
         type="text",
     )
     step: str = key("step", "key or column that contains the step")
@@ -179,7 +182,7 @@ class Checkpoint:
 
     keep_best: int = key(3, "number of best trials whose final policies are kept", high=1000)
     best_evaluation: bool = key(
-        False, "also keep the policy with the best evaluation at any point in its run"
+        False, "also keep the policy with the best evaluation of any trial at any time"
     )
     each_seed: bool = key(False, "also keep the policies of all seeds of the best trials")
     policies_every: int | None = key(

@@ -30,12 +30,12 @@ PROTECTED = {"top_k": 1, "choose": 0, "report": 4}
 PORTFOLIO = 3
 """The number of learnt configurations in a short study, which has twelve runs in all."""
 LONGER = (
-    "# With more time, set these two and run the same command; finished runs are kept:",
+    "# With more time, set these two keys and run the same command; finished runs are kept:",
     f"# confirm: {flow(CONFIRM)}",
-    "# budget: {trials: 48}           # also env_steps: 100M, wall: 2h",
+    "# budget: {trials: 48}           # other limits: env_steps: 100M, wall: 2h",
     "# Early stopping needs a new study:",
-    "# early_terminate: {type: asha, min: 150k, eta: 4} # three of four trials stop here",
-    "# population: {lanes: 24}        # fewer than trials, so that tpe learns from the first",
+    "# early_terminate: {type: asha, min: 150k, eta: 4} # three of four trials stop at min",
+    "# population: {lanes: 24}        # fewer lanes than trials: tpe learns from early trials",
 )
 _SWITCHES = {"wind_power": "enable_wind", "turbulence_power": "enable_wind"}
 """Environment parameter -> the key without which it has no effect."""
@@ -115,9 +115,9 @@ def own_init_text(algorithm: Algorithm, env_id: str | None = None) -> str:
         *(_line_of(knob) for knob in searched),
         "metric: {name: eval/return_mean}  # or eval/<any value that evaluate returns>",
         "evaluation: {episodes: 10}",
-        "early_terminate: {type: asha, min: 30k, eta: 4}   # three of four trials stop here",
+        "early_terminate: {type: asha, min: 30k, eta: 4}   # three of four trials stop at min",
         *(f"{line.ljust(32)} # {what}" for line, what in SEED_PLAN),
-        "population: {lanes: 16}          # fewer than trials, so that tpe learns from the first",
+        "population: {lanes: 16}          # fewer lanes than trials: tpe learns from early trials",
         "budget: {trials: 32}",
     ]
     return "\n".join(lines) + "\n"
@@ -189,7 +189,7 @@ def _metric_lines(env: EnvEntry) -> list[str]:
         ]
     return [
         "metric: {name: eval/service_blocking_probability, goal: minimize, aggregate: mean}",
-        "evaluation: {every: rungs, episodes: 4, steps: 5000}   # networks, requests on each",
+        "evaluation: {every: rungs, episodes: 4, steps: 5000}   # 4 networks, 5,000 requests each",
     ]
 
 

@@ -255,7 +255,7 @@ class _StudyReader:
         """Note a mistake if a study without `objectives` names a metric that is not measured."""
         fault = self._metric_fault(name, env)
         if self.is_process and "metric" not in self.root.value:
-            fault = "name one that the command prints, such as metric: {name: eval_return}"
+            fault = "name a metric that the command prints, such as metric: {name: eval_return}"
         if fault is not None:
             self.notes.add(f"metric: {fault}", *place_of(self.root, "metric.name"))
 

@@ -55,7 +55,7 @@ METHODS: dict[str, Method] = {
                     "points",
                     "points",
                     5,
-                    "number of values per range; or a mapping by name, `*` for the rest",
+                    "number of values per range, or a mapping of knob to number; `*`: the rest",
                     low=1,
                     high=MOST_POINTS,
                 ),
@@ -136,7 +136,7 @@ METHODS: dict[str, Method] = {
                 flag(
                     "lr_adapt",
                     False,
-                    "adapt the learning rate, for noisy or multimodal objectives",
+                    "adapt the learning rate of CMA-ES, for noisy or multimodal objectives",
                 ),
             ),
             learns_from="ranks within a generation",

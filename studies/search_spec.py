@@ -31,8 +31,7 @@ class Metric:
         0.0,
         (
             "weight of the mean return of the last 100 training episodes in search and "
-            "selection values; 0 in test values, and in all values if a trial has no training "
-            "episode"
+            "selection values; not used in test values, or if a trial has no training episode"
         ),
         low=0.0,
         high=1.0,
@@ -165,8 +164,8 @@ class Confirm:
     report: int = key(16, "test seeds: more new seeds for the final comparison", high=1000)
     interim: int | None = key(
         None,
-        "test seeds after which the test ends if the difference from the default is clear, or "
-        "does not favour the winner",
+        "number of test seeds after which the test ends if the difference from the default is "
+        "clear, or does not favour the winner",
         low=8,
         high=1000,
     )
@@ -174,8 +173,8 @@ class Confirm:
     also: tuple[tuple[int, int], ...] = key(  # (trial, seeds)
         (),
         (
-            "{trial: seeds}: these trials also run on this many test seeds, beyond the budget; "
-            "-1 is the default"
+            "{trial: seeds}: trials that also run on this many test seeds, in addition to the "
+            "budget; trial -1 is the default configuration"
         ),
         type="map",
         late=True,

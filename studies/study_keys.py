@@ -90,8 +90,11 @@ METRICS: Mapping[str, str] = {
 """Metrics that every environment has: name -> meaning."""
 
 COSTS: Mapping[str, str] = {
-    "env_steps": "training env steps of a trial over all seeds; never the first objective",
-    "seconds": "share of the training time (seconds); not reproducible; never the first objective",
+    "env_steps": "training env steps of a trial over all seeds; cannot be the first objective",
+    "seconds": (
+        "a trial's share of the training time in seconds; not reproducible, and cannot be the "
+        "first objective"
+    ),
 }
 """Costs of a trial, as objectives or constraints: name -> meaning."""
 

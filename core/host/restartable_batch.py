@@ -188,7 +188,7 @@ class Steady:
             arrays.final[slots] = before[slots]
             self._warn(
                 f"{counted(len(slots), 'non-reproducible environment')} could not be restored "
-                "when a worker process ended; new episodes start there"
+                "when a worker process ended; new episodes start instead"
             )
         arrays.action[:], arrays.active[:] = action, active & ~self.out
         arrays.reward[active & self.out] = 0.0

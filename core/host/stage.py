@@ -169,7 +169,7 @@ class Stage:
         if count:
             self._warn(
                 f"{counted(count, 'non-reproducible environment')} of "
-                f"{len(lanes) * self._shape[1]} could not be restored; new episodes start there"
+                f"{len(lanes) * self._shape[1]} could not be restored; new episodes start instead"
             )
 
     def _bring_back(

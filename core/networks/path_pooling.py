@@ -35,8 +35,8 @@ def routes_of(env: Any, eval_env: Any) -> Routes | None:
     names = ("senders", "receivers", "pairs", "hops", "hop_counts", "km", "coordinates")
     if not all(np.array_equal(getattr(routes, name), getattr(other, name)) for name in names):
         raise ConfigError(
-            "eval_env has different links or candidate paths than env, but networks over "
-            "links have a fixed size; remove the keys that change them"
+            "eval_env has different links or candidate paths than env, for which the network is "
+            "built; remove the keys that change them"
         )
     return routes
 

@@ -106,8 +106,8 @@ def _transformer(plan: Plan, outputs: int, struct: Any) -> nn.Module:
         )
     if plan.link_critic_sees == SHARES and "link_capacity" in _observation_kinds(plan):
         raise ConfigError(
-            "link_critic_sees is 'shares', but with link_capacity a full slot looks like an "
-            "unused one; set transformer_obs_type to departure or occupancy, or use 'slots'"
+            "link_critic_sees is 'shares', but link_capacity does not distinguish full and unused "
+            "slots; set transformer_obs_type to departure or occupancy, or use 'slots'"
         )
     return LinkTransformer(plan, outputs, routes)
 

@@ -166,7 +166,7 @@ def find_record(name: str, place: Path | None = None) -> TunedRecord:
     if found is not None:
         return found
     if not files:
-        raise ConfigError(f"no tuned configuration in {place or PLACE}; make one", tuned=True)
+        raise ConfigError(f"no tuned configuration in {place or PLACE}; create one", tuned=True)
     raise UnknownNameError("tuned configuration", name, files)
 
 

@@ -105,13 +105,15 @@ def around_text(record: TunedRecord) -> str:
         _commented_line("search: {method: tpe}", "how trials are proposed"),
         _commented_line(
             f"early_terminate: {{type: asha, min: {first}, eta: 4}}",
-            "three of four trials stop here",
+            "three of four trials stop at min",
         ),
         *(_commented_line(line, what) for line, what in SEED_PLAN),
         _commented_line(
-            "population: {lanes: 24}", "fewer than trials, so that tpe learns from the first"
+            "population: {lanes: 24}", "fewer lanes than trials: tpe learns from early trials"
         ),
-        _commented_line(f"budget: {{trials: {_TRIALS}}}", "also env_steps: 100M, wall: 2h"),
+        _commented_line(
+            f"budget: {{trials: {_TRIALS}}}", "other limits: env_steps: 100M, wall: 2h"
+        ),
     ]
     return "".join(lines)
 

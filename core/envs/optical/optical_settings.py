@@ -204,7 +204,7 @@ def _check_together(settings: OpticalSettings, given: Mapping[str, Any]) -> None
 
 def _check_slots(settings: OpticalSettings) -> None:
     if settings.aggregate_slots > settings.slots:
-        allowed = f"at most slots ({settings.slots}), where each path has a single block"
+        allowed = f"at most slots ({settings.slots}), which gives each path a single block"
         _refuse("aggregate_slots", settings.aggregate_slots, allowed)
     if settings.id == "deeprmsa" and (settings.aggregate_slots > 1 or settings.no_op):
         raise ConfigError(

@@ -185,7 +185,7 @@ def test_transformer_refuses_unsupported_settings_and_observations():
     keys = {"topology": "ring7", "slots": 6, "k": 2, "observation": "link_capacity"}
     where = EnvPlan("rwa_lightpath_reuse", tuple(sorted(keys.items())))
     plan = make_plan({**SMALL, "link_critic_sees": "shares"}, where, features=())
-    with pytest.raises(ConfigError, match="a full slot looks like an unused one"):
+    with pytest.raises(ConfigError, match="does not distinguish full and unused"):
         registry.make(plan, 2, environments.make(plan.env).observation_struct)
     with pytest.raises(ConfigError, match="is 8, but transformer_heads: 3 needs a multiple"):
         plan_of({}, transformer_heads=3)

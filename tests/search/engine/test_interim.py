@@ -456,7 +456,7 @@ BASE = "{env: CartPole-v1, env_steps: 100k, budget: {trials: 8}, %s}"
         ("metric: {training_weight: 1.5}", "metric.training_weight"),
         (
             "metric: {training_weight: 0.5}, evaluation: {steps: 5000}",
-            "metric.training_weight does not work with evaluation.steps: .* remove it",
+            "metric.training_weight does not work with evaluation.steps, .* training_weight",
         ),
         (
             "objectives: [{name: eval/return_mean, training_weight: 0.5}, {name: env_steps, "

@@ -336,7 +336,7 @@ def test_length_in_epochs_needs_declared_epoch_length(tmp_path):
         written(tmp_path, "asha", text)
     assert (
         "length is '4 epochs', but Walk defines no epoch length; give length in steps, or set "
-        "`epoch` in the class to its number of steps"
+        "`epoch` in the class to the steps per epoch"
     ) in str(told.value)
 
 

@@ -472,7 +472,7 @@ def test_lanes_are_not_for_slurm():
 
 def test_a_metric_is_needed():
     text = "command: python a.py {x} {seed}\nlength: 10\nspace: {x: {min: 0.0, max: 1.0}}\n"
-    with pytest.raises(StudyError, match="metric: name one that the command prints"):
+    with pytest.raises(StudyError, match="metric: name a metric that the command prints"):
         loads(text)
 
 
