@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from hpo.errors import HpoError
-from hpo.search.lanes.contract import Resolver
 from hpo.search.lanes.local import LocalFactory
+from hpo.search.lanes.resolver import Resolver
 from hpo.search.state.objective import measure
 from hpo.store.baselines import baselines_of
 from hpo.store.journal import Journal

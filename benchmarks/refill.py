@@ -21,9 +21,10 @@ from pathlib import Path
 
 import numpy as np
 
-from hpo.search.lanes.contract import Resolved, Resolver
+from hpo.search.lanes.contract import Resolved
 from hpo.search.lanes.local import LocalFactory
 from hpo.search.lanes.local_population import put_row
+from hpo.search.lanes.resolver import Resolver
 from hpo.studies.load import load
 
 STUDY = Path(__file__).parent.parent / "studies" / "cartpole.yaml"

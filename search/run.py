@@ -51,7 +51,8 @@ from .engine.notify import Notifier
 from .engine.pbt_step import make_evolver
 from .engine.refill import RefillQueue
 from .engine.retry_failed import lacks_test_seeds, retry, retry_note, to_retry
-from .lanes.contract import PopulationFactory, Resolver
+from .lanes.contract import PopulationFactory
+from .lanes.resolver import Resolver
 from .ray_tune.loop import drive
 from .rules.registry import make_pruner
 from .samplers.proposal_queue import AskAhead, Proposer

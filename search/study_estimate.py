@@ -24,7 +24,9 @@ from ..studies.expected_cost import Expected, TimeEstimate
 from ..studies.programs import programs_note
 from ..studies.spec import Study
 from ..studies.user_code import check_registered, run_own_code
-from .lanes.contract import Resolved, check_divides, factory_here
+from .lanes.contract import Resolved
+from .lanes.factories import factory_here
+from .lanes.lane_count import check_divides
 from .lanes.multi_environment import SeveralFactory, factories_of, notes_of
 from .loggers import check_loggers
 from .state.warm_start import warm_start

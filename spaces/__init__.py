@@ -5,7 +5,8 @@ if __name__ == "spaces":
 
 from .distributions import KINDS, Distribution
 from .forbid import Rule, TextRule, ValueRule, parse_rule
-from .make import make_distribution, ppo, ppo_architecture
+from .make import make_distribution
+from .ppo_spaces import ppo, ppo_architecture
 from .space import Condition, Parameter, Space
 
 __all__ = [

@@ -9,15 +9,13 @@ integer bounds give a uniform: `ent_coef: {min: 0, max: 1}` includes all real nu
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import ConfigError, quoted_number, suggestion
 from ..files.plain_data import freeze, is_number, is_sequence, same
-from ..knobs import KNOBS
 from .distributions import KINDS, Distribution
-from .space import Parameter, Space
 
 _MOST_VALUES = 200
 _MOST_STEPS = 10**9
@@ -288,48 +286,3 @@ def _build(kind: str, given: Mapping[str, Any]) -> Distribution:
     if "zero" not in KINDS[kind].optional:
         fields.pop("zero")
     return KINDS[kind](**fields)
-
-
-if TYPE_CHECKING:
-    from ConfigSpace import ConfigurationSpace
-
-# Hyperparameters of `ppo`: all batched, so the whole space is one compiled program.
-PPO = (
-    "learning_rate", "lr_schedule", "gamma", "gae_lambda", "clip_eps", "ent_coef", "vf_coef",
-    "max_grad_norm", "update_epochs", "normalise_observations", "normalise_rewards",
-)  # fmt: skip
-
-# Hyperparameters of `ppo_architecture`, with one program per combination of values.
-ARCHITECTURE = (
-    "hidden_sizes",
-    "activation",
-    "layer_norm",
-    "shared_encoder",
-    "num_minibatches",
-)
-
-
-def knob_space(names: Sequence[str]) -> Space:
-    """Return a space of hyperparameters, with the distributions that their table suggests."""
-    each = [(KNOBS[name], make_distribution(KNOBS[name].search or {})) for name in names]
-    return Space(
-        tuple(Parameter(knob.name, own, own.canonical(knob.default)) for knob, own in each)
-    )
-
-
-def ppo(seed: int | None = None) -> ConfigurationSpace:
-    """Return PPO's training hyperparameters as a ConfigurationSpace with the core's defaults.
-
-    >>> dict(ppo().get_default_configuration())["learning_rate"]
-    0.001
-    """
-    from .via_configspace import as_configspace
-
-    return as_configspace(knob_space(PPO), seed)
-
-
-def ppo_architecture(seed: int | None = None) -> ConfigurationSpace:
-    """Return network and update sizes as a ConfigurationSpace; lists are JSON strings."""
-    from .via_configspace import as_configspace
-
-    return as_configspace(knob_space(ARCHITECTURE), seed)

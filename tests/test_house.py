@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 MOST_WRITES = 30
 MOST_LINES = 700  # in a file; the package as a whole has no limit
-MOST = {"files": 408, "root": 5}
+MOST = {"files": 412, "root": 5}
 """Totals of the package. Lines have no bound: one made the code denser, not simpler."""
 
 
@@ -52,6 +52,7 @@ def parsed(house, text, name="search.sample", file="sample.py"):
 
 def test_imports_have_no_cycles(house, modules):
     assert house.circles(house.graph_of(modules, typing=True)) == []
+    assert house.circles(house.graph_of(modules, inside=True)) == []
 
 
 def test_no_file_is_longer_than_the_limit(modules):
@@ -182,6 +183,9 @@ def test_import_cycles_are_detected_including_typing_only(house):
     small = {n: parsed(house, texts[n], n, f"{n}.py") for n in names}
     assert house.circles(house.graph_of(small)) == [["a", "b", "c"]]
     assert house.circles(house.graph_of(small, typing=True)) == [["a", "b", "c", "d"]]
+    late = {**small, "d": parsed(house, "def later():\n    from .a import w", "d", "d.py")}
+    assert house.circles(house.graph_of(late)) == [["a", "b", "c"]]
+    assert house.circles(house.graph_of(late, inside=True)) == [["a", "b", "c", "d"]]
 
 
 def test_rooms_are_the_direct_subpackages(house):

@@ -28,16 +28,9 @@ from ...studies.study_environments import only_one_environment
 from ...studies.user_code import run_own_code
 from ...studies.yaml_io import read_text
 from ..checks import check_same_files
-from ..lanes.contract import (
-    ChunkResult,
-    LaneChange,
-    Population,
-    Refill,
-    Resolved,
-    Resolver,
-    factory_here,
-    refuse_failed,
-)
+from ..lanes.contract import ChunkResult, LaneChange, Population, Refill, Resolved, refuse_failed
+from ..lanes.factories import factory_here
+from ..lanes.resolver import Resolver
 from ..state.objective import TRAINING_RETURN
 from ..state.schedule import rows_of, schedule_of
 from ..state.trials import Replicate, Segment, lineage_of, params_at

@@ -27,14 +27,8 @@ from ...studies.search_spec import EarlyTerminate, Seeds
 from ...studies.spec import Study, only_ppo
 from ...studies.study_environments import only_one_environment
 from ...studies.user_code import run_own_code
-from ..lanes.contract import (
-    ChunkResult,
-    EvaluationResult,
-    LaneChange,
-    Refill,
-    Resolver,
-    refuse_failed,
-)
+from ..lanes.contract import ChunkResult, EvaluationResult, LaneChange, Refill, refuse_failed
+from ..lanes.resolver import Resolver
 from ..state.objective import measure
 from ..state.schedule import schedule_of
 from .actions import Action, ActionReader, Configuration

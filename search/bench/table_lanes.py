@@ -12,7 +12,8 @@ import numpy as np
 from ...errors import ConfigError
 from ...store.rows import Stream
 from ...studies.spec import Study
-from ..lanes.contract import ChunkResult, EvaluationResult, Refill, Resolved, SimulatedPopulation
+from ..lanes.contract import ChunkResult, EvaluationResult, Refill, Resolved
+from ..lanes.simulated_lanes import SimulatedPopulation
 from ..samplers.proposal_queue import Proposal, Proposals, Proposer, SeenConfigurations
 from ..samplers.registry import ProposalBatch, Sampler
 from .tables import BenchTable

@@ -20,14 +20,9 @@ from ...studies.execution_spec import Processes
 from ...studies.programs import words_of_bucket
 from ...studies.spec import Study
 from ...studies.user_code import check_registered, run_own_code
-from ..lanes.contract import (
-    Division,
-    EvaluationResult,
-    PopulationFactory,
-    Resolved,
-    check_divides,
-    factory_here,
-)
+from ..lanes.contract import EvaluationResult, PopulationFactory, Resolved
+from ..lanes.factories import factory_here
+from ..lanes.lane_count import Division, check_divides
 from ..lanes.multi_environment import factories_of, notes_of
 from ..lanes.process_factory import ProcessFactory
 from .worker_shards import Machine, SharedPopulation, Team, asked

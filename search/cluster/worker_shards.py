@@ -34,13 +34,13 @@ from ...store.rows import Stream
 from ..lanes.contract import (
     ChunkResult,
     ChunkRow,
-    Division,
     EvaluationResult,
     LaneChange,
     Population,
     Refill,
     Resolved,
 )
+from ..lanes.lane_count import Division
 
 Files = dict[str, bytes]  # a folder as data: path in it -> bytes
 

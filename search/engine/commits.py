@@ -17,7 +17,8 @@ from ...store.rows import DecisionRow, Stream, counts_evaluations_alone
 from ...store.rows import Phase as StorePhase
 from ...store.study_store import StudyStore
 from ...studies.spec import Study
-from ..lanes.contract import Population, PopulationFactory, Resolver, RunsAlone
+from ..lanes.contract import Population, PopulationFactory, RunsAlone
+from ..lanes.resolver import Resolver
 from ..samplers.registry import PriorTrial
 from ..state.buckets import Bucket
 from ..state.loop_state import BucketState, LoopState

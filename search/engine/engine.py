@@ -16,8 +16,9 @@ from ...files.atomic_files import has_refused, telling
 from ...store.rows import EvaluationRow, Stream, TrialState
 from ...studies.chunk_sizes import chunk_sizes_of, rung_steps
 from ...studies.spec import Study
-from ..lanes.contract import Population, PopulationFactory, Resolved, Resolver, RunsAlone
+from ..lanes.contract import Population, PopulationFactory, Resolved, RunsAlone
 from ..lanes.lane_count import fitting_lanes
+from ..lanes.resolver import Resolver
 from ..state.buckets import Bucket
 from ..state.budget import (
     affordable_lanes,

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
-from weakref import WeakValueDictionary
 
 import numpy as np
 
-from ...errors import ConfigError, SearchError, counted
-from ...store.codec import plain_json
+from ...errors import ConfigError, SearchError
 from ...store.rows import EpisodeRow, Stream
-from ...studies.spec import Study
 
 
 @dataclass(frozen=True)
@@ -222,147 +217,3 @@ class PopulationFactory(Protocol):
     ) -> list[EvaluationResult]:
         """Evaluate a heuristic from `Study.baselines` on the episodes of these replicates."""
         ...
-
-
-def factory_here(study: Study, *args: Any, **rest: Any) -> Any:
-    """Create this process's factory for a study's algorithm; see `LocalFactory`."""
-    if study.algorithm.is_ppo:
-        from .local import LocalFactory
-
-        return LocalFactory(study, *args, **rest)
-    if study.algorithm.is_process:
-        from .process_factory import ProcessFactory
-
-        return ProcessFactory(study, *args, **rest)
-    from .custom_training import TrainingFactory
-
-    return TrainingFactory(study, *args, **rest)
-
-
-@dataclass(frozen=True)
-class Division:
-    """The division of a population's lanes into equal shares."""
-
-    total: int  # lanes of the population
-    tile: int  # lanes that a device computes together
-    unit: int  # consecutive lanes that are assigned to a share together
-    own: int  # lanes in each share's program; surplus ones stay idle
-
-    @classmethod
-    def of(cls, total: int, shares: int, tile: int, devices: int) -> Division:
-        """Divide lanes in units of one tile per device, or of one tile if shares would be unequal.
-
-        >>> Division.of(16, 2, 4, 2)
-        Division(total=16, tile=4, unit=8, own=8)
-        >>> Division.of(4, 2, 2, 2)
-        Division(total=4, tile=2, unit=2, own=4)
-        """
-        unit = block = tile * devices
-        if total % (shares * block):
-            unit = tile
-        units = -(-total // (unit * shares))
-        return cls(total, tile, unit, -(-units * unit // block) * block)
-
-
-def check_divides(factory: Any, resolved: Resolved, shares: int) -> None:
-    """Raise ConfigError if a study has too few lanes for its number of workers."""
-    division: Division = factory.divide(resolved, None, shares)
-    tiles = division.total // division.tile
-    if tiles < shares:
-        raise ConfigError(
-            f"population.lanes is {factory.study.population.lanes}, which is only "
-            f"{counted(tiles, 'tile')} of {counted(division.tile, 'lane')} for {shares} workers; "
-            f"use executor.workers: {tiles}, more lanes, or executor: {{type: local}}"
-        )
-
-
-@dataclass
-class SimulatedLane:
-    """The state of a lane in a `SimulatedPopulation` between chunks."""
-
-    payload: Any  # from its `Resolved`
-    stream: Stream
-    replicate: int
-    chunks: int = 0
-    value: float = 0.0
-
-
-class SimulatedPopulation(Population):
-    """Lanes whose results come from a formula or a record instead of training.
-
-    Subclasses define `advance` and `evaluate`.
-    """
-
-    def __init__(self, lanes: int, block: int, steps_per_chunk: int, warmup_chunks: int):
-        self.lanes, self.block = lanes, block
-        self.steps_per_chunk, self.warmup_chunks = steps_per_chunk, warmup_chunks
-        self._state: list[SimulatedLane | None] = [None] * lanes
-
-    def _lane(self, index: int) -> SimulatedLane:
-        lane = self._state[index]
-        if lane is None:
-            raise ValueError(f"lane {index} is empty")
-        return lane
-
-    def _count_chunk(
-        self, refills: Sequence[Refill], busy: Sequence[int]
-    ) -> dict[int, SimulatedLane]:
-        """Start replicates and count a chunk; return the busy lanes that are not empty."""
-        for one in refills:
-            lane = SimulatedLane(one.resolved.payload, one.stream, one.replicate)
-            self._state[one.lane] = lane
-        found = {at: lane for at in busy if (lane := self._state[at]) is not None}
-        for lane in found.values():
-            lane.chunks += 1
-        return found
-
-    def change(self, changes: Sequence[LaneChange]) -> None:
-        before = list(self._state)
-        for change in changes:
-            lane = before[change.origin]
-            if lane is None:
-                raise ValueError(f"lane {change.origin} is empty and cannot be copied")
-            self._state[change.lane] = replace(lane, payload=change.resolved.payload)
-
-    def take(self, lanes: Sequence[int]) -> list[Any]:
-        return [replace(self._lane(lane)) for lane in lanes]
-
-    def put(self, states: Mapping[int, tuple[Any, Resolved]]) -> None:
-        for lane, (state, resolved) in states.items():
-            self._state[lane] = replace(state, payload=resolved.payload)
-
-
-_RECENT = 256
-
-
-class Resolver:
-    """Completes and resolves a study's configurations, each only once while it is in use.
-
-    The same object is returned as long as it is referenced or among the most recent ones.
-    """
-
-    def __init__(self, study: Study, factory: PopulationFactory):
-        self._study, self._factory = study, factory
-        self._default = plain_json(study.space.default())
-        self._known: WeakValueDictionary[str, Resolved] = WeakValueDictionary()
-        self._recent: deque[Resolved] = deque(maxlen=_RECENT)
-
-    def of(self, params: Mapping[str, Any]) -> Resolved:
-        """Return the configuration for searched values (plain JSON), with the fixed ones added."""
-        name = json.dumps(params, sort_keys=True)
-        found = self._known.get(name)
-        if found is None:
-            if params == self._default:
-                config = self._study.default()
-            else:
-                config = self._study.complete(params)
-            found = self._factory.resolve(config)
-            self._known[name] = found
-        self.touch(found)
-        return found
-
-    def touch(self, resolved: Resolved) -> None:
-        self._recent.append(resolved)
-
-    def default(self) -> Resolved:
-        return self.of(self._study.space.default())

@@ -28,8 +28,8 @@ from ...studies.chunk_sizes import chunk_sizes_of
 from ...studies.programs import words_of_bucket
 from ...studies.spec import Study
 from ...studies.study_keys import COSTS, METRICS
-from .contract import ChunkResult, Division, EvaluationResult, LaneChange, Refill, Resolved
-from .lane_count import Machine, auto_lanes, lanes_of_share, population_replicates
+from .contract import ChunkResult, EvaluationResult, LaneChange, Refill, Resolved
+from .lane_count import Division, Machine, auto_lanes, lanes_of_share, population_replicates
 from .local import DeviceFactory, baseline_of
 from .local_population import STREAMS, ProgramLanes
 

@@ -1,15 +1,19 @@
-"""The default number of lanes: a pure function of machine, network size and study.
+"""The default number of lanes, and their division into shares for workers.
 
-It never depends on timing, so the same file always gives the same program.
+Both are pure functions of machine, network size and study. They never depend on timing, so the
+same file always gives the same program.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+from ...errors import ConfigError, counted
 from ...studies.chunk_sizes import rung_steps
 from ...studies.search_spec import Seeds
 from ...studies.spec import Study
+from .contract import Resolved
 
 _ENOUGH = {"cpu": 64, "gpu": 4096}
 # Lanes that a CPU device computes together: a tile's temporaries should stay in cache, so tiles
@@ -128,3 +132,40 @@ def _at_once(seeds: Seeds) -> int:
         more = min(done, seeds.per_config - done)
         done, most = done + more, max(most, more)
     return most
+
+
+@dataclass(frozen=True)
+class Division:
+    """The division of a population's lanes into equal shares."""
+
+    total: int  # lanes of the population
+    tile: int  # lanes that a device computes together
+    unit: int  # consecutive lanes that are assigned to a share together
+    own: int  # lanes in each share's program; surplus ones stay idle
+
+    @classmethod
+    def of(cls, total: int, shares: int, tile: int, devices: int) -> Division:
+        """Divide lanes in units of one tile per device, or of one tile if shares would be unequal.
+
+        >>> Division.of(16, 2, 4, 2)
+        Division(total=16, tile=4, unit=8, own=8)
+        >>> Division.of(4, 2, 2, 2)
+        Division(total=4, tile=2, unit=2, own=4)
+        """
+        unit = block = tile * devices
+        if total % (shares * block):
+            unit = tile
+        units = -(-total // (unit * shares))
+        return cls(total, tile, unit, -(-units * unit // block) * block)
+
+
+def check_divides(factory: Any, resolved: Resolved, shares: int) -> None:
+    """Raise ConfigError if a study has too few lanes for its number of workers."""
+    division: Division = factory.divide(resolved, None, shares)
+    tiles = division.total // division.tile
+    if tiles < shares:
+        raise ConfigError(
+            f"population.lanes is {factory.study.population.lanes}, which is only "
+            f"{counted(tiles, 'tile')} of {counted(division.tile, 'lane')} for {shares} workers; "
+            f"use executor.workers: {tiles}, more lanes, or executor: {{type: local}}"
+        )

@@ -34,8 +34,9 @@ from ...studies.evaluation import cut_after
 from ...studies.programs import buckets_of, words_of_bucket
 from ...studies.spec import Study
 from .configuration import Parts, Split, parts_of
-from .contract import Division, EvaluationResult, Resolved
+from .contract import EvaluationResult, Resolved
 from .lane_count import (
+    Division,
     Machine,
     auto_lanes,
     fitting_lanes,

@@ -25,7 +25,8 @@ from ...store.rows import (
 from ...store.statistics import mean
 from ...studies.spec import Study
 from ...studies.stopping_rules import rule_row
-from ..lanes.contract import Resolved, Resolver
+from ..lanes.contract import Resolved
+from ..lanes.resolver import Resolver
 from ..rules.registry import Rung, TrialAtRung
 from ..samplers.registry import PriorTrial
 from .evaluations_alone import EvaluationsAlone

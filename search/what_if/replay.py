@@ -24,7 +24,8 @@ from ..engine.engine import engine_in_memory
 from ..engine.interrupts import Interrupts
 from ..engine.loop import Loop
 from ..engine.refill import RefillQueue
-from ..lanes.contract import ChunkResult, EvaluationResult, Refill, Resolved, SimulatedPopulation
+from ..lanes.contract import ChunkResult, EvaluationResult, Refill, Resolved
+from ..lanes.simulated_lanes import SimulatedPopulation
 from ..rules.registry import make_pruner
 from ..samplers.proposal_queue import AskAhead, Proposal, Proposals, Proposer
 from ..state.loop_state import Phase

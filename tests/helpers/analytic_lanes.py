@@ -19,16 +19,9 @@ import numpy as np
 
 from hpo.files.atomic_files import new_folder, read_text, write_text
 from hpo.search.cluster.worker_shards import Machine
-from hpo.search.lanes.contract import (
-    ChunkResult,
-    ChunkRow,
-    Division,
-    EvaluationResult,
-    Refill,
-    Resolved,
-    SimulatedLane,
-    SimulatedPopulation,
-)
+from hpo.search.lanes.contract import ChunkResult, ChunkRow, EvaluationResult, Refill, Resolved
+from hpo.search.lanes.lane_count import Division
+from hpo.search.lanes.simulated_lanes import SimulatedLane, SimulatedPopulation
 from hpo.search.seeds import generator, uniform
 from hpo.store.rows import Stream
 from hpo.studies.chunk_sizes import row_ends

@@ -15,7 +15,7 @@ import hpo.spaces
 from helpers import strategies
 from hpo.errors import ConfigError
 from hpo.knobs import KNOBS
-from hpo.spaces.make import ARCHITECTURE, PPO, knob_space
+from hpo.spaces.ppo_spaces import ARCHITECTURE, PPO, knob_space
 from hpo.spaces.space import Space
 from hpo.spaces.via_configspace import (
     as_configspace,

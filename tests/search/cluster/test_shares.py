@@ -21,7 +21,8 @@ from hpo.search.cluster.worker_shards import (
     pack,
     unpack,
 )
-from hpo.search.lanes.contract import Division, LaneChange, Refill
+from hpo.search.lanes.contract import LaneChange, Refill
+from hpo.search.lanes.lane_count import Division
 from hpo.search.lanes.local import LocalFactory
 from hpo.search.run import run
 from hpo.search.study_estimate import preview

@@ -8,7 +8,7 @@ import pytest
 from helpers import search_samples as samples
 from hpo.search.engine import commits
 from hpo.search.engine.commits import Committer
-from hpo.search.lanes.contract import Resolver
+from hpo.search.lanes.resolver import Resolver
 from hpo.search.run import run
 from hpo.search.state.loop_state import LoopState
 from hpo.search.state.search_state import SearchState

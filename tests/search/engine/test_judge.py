@@ -2,7 +2,7 @@ import dataclasses
 
 from helpers import search_samples as samples
 from hpo.search.engine.rung_decisions import is_due, judge
-from hpo.search.lanes.contract import Resolver
+from hpo.search.lanes.resolver import Resolver
 from hpo.search.rules.stopping import Asha
 from hpo.search.state.loop_state import LoopState
 from hpo.search.state.schedule import schedule_of

@@ -14,7 +14,7 @@ from hpo.search.checks import check_runnable
 from hpo.search.engine.commits import PausedStates
 from hpo.search.engine.loop import Loop
 from hpo.search.engine.rung_decisions import judge
-from hpo.search.lanes.contract import Resolver
+from hpo.search.lanes.resolver import Resolver
 from hpo.search.rules.stopping import PromotingAsha
 from hpo.search.run import RunOptions, run
 from hpo.search.state.loop_state import LoopState

@@ -8,7 +8,7 @@ from scipy.stats import ttest_rel
 from helpers import search_samples as samples
 from helpers.loading import run_file
 from hpo.search.engine.finish_trials import clearly_worse, more_seeds
-from hpo.search.lanes.contract import Resolver
+from hpo.search.lanes.resolver import Resolver
 from hpo.search.run import run
 from hpo.search.state.loop_state import LoopState
 from hpo.search.state.schedule import stages

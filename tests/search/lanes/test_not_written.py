@@ -3,7 +3,7 @@
 import pytest
 
 from hpo.errors import ConfigError, SearchError
-from hpo.search.lanes.contract import SimulatedPopulation
+from hpo.search.lanes.simulated_lanes import SimulatedPopulation
 
 
 def test_lanes_without_saved_state_refuse_pause(tmp_path):

@@ -8,8 +8,8 @@ import pytest
 from helpers import search_samples as samples
 from hpo import knobs
 from hpo.errors import ConfigError
-from hpo.search.lanes.contract import Resolver
 from hpo.search.lanes.local import LocalFactory
+from hpo.search.lanes.resolver import Resolver
 from hpo.search.run import run
 from hpo.store.codec import plain_json
 from hpo.store.journal import Journal
