@@ -306,7 +306,7 @@ def test_an_evaluation_that_is_not_finite_is_divergence(tmp_path):
         r"\((\d+) of \1 returns not finite\)",
         told.pop(),
     )
-    with pytest.raises(ConfigError, match=r"no trial has a finite value: 5 diverged .such as"):
+    with pytest.raises(ConfigError, match=r"no trial has a finite value: 5 diverged .for example"):
         point_at(read_points(tmp_path / "study"))
 
 
