@@ -159,10 +159,11 @@ _TYPES: Mapping[type, KnobType] = {
 class Training:
     """Base class for custom training code, which runs in the lanes of a study.
 
-    Class attributes: unit: the unit of a run's length, in words. epoch: the number of units per
-        epoch, which allows `length: 20 epochs`. learns_after: the name of the hyperparameter that
-        sets the number of units before the first gradient step, if any; `hpo check` compares it
-        with the length.
+    Class attributes:
+        unit: the unit of a run's length, in words.
+        epoch: the number of units per epoch, which allows `length: 20 epochs`.
+        learns_after: the hyperparameter that sets the number of units before the first gradient
+            step, if any; `hpo check` compares it with the length.
 
     Attributes:
         length: the length of a full run, in units; known in `setup`.

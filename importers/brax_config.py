@@ -184,7 +184,7 @@ class _Config:
             if isinstance(node, ast.Return):
                 return True
             if isinstance(node, ast.Raise):
-                raise NotPlain(f"line {node.lineno}: it has no settings for {self.env}")
+                raise NotPlain(f"line {node.lineno}: this function has no settings for {self.env}")
             if isinstance(node, ast.If):
                 branch = node.orelse
                 if self._is_test_true(node.test):

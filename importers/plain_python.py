@@ -71,7 +71,7 @@ def read_source(
     python: PythonCalls | None = None,
     given: Mapping[str, Any] | None = None,
 ) -> PythonValues:
-    r"""Return the values of known names in a Python file, and of names set alongside them.
+    r"""Return the values of known names in a Python file, and of names next to them.
 
     Assignments, dictionaries, call arguments, class fields and argparse defaults are read. If a
     known name has two different values, that is an error, unless it is in `given` or `known`

@@ -226,8 +226,8 @@ TRACED = (
     number(
         "average_reward_initial",
         None,
-        "initial average reward (reward_centering), updated by average_reward_step; off: the "
-        "first rollout's average",
+        "initial value of the average reward (for reward_centering); off: the first rollout's "
+        "average",
         off=True,
     ),
     number(

@@ -138,7 +138,9 @@ def difference(
     a, b = _score_tables(ours, theirs)
     if paired and a.shape != b.shape:
         seeds = f"{a.shape[1]} and {b.shape[1]}"
-        raise ConfigError(f"paired scores need equally many seeds on both sides (here: {seeds})")
+        raise ConfigError(
+            f"paired scores need the same number of seeds on both sides (here: {seeds})"
+        )
     statistic = _statistic(over)
     value = float(statistic(a[None])[0] - statistic(b[None])[0])
     varying = (a, b)

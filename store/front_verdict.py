@@ -125,7 +125,7 @@ def _front_verdict(
 
 
 def _leaders(table: Mapping[int, Sequence[Apart]]) -> list[Apart]:
-    """Return the trial that leads in each objective."""
+    """Return, for each objective, the trial that leads in it."""
     columns = zip(*table.values(), strict=True)
     return [
         max(column, key=lambda a: a.difference if math.isfinite(a.difference) else -math.inf)

@@ -236,7 +236,9 @@ def t_quantile(probability: float, degrees: int) -> float:
     2.7764
     """
     if not 0.0 < probability < 1.0 or degrees < 1:
-        raise ConfigError(f"no t quantile for probability {probability}, {degrees} degrees")
+        raise ConfigError(
+            f"no t quantile for probability {probability} with {degrees} degrees of freedom"
+        )
     return float(special.stdtrit(degrees, probability))
 
 

@@ -114,7 +114,7 @@ def _of_one(conclusion: Conclusion, against: Against) -> list[str]:
 
 
 def _lower_first(text: str) -> str:
-    """Convert the first letter of a sentence to lower case, except in names."""
+    """Convert the first letter of a sentence to lower case."""
     return text[:1].lower() + text[1:]
 
 
@@ -356,7 +356,7 @@ def _undecided_sentences(conclusion: Conclusion, against: Against, seeds: str) -
 
 
 def _unless_sentences(winner: str, against: Against, seeds: str) -> list[str]:
-    """Return sentences on which side is better if unseen outcomes are rare enough, or []."""
+    """Return sentences that say which side is better if unseen outcomes are rare; or []."""
     found, difference = against.unless, against.difference
     if found is None or difference is None:
         return []

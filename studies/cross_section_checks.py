@@ -286,7 +286,7 @@ def _pause_problems(study: Study, early: EarlyTerminate) -> Problems:
 
 
 def _budget_problems(study: Study) -> Problems:
-    """Require a finite budget that leaves steps for the search after confirm."""
+    """Require a finite budget that leaves env steps for the search besides those for confirm."""
     budget = study.budget
     endless = budget.trials is None and budget.env_steps is None and budget.wall_seconds is None
     if endless and not method_row(study.search.method).ends:

@@ -360,7 +360,7 @@ def optical_faults(study: Study) -> Iterator[tuple[str, str]]:
 
 
 def _key_places(section: str, key: str | None) -> str:
-    """Return the places to blame: a key (in the section, `space` or `env`), else the section."""
+    """Return the keys an error may refer to, separated by `|`; the section if `key` is None."""
     if key is None:
         return section
     return f"{section}.{key}|space.env.{key}|env.{key}"

@@ -43,7 +43,7 @@ _OF_JOBS = {
     "cpus-per-task": "use processes.threads instead",
     "array": "each process is a separate job; remove it",
     "job-name": "hpo names the jobs; remove it",
-    "output": "hpo reads the output; remove it",
+    "output": "hpo sets this option itself; remove it",
 }  # fmt: skip
 """sbatch option -> the key that sets it."""
 _TRIAL, _MOST_SEEDS = re.compile(r"-1|[0-9]{1,9}"), 1000

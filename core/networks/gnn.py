@@ -78,7 +78,7 @@ class GraphState(Pytree):
 
 
 class Joint(nn.Module):
-    """A dense layer W_a a + W_g g of an entity's inputs a and the graph's row g."""
+    """A dense layer W_a a + W_g g of an entity's inputs a and the graph's embedding g."""
 
     width: int
     kernel_init: nn.initializers.Initializer
@@ -229,9 +229,10 @@ class GNN(nn.Module):
     """Maps `jraph.GraphsTuple`s of one graph each to policy outputs and a value.
 
     With routes, actor logits come from a linear layer over the sum of a candidate path's links.
-    The logits of actions without a path come from the graph's row. All samples share one topology.
-    Without routes, all outputs are computed from the graph's row, and senders and receivers may
-    differ between samples. A separate critic does not see the graph's features (as published).
+    The logits of actions without a path come from the embedding of the graph's globals. All
+    samples share one topology. Without routes, all outputs are computed from that embedding.
+    Senders and receivers may then differ between samples. A separate critic does not see the
+    graph's features (as published).
     With `link_critic_sees: shares` it sees neither the request's end nodes nor single slots.
     """
 

@@ -22,7 +22,7 @@ _GATES = {"lstm": 4, "gru": 3}
 
 
 class Cell(nn.Module):
-    """The recurrent half of an LSTM (Gers et al. 2000) or GRU (Cho et al. 2014).
+    """An LSTM cell (Gers et al. 2000) or a GRU cell (Cho et al. 2014).
 
     LSTM: i, f, o = sigmoid, g = tanh of W x + U h + b (plus 1 before the sigmoid of f), c' = f c +
     i g, h' = o tanh(c'). GRU: r, z = sigmoid of W x + U h + b, n = tanh(W x + b + r (U h + b_n)),

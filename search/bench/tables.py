@@ -110,8 +110,8 @@ class BenchTable:
     def distances(self, params: Mapping[str, Any]) -> Float[np.ndarray, " c"]:
         """Return each row's distance from `params`: the root mean square over hyperparameters.
 
-        The distance between two numbers is a fraction of the scaled range, whose ends are 1 apart.
-        The distance is also 1 between two different choices, and if only one of the two
+        The distance between two numbers is their absolute difference, with both mapped to [0, 1]
+        on their scale. The distance is 1 between two different choices, and if only one of the two
         configurations has the hyperparameter.
         """
         own, (places, choices) = _axis_positions(self.space, params), self._axis_positions

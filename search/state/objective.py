@@ -202,7 +202,7 @@ class Objectives:
         return self._ranking.violation(limited)
 
     def keys(self, losses: Sequence[Sequence[float]], violations: Sequence[float]) -> list[Any]:
-        """Return sort keys, best first: by feasibility, then by front and crowding."""
+        """Return a sort key per trial, smaller is better: loss, or feasibility and front."""
         if self.is_plain:
             return [own[0] for own in losses]
         return [place.key for place in places(losses, violations)]

@@ -182,7 +182,7 @@ def test_export_reports_a_damaged_table(capsys, tmp_path, form):
     ("words", "told"),
     [
         (["export", "optuna", "--to", "x.log", "--set", "name"], "allowed: name=NAME"),
-        (["compare", "a", "b", "--study", "small"], "--study small needs two of its trials"),
+        (["compare", "a", "b", "--study", "small"], "with --study small, give two trial numbers"),
         (["importance", "--at", "1k", "--over-progress"], "remove --at"),
         (["importance", "--at", "1x"], "'1x' is not a number of env steps such as 1k"),
         (["importance", "--at", "2.5k"], "no evaluation at 2500 env steps; known: 2000, "),

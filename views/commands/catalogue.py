@@ -142,7 +142,10 @@ def do_knobs(args: Namespace) -> int:
         echo(in_columns(knob_text(KNOBS[args.word]), sys.stdout, 10))
     elif args.word is None and not args.all:
         print_listing(console(sys.stdout), knobs_listing([KNOBS[name] for name in _USUAL]))
-        echo(f"{len(KNOBS) - len(_USUAL)} more: hpo knobs --all      one: hpo knobs gamma")
+        echo(
+            f"{len(KNOBS) - len(_USUAL)} more: hpo knobs --all      "
+            "details of one: hpo knobs gamma"
+        )
     else:
         print_listing(console(sys.stdout), knobs_listing(found))
     return 0

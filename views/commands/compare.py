@@ -36,7 +36,7 @@ def do_compare(args: Namespace) -> int:
     elif numbers:
         raise ConfigError("compare two trials of one study, or two studies; not one of each")
     elif args.study is not None:
-        raise ConfigError(f"--study {args.study} needs two of its trials, not two studies")
+        raise ConfigError(f"with --study {args.study}, give two trial numbers, not two studies")
     else:
         meta, sides = sides_of_studies(args.a, args.b, root)
     chosen = replace(

@@ -41,7 +41,7 @@ def do_init(args: Namespace) -> int:
     elif args.algorithm is not None:
         text = own_init_text(loaded_algorithm(args.algorithm), args.env)
     elif args.env is None:
-        raise ConfigError("hpo init needs an environment, such as hpo init CartPole-v1")
+        raise ConfigError("hpo init needs an environment; for example: hpo init CartPole-v1")
     else:
         text = _study_of_env(args)
     write_study(text, args.to)

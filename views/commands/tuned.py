@@ -210,7 +210,8 @@ def _sources(record: TunedRecord) -> list[str]:
         if math.isfinite(beside.training[0]):
             text += f", by training return {number(beside.training[0])}"
         if theirs := source.get("env_steps"):
-            text += f"; {source['repository']}, run there for {steps(int(theirs))} env steps"
+            text += f"; from {source['repository']}, "
+            text += f"which trains it for {steps(int(theirs))} env steps"
             text += clause(", without {}", ", ".join(source.get("without") or ()))
             text += clause(", written for {}", source.get("written_for"))
         lines.append(text)
