@@ -282,8 +282,8 @@ def advance(players: Players, carry: Carry, steps: int | None) -> tuple[Carry, S
     observed, taken = jax.tree.map(lambda x: _by_episode(env, x), (carry.observation, actions))
     counted, reward = carry.counted(env, steps), contract.mean_over_bodies(env, after.reward)
     flags = (after.terminated, after.truncated)
-    seen = Seen(counted, observed, taken, reward, *flags, after.info)
-    return after_it, seen
+    transition = Seen(counted, observed, taken, reward, *flags, after.info)
+    return after_it, transition
 
 
 def _by_episode(env: Environment, x: Array) -> Array:
@@ -325,7 +325,7 @@ def _pictures(
     # the states of each episode, from its first to the one in which it ended
     found = [[_inner_state(jax.tree.map(lambda x, at=at: x[at], first))] for at in range(episodes)]
 
-    def show(before: Carry, after: Carry, seen: Seen) -> Any:
+    def show(before: Carry, after: Carry, transition: Seen) -> Any:
         return before.running, after.env_state
 
     for running, states in _step_blocks(make, policies, carry, None, show):
@@ -347,13 +347,13 @@ def _step_blocks(
     steps: int | None,
     show: Callable[[Carry, Carry, Seen], Any],
 ) -> Iterator[Any]:
-    """Yield `show(before, after, seen)` for each step, in blocks [steps, ...] of host arrays."""
+    """Yield `show(before, after, transition)` per step, in blocks [steps, ...] of host arrays."""
 
     @jax.jit
     def block(policies: Any, carry: Any) -> tuple[Any, Any]:
         def step(carry: Any, _: None) -> tuple[Any, Any]:
-            after, seen = advance(make(policies), carry, steps)
-            return after, show(carry, after, seen)
+            after, transition = advance(make(policies), carry, steps)
+            return after, show(carry, after, transition)
 
         return jax.lax.scan(step, carry, None, length=_BLOCK)
 
@@ -384,7 +384,7 @@ def trace(
     """
     last = last_step(make(policies).env, steps)
     carry = _begin_episodes(make, policies, episodes, steps)
-    blocks = list(_step_blocks(make, policies, carry, steps, lambda _, __, seen: seen))
+    blocks = list(_step_blocks(make, policies, carry, steps, lambda _, __, transition: transition))
     # [blocks][steps, 1, episodes, ...] -> [episodes, steps, ...]
     whole: Seen = jax.tree.map(
         lambda *parts: np.moveaxis(np.concatenate(parts)[:last, 0], 0, 1), *blocks
@@ -392,23 +392,23 @@ def trace(
     return columns_of(whole)
 
 
-def columns_of(seen: Seen) -> dict[str, np.ndarray]:
-    """Return the counted steps as columns; the arrays in `seen` are [episodes, steps, ...]."""
-    rows = np.asarray(seen.counted)
+def columns_of(transitions: Seen) -> dict[str, np.ndarray]:
+    """Return the counted steps as columns; arrays in `transitions` are [episodes, steps, ...]."""
+    rows = np.asarray(transitions.counted)
     episode, at = np.nonzero(rows)
-    reward = np.where(rows, seen.reward, 0.0).astype(np.float64)
+    reward = np.where(rows, transitions.reward, 0.0).astype(np.float64)
     columns = {
         "episode": episode,
         "step": at - np.argmax(rows, axis=1)[episode],
         "reward": reward[rows],
         "return": np.cumsum(reward, axis=1)[rows],
-        "terminated": np.asarray(seen.terminated)[rows],
-        "truncated": np.asarray(seen.truncated)[rows],
-        **_value_columns("action", seen.action, rows),
+        "terminated": np.asarray(transitions.terminated)[rows],
+        "truncated": np.asarray(transitions.truncated)[rows],
+        **_value_columns("action", transitions.action, rows),
     }
-    if hasattr(seen.observation, "shape"):  # a tree does not become columns
-        columns |= _value_columns("observation", seen.observation, rows)
-    return columns | {f"info_{name}": np.asarray(x)[rows] for name, x in seen.info.items()}
+    if hasattr(transitions.observation, "shape"):  # a tree does not become columns
+        columns |= _value_columns("observation", transitions.observation, rows)
+    return columns | {f"info_{name}": np.asarray(x)[rows] for name, x in transitions.info.items()}
 
 
 def _value_columns(name: str, values: Any, rows: np.ndarray) -> dict[str, np.ndarray]:

@@ -130,8 +130,8 @@ class GymnaxView:
     def observation_space(self, params: Any) -> Any:
         from gymnax.environments import spaces
 
-        seen = jax.eval_shape(as_array, self._env.observation_struct)
-        return spaces.Box(-math.inf, math.inf, seen.shape, seen.dtype)
+        struct = jax.eval_shape(as_array, self._env.observation_struct)
+        return spaces.Box(-math.inf, math.inf, struct.shape, struct.dtype)
 
 
 def _bound(values: tuple[float, ...]) -> Any:

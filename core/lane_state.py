@@ -97,8 +97,8 @@ class RewardState(Pytree):
     @classmethod
     def of(cls, state: LaneState) -> RewardState:
         whole = cls(state.return_statistics, state.average_reward, state.average_trace)
-        seen = float(state.return_statistics.count) > 0.0
-        return whole.only(seen, float(state.average_trace) > 0.0)
+        has_returns = float(state.return_statistics.count) > 0.0
+        return whole.only(has_returns, float(state.average_trace) > 0.0)
 
     def only(self, returns: bool, centring: bool) -> RewardState:
         found = self

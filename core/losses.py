@@ -221,14 +221,16 @@ def _learning_targets(
     For truncated episodes, V of the final observation is taken from the rollout. Such steps are
     rare, and recomputing V would double the number of observations that the network reads.
     """
-    seen = rows.segments
-    if seen is None or terms is None or terms.last_value is None:
+    segments = rows.segments
+    if segments is None or terms is None or terms.last_value is None:
         return _Targets(rows.advantage, rows.target)
     value, last, change = jax.lax.stop_gradient((terms.value, terms.last_value, terms.change))
     following = jnp.concatenate([value[:, 1:], last[:, None]], axis=1)
-    next_values = jnp.where(seen.truncated, seen.bootstrap, following)
+    next_values = jnp.where(segments.truncated, segments.bootstrap, following)
     ratio = jnp.exp(jnp.clip(change, -hypers.logr_clip, hypers.logr_clip))
-    rows_first = Steps(seen.reward, value, next_values, seen.terminated, seen.truncated)
+    rows_first = Steps(
+        segments.reward, value, next_values, segments.terminated, segments.truncated
+    )
     steps, weight = jax.tree.map(lambda x: jnp.moveaxis(x, 1, 0), (rows_first, ratio))
 
     def traced(decay: Array) -> Array:
@@ -243,14 +245,15 @@ def _learning_targets(
         )
         return jnp.moveaxis(found, 0, 1)
 
-    advantage = toward = traced(coefficients.gae_lambda)
+    advantage = target_advantage = traced(coefficients.gae_lambda)
     if "vf_gae_lambda" in plan.features:
-        toward = traced(coefficients.vf_gae_lambda)
+        target_advantage = traced(coefficients.vf_gae_lambda)
     if rows.shadow is not None:
         advantage = advantage - rows.shadow
     on = hypers.rho_clip < OFF
     return _Targets(
-        jnp.where(on, advantage, rows.advantage), jnp.where(on, toward + value, rows.target)
+        jnp.where(on, advantage, rows.advantage),
+        jnp.where(on, target_advantage + value, rows.target),
     )
 
 

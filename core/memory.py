@@ -75,10 +75,10 @@ def estimate_memory(plan: Plan, example: Hypers, lanes: int, tile: int, devices:
 def _on_gpus(plan: Plan, shapes: LaneState, lane: int, lanes: int, block: int) -> int:
     segments = shapes.episode_return.shape[0]
     steps = plan.rollout_length * segments
-    seen = plan.rollout_length * _bytes(shapes.observation)
-    trajectory = 2 * (seen + _RECORD_BYTES * steps)
+    observation_bytes = plan.rollout_length * _bytes(shapes.observation)
+    trajectory = 2 * (observation_bytes + _RECORD_BYTES * steps)
     if values_wait(plan) and not environments.make(plan.env).never_ends:
-        trajectory += seen  # final observations
+        trajectory += observation_bytes  # final observations
     rows = math.ceil(plan.minibatch_size * segments // plan.num_envs / plan.gradient_accumulation)
     row = 4 * _row_numbers_on_gpus(plan, shapes.params) + _expanded_bytes(plan, rows)
     running = trajectory + 2 * _bytes(shapes.params) + rows * row

@@ -232,8 +232,8 @@ def plan_of(
     if features is None:
         features = on
     _check_features(on, features)
-    seen = {"env": as_seen(env, full), "eval_env": as_seen(eval_env or env, full)}
-    plan = Plan(**seen, features=tuple(sorted(features)), **_static_values(full))
+    env_plans = {"env": as_seen(env, full), "eval_env": as_seen(eval_env or env, full)}
+    plan = Plan(**env_plans, features=tuple(sorted(features)), **_static_values(full))
     _check_minibatches(plan)
     return plan
 

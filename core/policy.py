@@ -277,12 +277,12 @@ def keyed(plan: Plan, observation: Any, words: UInt32[Array, "... 2"]) -> Any:
     return Keyed(observation, words ^ _DROPOUT_WORD)
 
 
-def shown_like(seen: Any, observation: Any) -> Any:
-    """Return one observation as a rollout of one step, with the last dropout bits of `seen`."""
+def shown_like(observations: Any, observation: Any) -> Any:
+    """Return an observation as a one-step rollout with the last dropout bits of `observations`."""
     one = jax.tree.map(lambda x: x[None], observation)
-    if not isinstance(seen, Keyed):
+    if not isinstance(observations, Keyed):
         return one
-    return seen.replace(observation=one, words=seen.words[-1:])
+    return observations.replace(observation=one, words=observations.words[-1:])
 
 
 def plain(observation: Any) -> Any:
@@ -364,8 +364,8 @@ def _step_outputs(
     *,
     memory: Any,
 ) -> tuple[Outputs, Any]:
-    seen = normalised(plan, hypers, statistics, observation)
-    return step(plan, params, seen, memory)
+    inputs = normalised(plan, hypers, statistics, observation)
+    return step(plan, params, inputs, memory)
 
 
 def act(

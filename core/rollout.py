@@ -194,25 +194,25 @@ def step_shadow(
     bootstrap = _bootstrap(
         plan, env, after, lambda: look(hypers, state, after.observation, memory)[0]
     )
-    seen = ShadowSteps(value=value, reward=after.reward, bootstrap=bootstrap)
-    return Shadow(after.state, after.observation, memory), seen
+    shadow_steps = ShadowSteps(value=value, reward=after.reward, bootstrap=bootstrap)
+    return Shadow(after.state, after.observation, memory), shadow_steps
 
 
 def shadow_advantages(
     plan: Plan,
     hypers: Hypers,
     rewards: Float[Array, "T E"],
-    seen: Trajectory,
+    trajectory: Trajectory,
     *,
     last: Float[Array, " E"],
     gae_lambda: Float[Array, ""],
 ) -> Float[Array, "T E"]:
     """Return the advantages of a lane's shadows times `shadow_weight`; `last` is their final V."""
-    shadow = seen.shadow
+    shadow = trajectory.shadow
     assert shadow is not None
     following = jnp.concatenate([shadow.value[1:], last[None]])
-    following = jnp.where(seen.truncated, shadow.bootstrap, following)
-    steps = Steps(rewards, shadow.value, following, seen.terminated, seen.truncated)
+    following = jnp.where(trajectory.truncated, shadow.bootstrap, following)
+    steps = Steps(rewards, shadow.value, following, trajectory.terminated, trajectory.truncated)
     unroll = plan.backend.advantage_unroll
     return hypers.shadow_weight * gae(steps, hypers.gamma, gae_lambda, unroll)
 
@@ -223,14 +223,14 @@ def values_wait(plan: Plan) -> bool:
 
 
 def with_values(
-    plan: Plan, hypers: Hypers, state: LaneState, seen: Trajectory, final: Any
+    plan: Plan, hypers: Hypers, state: LaneState, trajectory: Trajectory, final: Any
 ) -> Trajectory:
     """Return a trajectory [T, L, ...] with values and bootstraps of the lane state that acted."""
-    value, after = _in_parts(plan, hypers, state, (seen.observation, final))
+    value, after = _in_parts(plan, hypers, state, (trajectory.observation, final))
     if after is None:
-        return seen.replace(value=value)
-    cut = seen.truncated & ~seen.terminated
-    return seen.replace(value=value, bootstrap=jnp.where(cut, after, 0.0))
+        return trajectory.replace(value=value)
+    cut = trajectory.truncated & ~trajectory.terminated
+    return trajectory.replace(value=value, bootstrap=jnp.where(cut, after, 0.0))
 
 
 def _in_parts(plan: Plan, hypers: Hypers, state: LaneState, trees: Any) -> Any:
@@ -267,10 +267,10 @@ def rollout(plan: Plan, hypers: Hypers, state: LaneState) -> Rollout:
         carry: tuple[LaneState, EpisodeSums, Shadow | None], random: tuple[Array, Array]
     ) -> Any:
         (state, sums, shadow), (noise, words) = carry, random
-        *after, seen, info, final = _step(
+        *after, transition, info, final = _step(
             plan, env, hypers, state, sums, shadow=shadow, noise=noise, words=words
         )
-        record = as_record(seen) if plan.backend.one_record else seen
+        record = as_record(transition) if plan.backend.one_record else transition
         return tuple(after), (record, info, final)
 
     remembered = jax.tree.map(lambda x: x[None], state.carry)

@@ -99,9 +99,9 @@ class SavedPolicy:
         env, remembers = environments.make(self.plan.env), policy.is_recurrent(self.plan)
         if isinstance(env, HostedEnvironment):
             observation = env.observed(observation)
-        seen = self._checked_observation(observation)
+        checked = self._checked_observation(observation)
         before = carry if remembers else None
-        action, memory = self._act(self.params, self.statistics, seen, mask, before, key)
+        action, memory = self._act(self.params, self.statistics, checked, mask, before, key)
         if isinstance(env, HostedEnvironment):
             action = env.taken(action)
         return action, memory if remembers else carry

@@ -54,7 +54,7 @@ class _Played(Pytree):
     hypers: Hypers
     values: Scheduled  # scheduled hyperparameters at this update
     state: LaneState
-    seen: Trajectory
+    trajectory: Trajectory
     last_value: Float[Array, "*lanes E"]  # V of the observation after the last step
     shadow_value: Float[Array, "*lanes E"] | None  # V of the shadow, a baseline policy
 
@@ -68,7 +68,7 @@ class _Learnt(Pytree):
     state: LaneState
     learning: Learning
     samples: Samples
-    seen: Trajectory
+    trajectory: Trajectory
     sums: EpisodeSums
 
 
@@ -118,34 +118,40 @@ def _by_lane(trajectory: Trajectory) -> Trajectory:
 
 def _prepare_samples(plan: Plan, lane: _Played) -> tuple[LaneState, Samples]:
     """Return one lane's state with the rollout's statistics, and its training rows."""
-    hypers, state, seen = lane.hypers, lane.state, lane.seen
-    learns = state.updates >= 0  # warm-up updates only act
+    hypers, state, trajectory = lane.hypers, lane.state, lane.trajectory
+    is_learning = state.updates >= 0  # warm-up updates only act
     # r_t: scaled, divided by the deviation of returns, clipped
-    rewards, state = _shape_rewards(plan, hypers, state, seen, learns)
+    rewards, state = _shape_rewards(plan, hypers, state, trajectory, is_learning)
     # V(s'_t): the next step's; for a truncated step, V of the observation at which it was cut
-    following = jnp.concatenate([seen.value[1:], lane.last_value[None]])
-    next_values = jnp.where(seen.truncated, seen.bootstrap, following)
-    steps = Steps(rewards, seen.value, next_values, seen.terminated, seen.truncated)
+    following = jnp.concatenate([trajectory.value[1:], lane.last_value[None]])
+    next_values = jnp.where(trajectory.truncated, trajectory.bootstrap, following)
+    steps = Steps(
+        rewards, trajectory.value, next_values, trajectory.terminated, trajectory.truncated
+    )
     average = _average_reward(plan, hypers, state)  # the average before this rollout
     if "reward_centering" in plan.features:
-        steps, state = _centre_rewards(hypers, state, steps, learns)
+        steps, state = _centre_rewards(hypers, state, steps, is_learning)
     # A_t, by GAE at lambda
-    advantages = toward = _advantages(plan, hypers, steps, lane.values.coefficients.gae_lambda)
+    advantages = target_advantages = _advantages(
+        plan, hypers, steps, lane.values.coefficients.gae_lambda
+    )
     shadow = _shadow_advantages(plan, lane, state, average)
     if shadow is not None:
         advantages = advantages - shadow  # the critic's targets do not change
-    observation, state = _seen_observations(plan, lane, state, learns)
+    observation, state = _seen_observations(plan, lane, state, is_learning)
     # R_t - V(s_t): the same advantages, or those at the critic's own lambda
     if "vf_gae_lambda" in plan.features:
-        toward = _advantages(plan, hypers, steps, lane.values.coefficients.vf_gae_lambda)
+        target_advantages = _advantages(
+            plan, hypers, steps, lane.values.coefficients.vf_gae_lambda
+        )
     in_time = Samples(
         observation=observation,
-        action=seen.action,
-        mask=seen.mask,
-        log_prob=seen.log_prob,  # log pi_old(a_t | s_t)
-        value=seen.value,  # V_old(s_t)
+        action=trajectory.action,
+        mask=trajectory.mask,
+        log_prob=trajectory.log_prob,  # log pi_old(a_t | s_t)
+        value=trajectory.value,  # V_old(s_t)
         advantage=advantages,
-        target=toward,
+        target=target_advantages,
         shadow=shadow,
     )
     samples: Samples = jax.tree.map(lambda x: _as_rows(plan, x), in_time)
@@ -157,7 +163,7 @@ def _prepare_samples(plan: Plan, lane: _Played) -> tuple[LaneState, Samples]:
         ),
     )
     if policy.is_recurrent(plan):
-        samples = _with_memory(plan, seen, samples)
+        samples = _with_memory(plan, trajectory, samples)
     return state, _with_features(plan, lane, steps.reward, samples)
 
 
@@ -165,45 +171,47 @@ def _shadow_advantages(
     plan: Plan, lane: _Played, state: LaneState, average: Float[Array, ""]
 ) -> Float[Array, "T E"] | None:
     """Return the advantages of the lane's shadows, or None if it has none."""
-    seen = lane.seen
-    if seen.shadow is None or lane.shadow_value is None:
+    trajectory = lane.trajectory
+    if trajectory.shadow is None or lane.shadow_value is None:
         return None
-    theirs = _in_units(plan, lane.hypers, state, seen.shadow.reward) - average
+    theirs = _in_units(plan, lane.hypers, state, trajectory.shadow.reward) - average
     decay = lane.values.coefficients.gae_lambda
     last = lane.shadow_value
-    return shadow_advantages(plan, lane.hypers, theirs, seen, last=last, gae_lambda=decay)
+    return shadow_advantages(plan, lane.hypers, theirs, trajectory, last=last, gae_lambda=decay)
 
 
 def _seen_observations(
-    plan: Plan, lane: _Played, state: LaneState, learns: Bool[Array, ""]
+    plan: Plan, lane: _Played, state: LaneState, is_learning: Bool[Array, ""]
 ) -> tuple[Any, LaneState]:
     """Return the observations that the policy saw, and statistics updated with this rollout.
 
     V-trace runs the network again, so its observations include the one after the last step.
     """
-    hypers, seen = lane.hypers, lane.seen
-    observation = policy.normalised(plan, hypers, state.observation_statistics, seen.observation)
+    hypers, trajectory = lane.hypers, lane.trajectory
+    observation = policy.normalised(
+        plan, hypers, state.observation_statistics, trajectory.observation
+    )
     if "v_trace" in plan.features:
-        last = policy.shown_like(seen.observation, state.observation)
+        last = policy.shown_like(trajectory.observation, state.observation)
         last = policy.normalised(plan, hypers, state.observation_statistics, last)
         observation = jax.tree.map(lambda x, y: jnp.concatenate([x, y]), observation, last)
     if "normalise_observations" in plan.features:
-        raw = as_array(policy.plain(seen.observation)).astype(jnp.float32)
+        raw = as_array(policy.plain(trajectory.observation)).astype(jnp.float32)
         raw = raw.reshape((-1, *raw.shape[2:]))
         merged = state.observation_statistics.merge(raw)
         state = state.replace(
-            observation_statistics=_where_tree(learns, merged, state.observation_statistics)
+            observation_statistics=_where_tree(is_learning, merged, state.observation_statistics)
         )
     return observation, state
 
 
-def _with_memory(plan: Plan, seen: Trajectory, samples: Samples) -> Samples:
+def _with_memory(plan: Plan, trajectory: Trajectory, samples: Samples) -> Samples:
     """Add episode starts, and the recurrent state before the first step."""
-    ended = seen.terminated | seen.truncated
+    ended = trajectory.terminated | trajectory.truncated
     first = jnp.concatenate([jnp.zeros_like(ended[:1]), ended])
     if "v_trace" not in plan.features:
         first = first[:-1]
-    first, carry = jax.tree.map(lambda x: _as_rows(plan, x), (first, seen.carry))
+    first, carry = jax.tree.map(lambda x: _as_rows(plan, x), (first, trajectory.carry))
     return samples.replace(first=first, carry=carry)
 
 
@@ -234,10 +242,10 @@ def _with_features(
     plan: Plan, lane: _Played, rewards: Float[Array, "T E"], samples: Samples
 ) -> Samples:
     """Add inputs that only some plans need: mask weights, priorities, V-trace segments."""
-    hypers, seen = lane.hypers, lane.seen
-    if seen.mask is not None and seen.valid_mass is not None:
+    hypers, trajectory = lane.hypers, lane.trajectory
+    if trajectory.mask is not None and trajectory.valid_mass is not None:
         sizes = component_sizes(environments.make(plan.env))
-        weights = row_weights(hypers, seen.mask, seen.valid_mass, sizes)
+        weights = row_weights(hypers, trajectory.mask, trajectory.valid_mass, sizes)
         samples = samples.replace(weights=jax.tree.map(lambda x: _as_rows(plan, x), weights))
     if "priority" in plan.features:
         # P(i) and (N P(i))^-beta of prioritised replay (Schaul et al. 2016); 1 in lanes without it
@@ -246,7 +254,7 @@ def _with_features(
         weight = jnp.where(hypers.priority_alpha > 0.0, weight, 1.0)
         samples = samples.replace(importance=weight)
     if "v_trace" in plan.features:
-        parts = (rewards, seen.terminated, seen.truncated, seen.bootstrap)
+        parts = (rewards, trajectory.terminated, trajectory.truncated, trajectory.bootstrap)
         samples = samples.replace(segments=Segments(*(_as_rows(plan, x) for x in parts)))
     return samples
 
@@ -263,7 +271,11 @@ def _where_tree(condition: Bool[Array, ""], new: Any, old: Any) -> Any:
 
 
 def _shape_rewards(
-    plan: Plan, hypers: Hypers, state: LaneState, seen: Trajectory, learns: Bool[Array, ""]
+    plan: Plan,
+    hypers: Hypers,
+    state: LaneState,
+    trajectory: Trajectory,
+    is_learning: Bool[Array, ""],
 ) -> tuple[Float[Array, "T E"], LaneState]:
     """Return the learner's rewards: scaled, divided by the std of the return, and clipped.
 
@@ -271,8 +283,8 @@ def _shape_rewards(
     this rollout (Engstrom et al. 2020, section 3), or of r_t with `raw_reward_deviation`.
     """
     if "normalise_rewards" in plan.features:
-        rewards = seen.reward * hypers.reward_scale
-        ended = seen.terminated | seen.truncated
+        rewards = trajectory.reward * hypers.reward_scale
+        ended = trajectory.terminated | trajectory.truncated
 
         def forward(running: Array, step: tuple[Array, Array]) -> tuple[Array, Array]:
             reward, end = step
@@ -283,9 +295,9 @@ def _shape_rewards(
         if "raw_reward_deviation" in plan.features:
             returns = jnp.where(hypers.raw_reward_deviation > 0.0, rewards, returns)
         merged = state.return_statistics.merge(returns.reshape(-1))
-        statistics = _where_tree(learns, merged, state.return_statistics)
+        statistics = _where_tree(is_learning, merged, state.return_statistics)
         state = state.replace(return_statistics=statistics, discounted_return=carried)
-    return _in_units(plan, hypers, state, seen.reward), state
+    return _in_units(plan, hypers, state, trajectory.reward), state
 
 
 def _in_units(
@@ -305,7 +317,7 @@ def _average_reward(plan: Plan, hypers: Hypers, state: LaneState) -> Float[Array
 
 
 def _centre_rewards(
-    hypers: Hypers, state: LaneState, steps: Steps, learns: Bool[Array, ""]
+    hypers: Hypers, state: LaneState, steps: Steps, is_learning: Bool[Array, ""]
 ) -> tuple[Steps, LaneState]:
     """Subtract the running average from rewards, then update the average (Naik et al. 2024).
 
@@ -321,7 +333,7 @@ def _centre_rewards(
     trace = state.average_trace
     trace = trace + hypers.average_reward_step * (1.0 - trace)
     average = state.average_reward + hypers.average_reward_step / trace * jnp.mean(deltas)
-    moves = learns & on
+    moves = is_learning & on
     return steps, state.replace(
         average_reward=jnp.where(moves, average, state.average_reward),
         average_trace=jnp.where(moves, trace, state.average_trace),
@@ -335,7 +347,12 @@ _SCHEDULED = ("clip_eps", "ent_coef", "gae_lambda")
 
 def _measure_update(plan: Plan, lane: _Learnt) -> Metrics:
     """Return one lane's metrics: episodes, losses, gradients and schedules."""
-    learning, samples, seen, values = lane.learning, lane.samples, lane.seen, lane.values
+    learning, samples, trajectory, values = (
+        lane.learning,
+        lane.samples,
+        lane.trajectory,
+        lane.values,
+    )
     taken = jnp.maximum(learning.taken, 1.0)
     learnt = jnp.maximum(learning.minibatches, 1.0)
     means = jax.tree.map(lambda x: x / learnt, learning.sums)
@@ -363,7 +380,7 @@ def _measure_update(plan: Plan, lane: _Learnt) -> Metrics:
         episodes=lane.sums.episodes,
         episode_return=lane.sums.returns,
         episode_length=lane.sums.lengths,
-        reward_mean=jnp.mean(seen.reward),
+        reward_mean=jnp.mean(trajectory.reward),
         **{name: getattr(means, name) for name in _MEANS},
         ratio_min=jnp.where(some, learning.sums.ratio_min, 1.0),
         ratio_max=jnp.where(some, learning.sums.ratio_max, 1.0),
@@ -383,7 +400,7 @@ def _measure_update(plan: Plan, lane: _Learnt) -> Metrics:
         log_prob_min=jnp.where(
             learning.sums.log_prob_min < jnp.inf, learning.sums.log_prob_min, 0.0
         ),
-        value_mean=jnp.mean(seen.value),
+        value_mean=jnp.mean(trajectory.value),
         diverged=~sane,
         features=_feature_metrics(plan, lane, means),
         env=env.summarise(lane.sums.info, steps),
@@ -392,11 +409,11 @@ def _measure_update(plan: Plan, lane: _Learnt) -> Metrics:
 
 def _feature_metrics(plan: Plan, lane: _Learnt, means: Losses) -> dict[str, Array]:
     """Return the metrics that only some plans have."""
-    seen, samples, values = lane.seen, lane.samples, lane.values
+    trajectory, samples, values = lane.trajectory, lane.samples, lane.values
     found: dict[str, Array] = {}
-    if seen.mask is not None and seen.valid_mass is not None:
+    if trajectory.mask is not None and trajectory.valid_mass is not None:
         sizes = component_sizes(environments.make(plan.env))
-        found |= mask_metrics(seen.mask, seen.valid_mass, seen.action, sizes)
+        found |= mask_metrics(trajectory.mask, trajectory.valid_mass, trajectory.action, sizes)
         found["choice_log_prob"] = means.choice_log_prob
         found["choice_entropy"] = means.choice_entropy
     if samples.weights is not None:

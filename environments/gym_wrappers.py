@@ -41,10 +41,10 @@ def observation_of(id_: str) -> Observation | None:
         HpoError: the environment cannot be made here.
     """
     if is_simulated(id_):
-        seen = probe(id_, {}).observation_space
-        if str(seen.dtype) != "uint8" or len(seen.shape) not in (2, 3):
+        observation_space = probe(id_, {}).observation_space
+        if str(observation_space.dtype) != "uint8" or len(observation_space.shape) not in (2, 3):
             return None
-        return Observation(_image_words(seen.shape), True)
+        return Observation(_image_words(observation_space.shape), True)
     env = via_gymnasium.make(id_, {})
     space, spec = env.observation_space, env.spec
     env.close()

@@ -158,18 +158,18 @@ class VectorEntrySimulator:
         observation, reward, terminated, truncated, info = stepped
         ended = terminated | truncated
         self._ended = ended & (self._mode != "SameStep")
-        seen, following = np.array(observation[rows]), None
+        observations, following = np.array(observation[rows]), None
         if self._mode == "SameStep":
-            following = seen.copy()
+            following = observations.copy()
             for place in np.flatnonzero(ended[rows]).tolist():
-                seen[place] = info["final_obs"][rows[place]]
+                observations[place] = info["final_obs"][rows[place]]
         said = {
             name: values[rows]
             for name, values in info.items()
             if isinstance(values, np.ndarray) and values.shape == (self._count,)
         }
         return Answers(
-            seen,
+            observations,
             np.array(reward[rows]),
             np.asarray(terminated[rows], bool),
             np.asarray(truncated[rows], bool),

@@ -160,11 +160,11 @@ class _Loader(PlainLoader):
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Raise an error if a name has two values; values from merge keys may be overridden."""
-        seen: dict[str, yaml.Node] = {}
+        nodes: dict[str, yaml.Node] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode) or key.tag.endswith(":merge"):
                 continue
-            first = seen.setdefault(key.value, value)
+            first = nodes.setdefault(key.value, value)
             if first is not value and yaml.serialize(first) != yaml.serialize(value):
                 lines = f"{first.start_mark.line + 1} and {value.start_mark.line + 1}"
                 raise ValueError(f"{key.value} has two values (lines {lines})")

@@ -124,24 +124,24 @@ class InProcess:
         """Check the running calls once, `seconds` after the previous check."""
         with self._watched:
             batches = list(self._batches.items())
-        for batch, seen in batches:
+        for batch, timer in batches:
             call = batch.call
-            if call == 0 or call != seen.call:
+            if call == 0 or call != timer.call:
                 self._batches[batch] = _Seen(call)
                 continue
-            seen.seconds += seconds
-            self._judge_call(batch, seen)
+            timer.seconds += seconds
+            self._judge_call(batch, timer)
 
-    def _judge_call(self, batch: LimitedBatch, seen: _Seen) -> None:
-        if seen.seconds >= TOLD_SECONDS and not seen.told:
-            seen.told = True
-            self._warn(_long_words(batch, seen))
-        if seen.seconds >= batch.limit and not seen.interrupted:
-            seen.interrupted = True
-            _interrupt_call(batch, seen.call)
-        if seen.seconds >= batch.limit + min(_GRACE_SECONDS, batch.limit):
+    def _judge_call(self, batch: LimitedBatch, timer: _Seen) -> None:
+        if timer.seconds >= TOLD_SECONDS and not timer.told:
+            timer.told = True
+            self._warn(_long_words(batch, timer))
+        if timer.seconds >= batch.limit and not timer.interrupted:
+            timer.interrupted = True
+            _interrupt_call(batch, timer.call)
+        if timer.seconds >= batch.limit + min(_GRACE_SECONDS, batch.limit):
             self._warn(
-                f"{batch.id} has not answered for {seen.seconds:.0f} s"
+                f"{batch.id} has not answered for {timer.seconds:.0f} s"
                 f"{_place(batch)} (population.step_timeout), and its call cannot be interrupted, "
                 f"so this process ends; everything committed is kept. {_WORKERS.capitalize()}"
             )
@@ -157,9 +157,9 @@ def _watch_calls(of: weakref.ref[InProcess]) -> None:
         time.sleep(seconds)
 
 
-def _long_words(batch: LimitedBatch, seen: _Seen) -> str:
+def _long_words(batch: LimitedBatch, timer: _Seen) -> str:
     return (
-        f"{batch.id} has not answered for {seen.seconds:.0f} s{_place(batch)}; its call will be "
+        f"{batch.id} has not answered for {timer.seconds:.0f} s{_place(batch)}; its call will be "
         f"interrupted after {batch.limit:g} s (population.step_timeout)"
     )
 

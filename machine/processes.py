@@ -349,9 +349,9 @@ class LocalProcesses:
         """Reject a program that does not exist, or more GPUs than the machine has."""
         each = self._settings.gpus
         if each and len(self._gpus) < math.ceil(each):
-            seen = counted(len(self._gpus), "GPU")
+            available = counted(len(self._gpus), "GPU")
             raise ConfigError(
-                f"processes.gpus is {each:g}, but hpo finds {seen} on this machine; remove "
+                f"processes.gpus is {each:g}, but hpo finds {available} on this machine; remove "
                 "gpus, or set gpus: 0"
             )
         if program and shutil.which(program) is None and shutil.which(str(cwd / program)) is None:

@@ -100,7 +100,7 @@ class SlurmJob:
         self.exit_code = code
         self.jobs.forget(self)
 
-    def seen(self, number: str, state: str) -> None:
+    def note_state(self, number: str, state: str) -> None:
         """Record squeue's answer about the job; ("", "") if it is not listed."""
         if number and state not in _ENDED:
             self.number, self.missing_since = number, math.inf
@@ -171,7 +171,7 @@ class SlurmJobs:
         if not is_over and (not number or state in _ENDED):
             return None
         found = SlurmJob(self, folder, token)
-        found.seen(number, state)
+        found.note_state(number, state)
         found.is_paused = _word(folder / _WISH) == "halt"
         self._mine[token] = found
         return found
@@ -205,7 +205,7 @@ class SlurmJobs:
         answer = _call("sbatch", *self._options(job), text=self._script(job.folder))
         if answer.returncode == 0:
             number = answer.stdout.strip().splitlines()[-1].partition(";")[0]
-            job.seen(number, "PENDING")
+            job.note_state(number, "PENDING")
             self._has_accepted, self._refusals = True, 0
             self._unsent.discard(job.token)
             return
@@ -251,7 +251,7 @@ class SlurmJobs:
         if not self._mine or not self._ask():
             return
         for job in self._mine.values():
-            job.seen(*self._queued.get(job.token, ("", "")))
+            job.note_state(*self._queued.get(job.token, ("", "")))
         doomed = [job.number for job in self._mine.values() if job.is_cancelled and job.number]
         if doomed:  # in case SLURM missed it
             _call("scancel", *doomed)

@@ -291,7 +291,10 @@ def _reusable_folder(
     """Return the folder whose trials a separate study can reuse, if only its space differs."""
     if not all(change.key.startswith("space") for change in refused):
         return None
-    if not method_row(study.search.method).learns or study.search.warm_start is not None:
+    if (
+        not method_row(study.search.method).learns_from_results
+        or study.search.warm_start is not None
+    ):
         return None
     out = RESULTS
     if now is not None:

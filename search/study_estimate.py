@@ -111,7 +111,7 @@ def _with_process(study: Study, report: CheckReport, told: Callable[[str], None]
     with TemporaryDirectory() as folder, closing(ProcessFactory(study)) as factory:
         tried = try_out(factory.setup, Path(folder), _TRIED)
         at_once = factory.at_once
-    report = replace(report, seen=tried.words)
+    report = replace(report, process_text=tried.words)
     if tried.failure:
         text = f"the command failed in a test run: {tried.failure}"
         return replace(report, mistakes=(*report.mistakes, text))

@@ -85,16 +85,16 @@ class Space:
 
         The keys are parameter names for other libraries, which allow one distribution per name.
         """
-        seen: dict[str, list[Parameter]] = {}
+        by_name: dict[str, list[Parameter]] = {}
         for parameter in self.parameters:
-            seen.setdefault(parameter.name, []).append(parameter)
+            by_name.setdefault(parameter.name, []).append(parameter)
         found = list[tuple[str, Parameter]]()
         for name in _parents_first(self.parameters):
-            first, *more = seen[name]
+            first, *more = by_name[name]
             if not more:
                 found.append((name, first))
                 continue
-            found += [(f"{name}#{index}", branch) for index, branch in enumerate(seen[name])]
+            found += [(f"{name}#{index}", branch) for index, branch in enumerate(by_name[name])]
         return tuple(found)
 
     def resolve(self, choose: Callable[[str, Parameter], Any]) -> dict[str, Any]:

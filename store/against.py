@@ -105,13 +105,13 @@ class LimitsOfBoth:
 class ConstraintSamples:
     """Constraint results on test seeds.
 
-    `seen` is each constraint's range of values on all new seeds of the compared trials.
+    `observed_ranges` is each constraint's range of values on all new seeds of the compared trials.
     """
 
     limits: tuple[Limit, ...]
     winner: Values | None
     default: Values | None
-    seen: tuple[Range, ...] = ()
+    observed_ranges: tuple[Range, ...] = ()
     alone: Values | None = None  # of the best trial without copying
 
 
@@ -233,8 +233,8 @@ def with_constraints(
 ) -> Against:
     """Apply the constraints to a comparison's verdict; `by_value` keeps the verdict on values."""
     both = LimitsOfBoth(
-        winner=feasibility(samples.limits, samples.winner, level, samples.seen),
-        rival=feasibility(samples.limits, rival, level, samples.seen),
+        winner=feasibility(samples.limits, samples.winner, level, samples.observed_ranges),
+        rival=feasibility(samples.limits, rival, level, samples.observed_ranges),
     )
     found = replace(against, by_value=against.verdict, limits=both)
     if against.verdict == "diverged":

@@ -180,10 +180,10 @@ def _swapped_p(
         permuted = np.broadcast_to(pooled, (_RESAMPLES - 1, *pooled.shape))
         permuted = generator.permuted(permuted, axis=2)
         left, right = permuted[:, :, : a.shape[1]], permuted[:, :, a.shape[1] :]
-    seen = abs(float(statistic(a[None])[0] - statistic(b[None])[0]))
+    observed = abs(float(statistic(a[None])[0] - statistic(b[None])[0]))
     slack = 1e-9 * float(max(np.abs(a).max(), np.abs(b).max()))
     apart = np.abs(statistic(left) - statistic(right))
-    return (1.0 + float(np.count_nonzero(apart >= seen - slack))) / _RESAMPLES
+    return (1.0 + float(np.count_nonzero(apart >= observed - slack))) / _RESAMPLES
 
 
 def _are_still(varying: Sequence[np.ndarray]) -> bool:

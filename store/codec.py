@@ -67,14 +67,14 @@ def _to_kind(what: str, kind: str, value: Any) -> Any:
     """Convert a value to `kind`, one of the `PARAM_KINDS`."""
     if type(value) is _PLAIN.get(kind):
         return value
-    seen = _kind_of_value(value)
+    actual_kind = _kind_of_value(value)
     if kind == "json":
         return plain_json(value)
-    if kind == "float" and seen in ("float", "int"):
+    if kind == "float" and actual_kind in ("float", "int"):
         return float(value)
-    if seen != kind:
+    if actual_kind != kind:
         raise StoreError(
-            f"{what} is declared {kind}, but a trial has {value!r} ({seen}); "
+            f"{what} is declared {kind}, but a trial has {value!r} ({actual_kind}); "
             "the type of a column cannot change within a study"
         )
     if kind == "int":

@@ -73,13 +73,13 @@ def feasibility(
     limits: Sequence[Limit],
     values: Values | None,
     level: float,
-    seen: Sequence[Range] = (),
+    observed_ranges: Sequence[Range] = (),
 ) -> Feasibility:
     """Test all limits at a joint error rate of `level`.
 
-    `seen` is each constraint's range of values on all new seeds of the compared trials. Another
-    seed could have any value in this range, so a trial that rarely violates a limit does not count
-    as satisfying it.
+    `observed_ranges` is each constraint's range of values on all new seeds of the compared trials.
+    Another seed could have any value in this range, so a trial that rarely violates a limit does
+    not count as satisfying it.
 
     >>> limits = [Limit("eval/cost", high=1.0)]
     >>> feasibility(limits, [{seed: 0.1 * seed for seed in range(6)}], 0.04).state
@@ -91,7 +91,7 @@ def feasibility(
     if known is None:
         known = [None] * len(limits)
     each = level / max(1, len(limits))  # a single false violation would be an error
-    ranges = seen or [None] * len(limits)
+    ranges = observed_ranges or [None] * len(limits)
     found = zip(limits, known, ranges, strict=True)
     tests = tuple(_test(limit, own, each, its) for limit, own, its in found)
     states = {test.state for test in tests}
@@ -105,7 +105,7 @@ def feasibility(
 
 
 def _test(
-    limit: Limit, values: SeedValues | float | None, level: float, seen: Range
+    limit: Limit, values: SeedValues | float | None, level: float, observed_range: Range
 ) -> ConstraintTest:
     if values is None:
         return ConstraintTest(limit, "unmeasured")
@@ -119,18 +119,18 @@ def _test(
         value = aggregate(known, limit.aggregate)
     if limit.aggregate != _TESTED:
         return ConstraintTest(limit, "open", value, len(known))
-    state, around = _state_of_mean(limit, known, level, seen)
+    state, around = _state_of_mean(limit, known, level, observed_range)
     return ConstraintTest(limit, state, value, len(known), around)
 
 
 def _state_of_mean(
-    limit: Limit, values: Sequence[float], level: float, seen: Range
+    limit: Limit, values: Sequence[float], level: float, observed_range: Range
 ) -> tuple[State, Interval]:
     """Return which side of the limits the mean is on, and the interval of the mean."""
     inside, around = True, NO_INTERVAL
     least, most = min(values), max(values)
-    if seen is not None:
-        least, most = min(least, seen[0]), max(most, seen[1])
+    if observed_range is not None:
+        least, most = min(least, observed_range[0]), max(most, observed_range[1])
     for bound, sign in ((limit.high, 1.0), (limit.low, -1.0)):
         if bound is None:
             continue

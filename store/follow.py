@@ -227,8 +227,8 @@ def _rows_of(table: pa.Table, trial: int) -> dict[str, np.ndarray]:
 _Seen = tuple[CurvePoint, int]  # a point, and the number of replicates that have it
 
 
-def _complete_points(seen: Sequence[_Seen], seeds: int) -> list[CurvePoint]:
-    return [point for point, _ in takewhile(lambda one: one[1] >= seeds, seen)]
+def _complete_points(points: Sequence[_Seen], seeds: int) -> list[CurvePoint]:
+    return [point for point, _ in takewhile(lambda one: one[1] >= seeds, points)]
 
 
 def _by_env_steps(env_steps: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:

@@ -80,18 +80,18 @@ def levels(
     (([(4, 0.03)], 0.016), 0.03)
     """
     found, look, few = list[tuple[int, float]](), 1, False
-    for seen in earlier:
-        if look == 1 and not interim and is_few(seen):
+    for earlier_pairs in earlier:
+        if look == 1 and not interim and is_few(earlier_pairs):
             few = True
         level = level_of(look, interim, few)
         fewest = fewest_pairs(level)
         if few and look == 1:
             fewest = FEWEST_SEEDS
-        if seen and seen < fewest:
+        if earlier_pairs and earlier_pairs < fewest:
             look = max(look, 1 + interim)  # the planned end keeps its level
             continue
-        if seen:
-            found.append((seen, level))
+        if earlier_pairs:
+            found.append((earlier_pairs, level))
         look += 1
     few = few or (look == 1 and not interim and is_few(pairs))
     return found, level_of(look, interim, few)
@@ -147,11 +147,11 @@ def begins_interim(looks: Sequence[Look]) -> bool:
 
 
 def pair_begins_interim(looks: Sequence[Look], a: int, b: int) -> bool:
-    seen = set[int]()
+    tested = set[int]()
     for look in looks:
         if look.trial in (a, b):
-            seen.add(look.trial)
-            if len(seen) == 2:
+            tested.add(look.trial)
+            if len(tested) == 2:
                 return look.interim
     return False
 

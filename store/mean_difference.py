@@ -52,18 +52,27 @@ class Unless:
 class DifferenceInterval:
     """The interval of a mean difference, without and with unseen outcomes."""
 
-    seen: Interval  # without unseen kinds of outcomes
+    observed: Interval  # without unseen kinds of outcomes
     whole: Interval  # including unseen outcomes
     worst: float  # difference of an unseen pair that could reverse the sign; 0 if none could
 
     def unless(self) -> Unless | None:
-        seen, whole = self.seen, self.whole
-        if seen.low is None or seen.high is None or whole.low is None or whole.high is None:
+        observed, whole = self.observed, self.whole
+        if (
+            observed.low is None
+            or observed.high is None
+            or whole.low is None
+            or whole.high is None
+        ):
             return None
-        if seen.low <= 0.0 <= seen.high or not whole.low <= 0.0 <= whole.high or not self.worst:
+        if (
+            observed.low <= 0.0 <= observed.high
+            or not whole.low <= 0.0 <= whole.high
+            or not self.worst
+        ):
             return None
-        nearest = min(abs(seen.low), abs(seen.high))
-        return Unless(seen, math.ceil(1.0 + abs(self.worst) / nearest))
+        nearest = min(abs(observed.low), abs(observed.high))
+        return Unless(observed, math.ceil(1.0 + abs(self.worst) / nearest))
 
 
 _NOTHING = DifferenceInterval(NO_INTERVAL, NO_INTERVAL, 0.0)
@@ -169,11 +178,11 @@ def _compare_pairs(
     alike = is_rounding(max(differences) - min(differences), ours, theirs)
     if alike and is_rounding(mean(differences), ours, theirs):
         return _NOTHING
-    seen = _seen_interval(differences, ours, theirs, level)
+    observed = _seen_interval(differences, ours, theirs, level)
     if sign_flip_p(differences) > level:
-        seen = _with_zero(seen)
-    found = _with_unseen(seen, ours, theirs, paired_ends(ours, theirs, level, bounds), bounds)
-    if alike and found.whole == seen:
+        observed = _with_zero(observed)
+    found = _with_unseen(observed, ours, theirs, paired_ends(ours, theirs, level, bounds), bounds)
+    if alike and found.whole == observed:
         return _NOTHING  # only the exact test can decide
     return found
 
@@ -187,24 +196,24 @@ def _compare_few(
     """
     if not all(map(math.isfinite, [*ours, *theirs])):
         return _NOTHING
-    seen = _welch(ours, theirs, level)
+    observed = _welch(ours, theirs, level)
     if split_p(ours, theirs) > level or is_rounding(mean(ours) - mean(theirs), ours, theirs):
-        seen = _with_zero(seen)
-    return _with_unseen(seen, ours, theirs, unpaired_ends(ours, theirs, level, bounds), bounds)
+        observed = _with_zero(observed)
+    return _with_unseen(observed, ours, theirs, unpaired_ends(ours, theirs, level, bounds), bounds)
 
 
 def compare_unpaired(a: Sequence[float], b: Sequence[float], bounds: Bounds) -> DifferenceInterval:
     if min(len(a), len(b)) < FEWEST_EACH or not all(map(math.isfinite, [*a, *b])):
         return _NOTHING
     level = level_of(1)
-    seen = _welch(a, b, level)
+    observed = _welch(a, b, level)
     if deal_p([a], [b]) > level or is_rounding(mean(a) - mean(b), a, b):
-        seen = _with_zero(seen)
-    return _with_unseen(seen, a, b, unpaired_ends(a, b, level, bounds), bounds)
+        observed = _with_zero(observed)
+    return _with_unseen(observed, a, b, unpaired_ends(a, b, level, bounds), bounds)
 
 
 def _with_unseen(
-    seen: Interval,
+    observed: Interval,
     ours: Sequence[float],
     theirs: Sequence[float],
     unseen: Sequence[End],
@@ -215,13 +224,13 @@ def _with_unseen(
     Unseen outcomes can prevent a verdict, but a few seeds cannot show how far beyond 0 such
     outcomes reach.
     """
-    if seen.low is None or seen.high is None:
+    if observed.low is None or observed.high is None:
         return _NOTHING
     falls = min((end.at for end in unseen if end.cause.sign < 0.0), default=math.inf)
     rises = max((end.at for end in unseen if end.cause.sign > 0.0), default=-math.inf)
-    low, high = min(seen.low, max(falls, 0.0)), max(seen.high, min(rises, 0.0))
-    kind = seen.kind
-    if (low, high) != (seen.low, seen.high):
+    low, high = min(observed.low, max(falls, 0.0)), max(observed.high, min(rises, 0.0))
+    kind = observed.kind
+    if (low, high) != (observed.low, observed.high):
         kind = "unseen"
     centre = mean(ours) - mean(theirs)
     turning = [end.cause.difference for end in unseen if end.at * centre <= 0.0]
@@ -233,7 +242,7 @@ def _with_unseen(
 
     whole = within(low, high, kind)
     worst = max(turning, key=abs, default=0.0)
-    return DifferenceInterval(within(seen.low, seen.high, seen.kind), whole, worst)
+    return DifferenceInterval(within(observed.low, observed.high, observed.kind), whole, worst)
 
 
 def _with_zero(found: Interval) -> Interval:

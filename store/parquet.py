@@ -245,12 +245,12 @@ def part_batches(directory: Path, parts: Sequence[Part], schema: pa.Schema) -> I
 
 def _verify(path: Path, part: Part) -> None:
     try:
-        seen = _checksum(path)
+        checksum = _checksum(path)
     except OSError as error:
         raise not_as_written(f"the curve part {path} cannot be read ({error.strerror})") from error
-    if seen != part.checksum:
+    if checksum != part.checksum:
         raise not_as_written(
-            f"the curve part {path} is damaged: its sha256 is {seen[:12]}..., "
+            f"the curve part {path} is damaged: its sha256 is {checksum[:12]}..., "
             f"but {part.checksum[:12]}... was written"
         )
 

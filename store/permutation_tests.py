@@ -37,9 +37,9 @@ def split_p(ours: Sequence[float], theirs: Sequence[float]) -> float:
     def distance(side: Sequence[float]) -> float:
         return abs(math.fsum(value - centre for value in side))
 
-    seen = distance(ours) - _ROUNDING * size
+    observed = distance(ours) - _ROUNDING * size
     distances = [*map(distance, itertools.combinations(both, len(ours)))]
-    return sum(one >= seen for one in distances) / len(distances)
+    return sum(one >= observed for one in distances) / len(distances)
 
 
 def sign_flip_p(differences: Sequence[float]) -> float:
@@ -56,18 +56,18 @@ def sign_flip_p(differences: Sequence[float]) -> float:
     sizes = np.abs([value for value in differences if value != 0.0])
     if not len(sizes):
         return 1.0
-    seen = abs(math.fsum(differences)) - _ROUNDING * float(sizes.sum())
+    observed = abs(math.fsum(differences)) - _ROUNDING * float(sizes.sum())
     if len(sizes) > _MANY:
         error = deviation(differences) * math.sqrt(len(differences))
         reach = abs(math.fsum(differences)) / error
         return 2.0 * float(special.stdtr(len(differences) - 1, -reach))
     if len(sizes) > _ALL_SIGNS:
         sums = _random_signs(len(sizes)) @ sizes
-        return (1.0 + float(np.count_nonzero(np.abs(sums) >= seen))) / _FLIPS
+        return (1.0 + float(np.count_nonzero(np.abs(sums) >= observed))) / _FLIPS
     sums = sizes[:1]  # the other half has all signs flipped
     for size in sizes[1:]:
         sums = np.concatenate([sums - size, sums + size])
-    return float(np.mean(np.abs(sums) >= seen))
+    return float(np.mean(np.abs(sums) >= observed))
 
 
 @lru_cache(maxsize=8)
@@ -85,15 +85,15 @@ def deal_p(ours: Scores, theirs: Scores) -> float:
     >>> deal_p([[1.0] * 6], [[0.0] * 6]) < 0.01, deal_p([[1.0] * 6], [[1.0] * 6])
     (True, 1.0)
     """
-    dealt, seen, size = np.zeros(DEALS), 0.0, 0.0
+    dealt, observed, size = np.zeros(DEALS), 0.0, 0.0
     for stream, (a, b) in enumerate(zip(ours, theirs, strict=True)):
         pooled = np.asarray([*a, *b], np.float64)
         # Centred values sum to 0, so one side's sum gives the difference of means.
         centred = (pooled - pooled.mean()) / len(a) / len(b)
         dealt += centred[_random_orders(len(pooled), DEALS, stream)[:, len(a) :]].sum(axis=1)
-        seen += float(centred[len(a) :].sum())
+        observed += float(centred[len(a) :].sum())
         size += float(np.abs(centred).sum())
-    far = int(np.count_nonzero(np.abs(dealt) >= abs(seen) - 1e-9 * size))
+    far = int(np.count_nonzero(np.abs(dealt) >= abs(observed) - 1e-9 * size))
     return (1 + far) / (DEALS + 1)
 
 
@@ -122,8 +122,8 @@ def agreement(
     centred = pooled - pooled.mean()  # otherwise rounding errors of large means would split ties
     second = centred[_random_orders(count + other, deals, seed)[:, count:]].sum(axis=1)
     dealt = second / other - (centred.sum() - second) / count
-    seen = centred[count:].sum()
-    difference = float(seen / other - (centred.sum() - seen) / count)
+    observed = centred[count:].sum()
+    difference = float(observed / other - (centred.sum() - observed) / count)
     tail = (1.0 - AGREEMENT_LEVEL) / 2.0
     # Including the observed one, at most a share of `level` of n + 1 is outside.
     skipped = int(tail * (deals + 1))

@@ -184,12 +184,12 @@ def list_studies(
 
 def _journal_of(path: Path) -> os.stat_result | None:
     try:
-        seen = os.stat(path / JOURNAL_NAME)
+        file_status = os.stat(path / JOURNAL_NAME)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    if not stat.S_ISREG(seen.st_mode):
+    if not stat.S_ISREG(file_status.st_mode):
         return None
-    return seen
+    return file_status
 
 
 def may_be_study(path: Path) -> bool:

@@ -271,15 +271,15 @@ def write_baselines(directory: Path, journal: Journal) -> None:
 
 
 def baselines_table(rows: Sequence[BaselineRow]) -> pa.Table:
-    metrics = {name for row in rows for seen in row.metrics.values() for name in seen}
+    metrics = {name for row in rows for by_name in row.metrics.values() for name in by_name}
     columns = sql_names(metrics, _BASELINE_COLUMNS)
     cells: list[dict[str, Any]] = []
     for row in rows:
         for stream, values in row.values.items():
             for replicate, value in enumerate(values):
                 key = (row.baseline, stream, replicate, value)
-                seen = row.metrics.get(stream, {}).items()
-                more = {columns[name]: values[replicate] for name, values in seen}
+                named_values = row.metrics.get(stream, {}).items()
+                more = {columns[name]: values[replicate] for name, values in named_values}
                 cells.append(dict(zip(_BASELINE_COLUMNS, key, strict=True)) | more)
     kinds = (pa.string(), pa.string(), pa.int64(), pa.float64())
     metric_fields = [(name, pa.float64()) for name in columns.values()]

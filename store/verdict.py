@@ -222,10 +222,10 @@ def _shared_value(evidence: Evidence, winner: Sample) -> float | None:
     if len(values) != 1:
         return None
     (only,) = values
-    seen = evidence.sharing > 0 or set((evidence.default or {}).values()) == values
+    qualifies = evidence.sharing > 0 or set((evidence.default or {}).values()) == values
     if evidence.ceiling is not None:
-        seen = only == evidence.ceiling
-    if not seen or not math.isfinite(only):
+        qualifies = only == evidence.ceiling
+    if not qualifies or not math.isfinite(only):
         return None
     return only
 

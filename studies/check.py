@@ -53,7 +53,7 @@ class CheckReport:
     warm_start: str = ""
     time: TimeEstimate | None = None
     time_note: str = ""  # why `time` is None
-    seen: str = ""  # observations from a trial run of a command's process, as text
+    process_text: str = ""  # observations from a trial run of a command's process, as text
     not_run: tuple[str, ...] = ()  # files in `imports` whose contents were not checked
 
     def as_data(self) -> dict[str, Any]:
@@ -74,8 +74,8 @@ class CheckReport:
             "time_note": self.time_note or None,
             "imports_not_run": list(self.not_run),
         }
-        if self.seen:
-            data["process"] = self.seen
+        if self.process_text:
+            data["process"] = self.process_text
         return data
 
     def text(self) -> str:
@@ -84,8 +84,8 @@ class CheckReport:
             lines += self.time.lines()
         elif self.time_note:
             lines.append(f"time       not known: {self.time_note}")
-        if self.seen:
-            lines.append(f"process    {self.seen}")
+        if self.process_text:
+            lines.append(f"process    {self.process_text}")
         if self.warm_start:
             lines.append(f"warm start {self.warm_start}")
         if self.study.space.forbid:
@@ -179,7 +179,7 @@ def _warnings(
     yield from filter(None, [*notes, limit_note, spread_note(study)])
     moved = study.search.random_share != SearchSpec().random_share
     method = study.search.method
-    if study.search.driver == "lanes" and not method_row(method).learns and moved:
+    if study.search.driver == "lanes" and not method_row(method).learns_from_results and moved:
         yield f"search.random_share has no effect: {method} does not learn from results"
     if not study.space.parameters:
         yield "nothing is searched: the study trains the default configuration"
@@ -285,7 +285,7 @@ def _blind_warning(study: Study, lanes: int) -> Iterator[str]:
     method, trials, early = study.search.method, study.budget.trials, study.early_terminate
     seeds, evolves = study.seeds.first, early is not None and early.evolves
     informed = evolves or study.search.warm_start is not None
-    if informed or study.search.driver != "lanes" or not method_row(method).learns:
+    if informed or study.search.driver != "lanes" or not method_row(method).learns_from_results:
         return
     given, options = study.search.options, method_row(method).options
     startup = next(

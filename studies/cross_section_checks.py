@@ -183,7 +183,7 @@ def _method_problems(study: Study) -> Problems:
         *first, last = [row.name for row in METHODS.values() if row.objectives == "several"]
         several = f"{', '.join(first)} or {last}"
         yield "search.method", f"{method.name} supports only one objective; use {several}"
-    if not method.learns and study.search.warm_start is not None:
+    if not method.learns_from_results and study.search.warm_start is not None:
         text = (
             f"has no effect with {method.name}, which does not learn from results; remove "
             "it, or use tpe"
@@ -565,14 +565,14 @@ def _gymnasium_faults(study: Study, values: Mapping[str, Any]) -> Problems:
 
 def knob_contradictions(study: Study) -> Problems:
     """Yield each contradiction between two hyperparameter values that can occur together."""
-    seen: set[str] = set()
+    reported: set[str] = set()
     for names, params in _corners(study):
         try:
             study.complete(params, own_words=True)
         except ConfigError as error:
             text = str(error)
-            if text not in seen:
-                seen.add(text)
+            if text not in reported:
+                reported.add(text)
                 words = names or {word.strip("`.,:;()") for word in text.split()}
                 places = [f"space.{name}" for name in study.space.names if name in words]
                 places += [f"fixed.{name}" for name in study.fixed if name in words]

@@ -94,7 +94,7 @@ def _passing_rungs(
     if rule.passing == "all":
         return unstopped
     lanes, learns_from = lanes or study.population.lanes or _USUAL_LANES, None
-    if search.driver == "lanes" and method_row(search.method).learns:
+    if search.driver == "lanes" and method_row(search.method).learns_from_results:
         learns_from = search.options.get("n_startup_trials", _STARTUP)
     race = Race(
         trials,

@@ -48,11 +48,11 @@ def init_text(env_id: str, imports: Sequence[str] = (), custom: EnvEntry | None 
     run. `custom` describes an environment that is not in the tables.
     """
     env = custom or entry(full_id(env_id))
-    seen = _observation(env)
-    is_image = seen is not None and seen.is_image
+    observation = _observation(env)
+    is_image = observation is not None and observation.is_image
     used, head = env.id, f"# {env.id}"
-    if seen is not None and not is_image:
-        used = seen.wrapped_id or env.id
+    if observation is not None and not is_image:
+        used = observation.wrapped_id or env.id
     if env.meaning:
         head = f"{head}: {env.meaning}."
     name, import_lines = used.lower().replace(":", "-").replace("/", "-"), list[str]()
@@ -64,7 +64,7 @@ def init_text(env_id: str, imports: Sequence[str] = (), custom: EnvEntry | None 
     lines = [
         head,
         "# Next: check this file, then run it. Omitted keys have defaults.",
-        *_observation_lines(seen, imports),
+        *_observation_lines(observation, imports),
         f"name: {name}",
         *import_lines,
         f"env: {used}",
@@ -152,25 +152,26 @@ def _observation(env: EnvEntry) -> Observation | None:
         return None
 
 
-def _observation_lines(seen: Observation | None, imports: Sequence[str]) -> list[str]:
+def _observation_lines(observation: Observation | None, imports: Sequence[str]) -> list[str]:
     """Return a comment for an environment whose observations need a wrapper."""
-    if seen is None or (seen.is_image and not seen.line):
+    if observation is None or (observation.is_image and not observation.line):
         return []
-    if not seen.line:
-        return [f"# Its observation is a {seen.space}, which no Gymnasium wrapper flattens."]
-    if seen.is_registered and not seen.is_image:
-        return [f"# Its observation is a {seen.space}; {seen.wrapped_id} flattens it."]
-    if seen.is_registered:
-        return [f"# Its observation is an {seen.space}; {seen.wrapped_id} has smaller images."]
-    if seen.is_image:
-        aim = f"To train on smaller images, set env to {seen.wrapped_id} and add this line"
-        lead = f"Its observation is an {seen.space}. {aim}"
+    space, wrapped = observation.space, observation.wrapped_id
+    if not observation.line:
+        return [f"# Its observation is a {space}, which no Gymnasium wrapper flattens."]
+    if observation.is_registered and not observation.is_image:
+        return [f"# Its observation is a {space}; {wrapped} flattens it."]
+    if observation.is_registered:
+        return [f"# Its observation is an {space}; {wrapped} has smaller images."]
+    if observation.is_image:
+        aim = f"To train on smaller images, set env to {wrapped} and add this line"
+        lead = f"Its observation is an {space}. {aim}"
     else:
-        lead = f"Its observation is a {seen.space}. Before the first run add this line"
+        lead = f"Its observation is a {space}. Before the first run add this line"
     if imports:
-        return [f"# {lead} to {imports[0]}:", f"#   {seen.line}"]
+        return [f"# {lead} to {imports[0]}:", f"#   {observation.line}"]
     more = "# and name the file here: imports: [my_envs.py]"
-    return [f"# {lead} to my_envs.py next to this file:", f"#   {seen.line}", more]
+    return [f"# {lead} to my_envs.py next to this file:", f"#   {observation.line}", more]
 
 
 def _env_lines(env: EnvEntry, used: str) -> list[str]:

@@ -32,7 +32,7 @@ class Method:
     rests_on: tuple[str, ...] = ()  # packages whose versions affect its proposals
 
     @property
-    def learns(self) -> bool:
+    def learns_from_results(self) -> bool:
         return bool(self.learns_from)
 
 

@@ -83,7 +83,7 @@ class StoppingRule:
     build: str | Callable[..., Any]
     options: tuple[Field, ...] = ()  # keys in addition to those of its kind
     evolves: bool = False  # whether its trials evolve as a population instead of being stopped
-    learns: bool = False  # whether the population uses the gains of hyperparameters so far
+    uses_gains: bool = False  # whether the population uses the gains of hyperparameters so far
     even: bool = False  # whether rungs are multiples of `min` instead of min x eta^i
     finishes: bool = False  # whether stopped trials count as finished
     # expected share past a rung: one in eta, the same per bracket, half, or unknown (count all)
@@ -159,7 +159,7 @@ RULES: dict[str, StoppingRule] = {
             "pb2:build",
             _PERTURB,
             evolves=True,
-            learns=True,
+            uses_gains=True,
             shown="every {every:,} {unit}",
         ),
     )

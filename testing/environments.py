@@ -77,8 +77,8 @@ def play(env: Environment, steps: int, episodes: int) -> Callable[[int], dict[st
         after = env.step(move, state, _random_action(env, act, mask), params)
         ended = after.terminated | after.truncated
         new, going = env.reset(fresh, params), (after.state, after.observation)
-        seen = {name: getattr(after, name) for name in _SHOWN}
-        return jax.tree.map(lambda a, b: jnp.where(ended, a, b), new, going), seen | {"mask": mask}
+        row = {name: getattr(after, name) for name in _SHOWN}
+        return jax.tree.map(lambda a, b: jnp.where(ended, a, b), new, going), row | {"mask": mask}
 
     def chain(key: PRNGKeyArray) -> Any:
         return jax.lax.scan(step, env.reset(key, params), jax.random.split(key, steps))[1]
@@ -149,18 +149,18 @@ class EnvironmentContract:
 
     def test_random_play_keeps_its_promises(self, environment: Environment) -> None:
         run = play(environment, self.steps, self.episodes)
-        seen, again = run(0), run(0)
-        floats = [leaf for leaf in jax.tree.leaves(seen) if leaf.dtype == np.float32]
+        arrays, again = run(0), run(0)
+        floats = [leaf for leaf in jax.tree.leaves(arrays) if leaf.dtype == np.float32]
         assert all(np.all(np.isfinite(leaf)) for leaf in floats)
-        ended = seen["terminated"] | seen["truncated"]
+        ended = arrays["terminated"] | arrays["truncated"]
         assert not (environment.never_ends and ended.any())
-        for left, right in zip(jax.tree.leaves(seen), jax.tree.leaves(again), strict=True):
+        for left, right in zip(jax.tree.leaves(arrays), jax.tree.leaves(again), strict=True):
             np.testing.assert_array_equal(left, right)
         if environment.has_mask:
             assert isinstance(environment.action_space, (Discrete, MultiDiscrete))
             one = (*lead_axes(environment), mask_size(environment))
             shape = (self.steps, self.episodes, *one)
-            assert seen["mask"].shape == shape and seen["mask"].dtype == bool
-        sums = {name: jnp.float32(leaf.sum()) for name, leaf in seen["info"].items()}
+            assert arrays["mask"].shape == shape and arrays["mask"].dtype == bool
+        sums = {name: jnp.float32(leaf.sum()) for name, leaf in arrays["info"].items()}
         summary = environment.summarise(sums, jnp.float32(ended.size))
         assert all(np.shape(value) == () for value in summary.values())

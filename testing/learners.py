@@ -52,8 +52,8 @@ class NetworkContract:
         return make_plan({**cls.knobs, "network": cls.network}, cls.env, features=())
 
     def test_outputs_and_values_have_their_shapes(self) -> None:
-        seen, plan = _network_results(type(self)), self.plan()
-        outputs = seen["together"]
+        results, plan = _network_results(type(self)), self.plan()
+        outputs = results["together"]
         assert isinstance(outputs, Outputs)
         space = environments.make(plan.env).action_space
         assert outputs.value.shape == (_STEPS, _WIDTH)
@@ -64,20 +64,22 @@ class NetworkContract:
             assert array.dtype == np.float32 and np.all(np.isfinite(array))
 
     def test_a_row_depends_on_itself_alone(self) -> None:
-        seen = _network_results(type(self))
-        self._assert_close(jax.tree.map(lambda x: x[2, 1], seen["together"]), seen["one"])
+        results = _network_results(type(self))
+        self._assert_close(jax.tree.map(lambda x: x[2, 1], results["together"]), results["one"])
 
     def test_rows_differ(self) -> None:
         outputs = _network_results(type(self))["together"]
         assert np.ptp(outputs.policy[..., 0]) > 0.0 and np.ptp(outputs.value) > 0.0
 
     def test_lanes_run_side_by_side(self) -> None:
-        seen = _network_results(type(self))
-        self._assert_close(jax.tree.map(lambda x: x[1], seen["lanes"]), seen["together"])
+        results = _network_results(type(self))
+        self._assert_close(jax.tree.map(lambda x: x[1], results["lanes"]), results["together"])
 
     def test_parameters_follow_the_key(self) -> None:
-        seen = _network_results(type(self))
-        drawn, again, other = (jax.tree.leaves(seen[name]) for name in ("drawn", "again", "other"))
+        results = _network_results(type(self))
+        drawn, again, other = (
+            jax.tree.leaves(results[name]) for name in ("drawn", "again", "other")
+        )
         for left, right in zip(drawn, again, strict=True):
             np.testing.assert_array_equal(left, right)
         differ = [np.any(left != right) for left, right in zip(drawn, other, strict=True)]
@@ -97,7 +99,7 @@ class NetworkContract:
             assert np.any(leaf), f"no output depends on {jax.tree_util.keystr(path)}"
 
     def test_stepping_and_unrolling_agree(self) -> None:
-        seen, plan = _network_results(type(self)), self.plan()
+        results, plan = _network_results(type(self)), self.plan()
         env = environments.make(plan.env)
         module = make(plan, 2, env.observation_struct)
         assert isinstance(module, RecurrentNetwork) == policy.is_recurrent(plan), (
@@ -106,11 +108,11 @@ class NetworkContract:
         if not policy.is_recurrent(plan):
             assert policy.initial_carry(plan, (_WIDTH,)) == ()
             return
-        for t, one in enumerate(seen["stepped"]):
-            self._assert_close(one, jax.tree.map(lambda x, t=t: x[t], seen["unrolled"]))
+        for t, one in enumerate(results["stepped"]):
+            self._assert_close(one, jax.tree.map(lambda x, t=t: x[t], results["unrolled"]))
         # The second episode begins at step 2 with an empty memory, as if it were the first.
-        self._assert_close(seen["unrolled"].value[2, 0], seen["fresh"].value[2, 0])
-        assert np.any(seen["unrolled"].value[2, 1] != seen["fresh"].value[2, 1])
+        self._assert_close(results["unrolled"].value[2, 0], results["fresh"].value[2, 0])
+        assert np.any(results["unrolled"].value[2, 1] != results["fresh"].value[2, 1])
 
     def _assert_close(self, left: Any, right: Any) -> None:
         for one, other in zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True):
@@ -345,11 +347,11 @@ def _descent_path(
 ) -> list[dict[str, Any]]:
     hypers, (step, _) = _hypers(contract, dict(knobs)), _step_functions(contract)
     params = _start_params()
-    state, seen = init_moments(_contract_plan(contract), params), []
+    state, path = init_moments(_contract_plan(contract), params), []
     for rate in rates:
         params, state = step(hypers, jnp.float32(rate), params, state)
-        seen.append(params)
-    return seen
+        path.append(params)
+    return path
 
 
 def _descend_together(contract: type[OptimiserContract], rates: tuple[float, ...]) -> Any:
@@ -383,40 +385,40 @@ class DistributionContract:
         return make_plan({**cls.knobs, "distribution": cls.distribution}, cls.env, features=())
 
     def test_actions_have_their_shape_and_lie_in_the_space(self) -> None:
-        seen, env = _samples(type(self)), environments.make(self.env)
+        samples, env = _samples(type(self)), environments.make(self.env)
         shape, dtype = policy.action_shape(env), np.int32
         if isinstance(env.action_space, Box):
             dtype = np.float32
         for name, lead in (("actions", (_DRAWS, _ROWS)), ("mode", (_ROWS,))):
-            assert seen[name].shape == (*lead, *shape)
-            assert seen[name].dtype == dtype
-            assert np.all(np.isfinite(seen[name]))
-        taken = seen["taken"]
+            assert samples[name].shape == (*lead, *shape)
+            assert samples[name].dtype == dtype
+            assert np.all(np.isfinite(samples[name]))
+        taken = samples["taken"]
         if isinstance(env.action_space, Box):
             assert taken.shape == (_DRAWS, _ROWS, *env.action_space.shape)
             assert taken.dtype == np.float32
             family = type(family_of(self.distribution))
             if family.environment_action is Family.environment_action:
-                assert np.array_equal(taken.reshape(seen["actions"].shape), seen["actions"])
+                assert np.array_equal(taken.reshape(samples["actions"].shape), samples["actions"])
         else:
             assert np.all(taken >= 0) and np.all(taken < _choice_counts(env))
 
     def test_samples_follow_the_density(self) -> None:
         """The mean of q(a) / p(a) over draws from p must be 1, in any unit of the densities."""
-        seen = _samples(type(self))
-        assert np.all(np.isfinite(seen["log_prob"]))
-        ratio = np.exp(seen["other_log_prob"] - seen["log_prob"])
+        samples = _samples(type(self))
+        assert np.all(np.isfinite(samples["log_prob"]))
+        ratio = np.exp(samples["other_log_prob"] - samples["log_prob"])
         error = ratio.std(axis=0) / np.sqrt(_DRAWS)
         assert np.all(error < 0.05), "the two heads are too far apart; lower `spread`"
         assert np.all(ratio.std(axis=0) > 1e-3), "the density ignores the head"
         assert np.all(np.abs(ratio.mean(axis=0) - 1.0) < 5.0 * error + 1e-3)
 
     def test_the_entropy_is_minus_the_mean_of_log_probabilities(self) -> None:
-        seen = _samples(type(self))
-        error = seen["log_prob"].std(axis=0) / np.sqrt(_DRAWS)
-        entropy = seen["entropy"]
+        samples = _samples(type(self))
+        error = samples["log_prob"].std(axis=0) / np.sqrt(_DRAWS)
+        entropy = samples["entropy"]
         error += entropy.std(axis=0) / np.sqrt(len(entropy))  # of sampled estimates
-        away = np.abs(entropy.mean(axis=0) + seen["log_prob"].mean(axis=0))
+        away = np.abs(entropy.mean(axis=0) + samples["log_prob"].mean(axis=0))
         assert np.all(away < 5.0 * error + 1e-3), "entropy() is not that of log_prob()"
 
     def test_the_head_can_learn(self) -> None:
@@ -425,21 +427,23 @@ class DistributionContract:
         assert np.all(np.any(slopes != 0.0, axis=(0, 1))), "log_prob ignores an output"
 
     def test_a_row_depends_on_itself_alone(self) -> None:
-        seen = _samples(type(self))
-        np.testing.assert_allclose(seen["alone"], seen["log_prob"][:4, 1], rtol=1e-4, atol=1e-4)
+        samples = _samples(type(self))
+        np.testing.assert_allclose(
+            samples["alone"], samples["log_prob"][:4, 1], rtol=1e-4, atol=1e-4
+        )
 
     def test_invalid_choices_are_never_taken(self) -> None:
-        seen = _samples(type(self)).get("masked")
-        if seen is None:  # real-valued actions
+        samples = _samples(type(self)).get("masked")
+        if samples is None:  # real-valued actions
             return
-        mask, sizes = seen["mask"], seen["sizes"]
+        mask, sizes = samples["mask"], samples["sizes"]
         first = np.cumsum([0, *sizes[:-1]])
         for name in ("actions", "mode"):
-            places = seen[name].reshape(-1, len(sizes)) + first
+            places = samples[name].reshape(-1, len(sizes)) + first
             assert mask[places].all(), f"{name} contains an invalid choice"
-        assert np.all(np.isfinite(seen["log_prob"])) and np.all(np.isfinite(seen["entropy"]))
-        np.testing.assert_allclose(seen["total"], 1.0, atol=1e-4)
-        assert np.all(np.isfinite(seen["unmasked"])), (
+        assert np.all(np.isfinite(samples["log_prob"])) and np.all(np.isfinite(samples["entropy"]))
+        np.testing.assert_allclose(samples["total"], 1.0, atol=1e-4)
+        assert np.all(np.isfinite(samples["unmasked"])), (
             "log_prob must ignore a mask without valid choices"
         )
 

@@ -85,11 +85,13 @@ class SamplerContract:
 
     def history(self, sampler: Sampler) -> list[PriorTrial]:
         """Return a history of the sampler's trials; all but the last batch have ended."""
-        seen: list[PriorTrial] = []
+        history: list[PriorTrial] = []
         for batch in range(self.batches):
-            seen += self.propose(sampler, batch, self.size, seen)
-            seen = [self.ended(past) if past.trial < self.size * batch else past for past in seen]
-        return seen
+            history += self.propose(sampler, batch, self.size, history)
+            history = [
+                self.ended(past) if past.trial < self.size * batch else past for past in history
+            ]
+        return history
 
     @staticmethod
     def ended(past: PriorTrial) -> PriorTrial:
@@ -116,15 +118,15 @@ class SamplerContract:
     def test_a_new_object_continues_where_the_old_one_was(self):
         space = contract_space()
         old = self.make(space, 3)
-        seen = self.history(old)
-        found = self.propose(old, 9, self.count, seen)
-        assert found == self.propose(self.make(space, 3), 9, self.count, seen)
+        history = self.history(old)
+        found = self.propose(old, 9, self.count, history)
+        assert found == self.propose(self.make(space, 3), 9, self.count, history)
 
     def test_a_batch_drawn_twice_is_the_same(self):
         sampler = self.make(contract_space(), 1)
-        seen = self.history(sampler)
-        found = self.propose(sampler, 7, self.count, seen)
-        assert found == self.propose(sampler, 7, self.count, seen)
+        history = self.history(sampler)
+        found = self.propose(sampler, 7, self.count, history)
+        assert found == self.propose(sampler, 7, self.count, history)
 
     def test_a_batch_holds_no_configuration_twice(self):
         space = contract_space()
@@ -151,9 +153,9 @@ class SamplerContract:
 
     def test_a_refused_draw_leaves_no_trace_but_the_next_one(self):
         sampler = self.make(contract_space(), 4)
-        seen = self.history(sampler)
-        opened = sampler.begin(5, seen)
-        draws = [opened.draw(len(seen), attempt) for attempt in range(3)]
+        history = self.history(sampler)
+        opened = sampler.begin(5, history)
+        draws = [opened.draw(len(history), attempt) for attempt in range(3)]
         given = [draw for draw in draws if draw is not None]
         keys = {contract_space().canonical(draw.params) for draw in given}
         assert given and len(keys) == len(given)
@@ -306,8 +308,8 @@ class RegisteredSamplerContract(_Options, SamplerContract):
 
     def behaviour(self, options: Mapping[str, Any]) -> object:
         """Return proposals without and with a history."""
-        sampler, seen = self.make(contract_space(), 0, options), self.seen()
-        found = [*self.propose(sampler, 0, 3, []), *self.propose(sampler, 1, 3, seen)]
+        sampler, history = self.make(contract_space(), 0, options), self.seen()
+        found = [*self.propose(sampler, 0, 3, []), *self.propose(sampler, 1, 3, history)]
         assert all(contract_space().contains(past.params) for past in found)
         return found
 
@@ -324,7 +326,7 @@ class RegisteredSamplerContract(_Options, SamplerContract):
             self.propose(self.make(contract_space(), 0), 1, self.count, self.seen(shift))
             for shift in (0.0, 0.37)
         ]
-        assert method_row(self.name).learns or found[0] == found[1]
+        assert method_row(self.name).learns_from_results or found[0] == found[1]
 
 
 class RegisteredRuleContract(_Options, PrunerContract):

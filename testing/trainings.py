@@ -126,14 +126,16 @@ class TrainingContract:
     def test_each_traced_hyperparameter_changes_something(self) -> None:
         usual = self._traced_values()
         program, lanes, _ = self._train_lanes({0: usual}, 1)
-        before, seen = self._state_leaves(program, lanes, 0), program.evaluate(lanes, [0])
+        before, evaluation = self._state_leaves(program, lanes, 0), program.evaluate(lanes, [0])
         without: list[str] = []
         for name in set(usual) - set(self.unused):
             other = _other(self._knobs()[name], usual[name])
             program, lanes, _ = self._train_lanes({0: {**usual, name: other}}, 1)
             after, then = self._state_leaves(program, lanes, 0), program.evaluate(lanes, [0])
             moved = any(not np.array_equal(before[n], after[n]) for n in before)
-            moved |= any(not np.array_equal(seen[n], then[n], equal_nan=True) for n in seen)
+            moved |= any(
+                not np.array_equal(evaluation[n], then[n], equal_nan=True) for n in evaluation
+            )
             if not moved:
                 without.append(name)
         assert without == [], f"{without} change neither the state nor the evaluation"

@@ -269,7 +269,7 @@ def start_up_words(
 
 def _start_up_text(search: Mapping[str, Any], method: str, known: int) -> str:
     row = METHODS.get(method)
-    if row is None or not row.learns:
+    if row is None or not row.learns_from_results:
         return ""
     options: Mapping[str, object] = {field.key: field.default for field in row.options}
     fewest = {**options, **(search.get("options") or {})}.get("n_startup_trials")

@@ -291,8 +291,8 @@ class StackedEnvironment:
     def reset(self, key: PRNGKeyArray, params: Any) -> tuple[Remembering, Array]:
         state, observation = self.inner.reset(key, params)
         struct = self.observation_struct
-        seen = pushed(jnp.zeros(struct.shape, struct.dtype), observation)
-        return Remembering(state, seen), seen
+        observations = pushed(jnp.zeros(struct.shape, struct.dtype), observation)
+        return Remembering(state, observations), observations
 
     def step(self, key: PRNGKeyArray, state: Remembering, action: Array, params: Any) -> Step:
         return _stacked_step(state, self.inner.step(key, state.inner, action, params))
@@ -313,12 +313,12 @@ class StackedEnvironment:
 
 
 def _stacked_step(before: Remembering, after: Step) -> Step:
-    seen = pushed(before.seen, after.observation)
-    return after.replace(state=Remembering(after.state, seen), observation=seen)
+    observations = pushed(before.seen, after.observation)
+    return after.replace(state=Remembering(after.state, observations), observation=observations)
 
 
-def pushed(seen: Array, observation: Array) -> Array:
-    return jnp.concatenate([seen[1:], observation[None]])
+def pushed(observations: Array, observation: Array) -> Array:
+    return jnp.concatenate([observations[1:], observation[None]])
 
 
 def unwrapped(env: Environment) -> Environment:

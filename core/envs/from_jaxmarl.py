@@ -39,15 +39,15 @@ class JaxMarlEnvironment(EpisodicEnvironment):
         self.default_params = foreign.made_params({})
         key = jax.eval_shape(lambda: jax.random.key(0, impl="threefry2x32"))
         with relaxed():
-            seen = jax.eval_shape(self._env.reset, key)[0]
-        shape = _common_value(self.id, "see", [seen[name].shape for name in self._names])
+            structs = jax.eval_shape(self._env.reset, key)[0]
+        shape = _common_value(self.id, "see", [structs[name].shape for name in self._names])
         self.observation_struct = jax.ShapeDtypeStruct(shape, np.float32)
 
     def reset(self, key: PRNGKeyArray, params: Any) -> tuple[TimedState, Array]:
         with relaxed():
-            seen, inner = self._env.reset(key)
+            observed, inner = self._env.reset(key)
             inner = jax.tree.map(foreign.canonical, inner)
-        return TimedState(inner, jnp.int32(0)), self._stack_agents(seen)
+        return TimedState(inner, jnp.int32(0)), self._stack_agents(observed)
 
     def step(self, key: PRNGKeyArray, state: TimedState, action: Array, params: Any) -> Step:
         rows = action
@@ -58,7 +58,7 @@ class JaxMarlEnvironment(EpisodicEnvironment):
             rows = jnp.clip(rows, *(jnp.asarray(bound, jnp.float32)[None] for bound in bounds))
         given = {name: rows[i] for i, name in enumerate(self._names)}
         with relaxed():
-            seen, inner, rewards, ends, _ = self._env.step_env(key, state.inner, given)
+            observed, inner, rewards, ends, _ = self._env.step_env(key, state.inner, given)
             inner = jax.tree.map(  # a step drops the agent axis of some leaves
                 lambda after, before: jnp.broadcast_to(foreign.canonical(after), before.shape),
                 inner,
@@ -68,7 +68,7 @@ class JaxMarlEnvironment(EpisodicEnvironment):
         after = TimedState(inner, state.time + 1)
         cut = after.time >= self._limit
         return Step(
-            after, self._stack_agents(seen), self._stack_agents(rewards), ended, cut, info={}
+            after, self._stack_agents(observed), self._stack_agents(rewards), ended, cut, info={}
         )
 
     def _stack_agents(self, by_name: Mapping[str, Any]) -> Array:

@@ -75,9 +75,9 @@ class Navigators(EpisodicEnvironment):
             raise ConfigError(f"{id} has agents: {agents}; allowed: 2 or more")
         self.id = id
         self.agents = agents
-        self._seen = min(neighbours, agents - 1)
+        self._neighbours = min(neighbours, agents - 1)
         self._limit = max_steps_in_episode
-        self.observation_struct = jax.ShapeDtypeStruct((4 + 4 * self._seen,), np.float32)
+        self.observation_struct = jax.ShapeDtypeStruct((4 + 4 * self._neighbours,), np.float32)
 
     def reset(self, key: PRNGKeyArray, params: NavigatorsParams) -> tuple[State, Array]:
         bodies, goals = jax.random.split(key)
@@ -110,9 +110,9 @@ class Navigators(EpisodicEnvironment):
 
     def _observe(self, state: State) -> Float[Array, "N D"]:
         alone = jnp.concatenate([state.velocity, state.goal - state.position], axis=-1)
-        if self._seen == 0:
+        if self._neighbours == 0:
             return alone
-        nearest = jax.lax.top_k(-_distances(state.position), self._seen)[1]
+        nearest = jax.lax.top_k(-_distances(state.position), self._neighbours)[1]
         both = jnp.concatenate([state.position, state.velocity], axis=-1)
         relative = both[nearest] - both[:, None, :]
         return jnp.concatenate([alone, relative.reshape((self.agents, -1))], axis=-1)

@@ -34,11 +34,11 @@ def trace_once(env: Any) -> None:
     key = jax.eval_shape(lambda: jax.random.key(0, impl="threefry2x32"))
     params = jax.tree.map(lambda _: jax.ShapeDtypeStruct((), np.float32), env.default_params)
     state, observation = _state_and_observation(env, _shapes(env, "reset", key, params))
-    seen = {"observation": _per_agent(env, env.observation_struct)}
-    _compare_parts(env, "reset", {"observation": observation}, seen)
+    expected = {"observation": _per_agent(env, env.observation_struct)}
+    _compare_parts(env, "reset", {"observation": observation}, expected)
     number, flag = (jax.ShapeDtypeStruct((), dtype) for dtype in (np.float32, np.bool_))
     reward = jax.ShapeDtypeStruct(lead_axes(env), np.float32)
-    wanted = {"state": state, **seen, "reward": reward, "terminated": flag, "truncated": flag}
+    wanted = {"state": state, **expected, "reward": reward, "terminated": flag, "truncated": flag}
     after = _shapes(env, "step", key, state, action_struct(env), params)
     _check_step(env, "step", after, wanted)
     if isinstance(env, contract.ShadowedEnvironment) and env.has_shadow:

@@ -41,17 +41,17 @@ class SpaceCode:
         """Return an observation in stored form; ValueError if it is outside its space."""
         if self.one_hot:
             return self._vector(raw)
-        seen, wanted = np.asarray(raw, self.observation_dtype), self.observation_shape
+        encoded, wanted = np.asarray(raw, self.observation_dtype), self.observation_shape
         if raw is None:
             raise ValueError(
                 f"its observation is None, but its observation_space has shape {wanted}"
             )
-        if seen.shape != wanted:
+        if encoded.shape != wanted:
             raise ValueError(
-                f"its observation has shape {seen.shape}, but its observation_space has shape "
+                f"its observation has shape {encoded.shape}, but its observation_space has shape "
                 f"{wanted}"
             )
-        return seen
+        return encoded
 
     def observed_rows(self, raw: np.ndarray) -> np.ndarray:
         """Return observations [N, ...] in stored form; ValueError if any is outside its space."""
@@ -180,15 +180,15 @@ class SharedArrays:
 
 
 def _layout(code: SpaceCode, count: int) -> dict[str, tuple[tuple[int, ...], str]]:
-    seen = (count, *code.seen_shape)
+    observation_shape = (count, *code.seen_shape)
     policy_dtype = "int32"
     if code.action == "box":
         policy_dtype = "float32"
     return {
         "action": ((count, *code.action_shape), policy_dtype),
         "active": ((count,), "bool"),
-        "observation": (seen, code.observation_dtype),
-        "final": (seen, code.observation_dtype),
+        "observation": (observation_shape, code.observation_dtype),
+        "final": (observation_shape, code.observation_dtype),
         "reward": ((count,), "float32"),
         "terminated": ((count,), "bool"),
         "truncated": ((count,), "bool"),
@@ -382,12 +382,12 @@ class Slots:
 
     def _write_observation(self, slot: int, raw: Any) -> None:
         """Write an observation; in a stack, it replaces the oldest one."""
-        rows, seen = self._arrays.observation, self._code.observed(raw)
+        rows, encoded = self._arrays.observation, self._code.observed(raw)
         if self._code.history == 1:
-            rows[slot] = seen
+            rows[slot] = encoded
         else:
             rows[slot, :-1] = rows[slot, 1:]
-            rows[slot, -1] = seen
+            rows[slot, -1] = encoded
 
     def _close(self, slot: int) -> None:
         env = self._envs.pop(slot, None)

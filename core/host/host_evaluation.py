@@ -37,9 +37,9 @@ def act_function(plan: Plan, greedy: bool) -> ActFunction:
     env = environments.make(plan.eval_env)
 
     def act(policies: Policies, step: Any, observation: Any, memory: Any, ended: Any) -> Any:
-        def one(lane: Policies, seen: Any, memory: Any) -> Any:
+        def one(lane: Policies, observed: Any, memory: Any) -> Any:
             action, _, memory = compiled.act(
-                plan, env, lane, step, (), observation=seen, memory=memory, greedy=greedy
+                plan, env, lane, step, (), observation=observed, memory=memory, greedy=greedy
             )
             return action, memory
 
@@ -103,8 +103,8 @@ def play(
         last = steps
     memory, ended = policy.initial_carry(plan, (width, episodes)), np.zeros(len(running), bool)
     while step < last and running.any():
-        seen = arrays.observation.copy()
-        observation = seen.reshape((width, episodes, *seen.shape[1:]))
+        flat_observation = arrays.observation.copy()
+        observation = flat_observation.reshape((width, episodes, *flat_observation.shape[1:]))
         given = (observation, memory, ended.reshape((width, episodes)))
         action, memory = act(policies, np.int32(step), *given)
         arrays.action[:] = np.asarray(action).reshape(arrays.action.shape)
@@ -112,7 +112,7 @@ def play(
         restarted = steady.step(restart=steps is not None)
         running = running & ~steady.out
         restarted = restarted & (steps is None)  # otherwise the lost episode counts as cut
-        yield Turn(seen, running, restarted)
+        yield Turn(flat_observation, running, restarted)
         ended = running & (arrays.terminated | arrays.truncated | restarted)
         if steps is None:
             running = running & (~ended | restarted)
@@ -163,7 +163,7 @@ def trace_here(
         steady, running = Steady(batch, episodes, keeps=False), np.ones(episodes, bool)
         begin(plan, policies, steady, running)
         for turn in play(plan, act, policies, steady, running, steps=steps):
-            seen = Seen(
+            transition = Seen(
                 counted=turn.running[None],
                 observation=turn.observation[None],
                 action=np.asarray(code.actions(arrays.action))[None],
@@ -172,7 +172,7 @@ def trace_here(
                 truncated=arrays.truncated[None].copy(),
                 info={},
             )
-            steps_seen.append(seen)
+            steps_seen.append(transition)
             infos.append(batch.said)
     # [steps][1, episodes, ...] -> [episodes, steps, ...]
     whole: Seen = jax.tree.map(lambda *rows: np.moveaxis(np.concatenate(rows), 0, 1), *steps_seen)

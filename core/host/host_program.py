@@ -96,11 +96,11 @@ class HostProgram(Program):
         acting, memory = jax.eval_shape(lambda given: (to_act(given), given.state.carry), lanes)
         cut = np.zeros((self.lanes, self.plan.num_envs), bool)
         busy, step, struct = np.zeros(self.lanes, bool), np.int32(0), self.env.observation_struct
-        seen = np.zeros((*cut.shape, *struct.shape), struct.dtype)
+        observation = np.zeros((*cut.shape, *struct.shape), struct.dtype)
         options, mesh = compiler_options(self.devices), self.acting_mesh
         actor = Functions(self.plan, mesh, self.tile)
-        to_act_on = (acting, memory, rollout, step, seen, cut)
-        to_learn = (lanes, busy, busy, memory, seen, rollout, self._no_answers())
+        to_act_on = (acting, memory, rollout, step, observation, cut)
+        to_learn = (lanes, busy, busy, memory, observation, rollout, self._no_answers())
         lowered = {
             "start": functions.start.lower(step, lanes, self.no_refills(), self._initial),
             "begin": functions.begin.lower(lanes),
@@ -183,8 +183,8 @@ class HostProgram(Program):
         by_time = jax.device_get(_tree_lane((rollout, answers), which, 1))
         found = self._look(hypers, *by_lane, *by_time)
         trajectories = found["trajectories"].replace(info=_info_rows(said, which, self.plan))
-        seen = jax.device_get({**found, "trajectories": trajectories})
-        return {**seen, "begun_anew": int(lost[which].sum())}
+        fetched = jax.device_get({**found, "trajectories": trajectories})
+        return {**fetched, "begun_anew": int(lost[which].sum())}
 
     @cached_property
     def _look(self) -> Any:
@@ -197,9 +197,9 @@ class HostProgram(Program):
         refused = self.stage.refused
         acted = time.perf_counter()
         lanes, metrics = self._advance["learn"](lanes, busy, refused, *follows, rollout, answers)
-        seen = jax.device_get(metrics)
+        fetched = jax.device_get(metrics)
         self._phases.append((acted - began, time.perf_counter() - acted))
-        return lanes, seen
+        return lanes, fetched
 
     def _rollout(
         self, lanes: Lanes, busy: np.ndarray, stage: Stage, said: list[Infos] | None = None

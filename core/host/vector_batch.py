@@ -191,14 +191,14 @@ class VectorBatch:
         self, slots: np.ndarray, raw: np.ndarray, is_first: np.ndarray
     ) -> None:
         """Append observations to their stacks, which are cleared first where `is_first`."""
-        rows, seen = self.arrays.observation, self._code.observed_rows(np.asarray(raw))
+        rows, encoded = self.arrays.observation, self._code.observed_rows(np.asarray(raw))
         if self._code.history == 1:
-            rows[slots] = seen
+            rows[slots] = encoded
             return
         stacks = rows[slots]
         stacks[:, :-1] = stacks[:, 1:]
         stacks[is_first] = 0
-        stacks[:, -1] = seen
+        stacks[:, -1] = encoded
         rows[slots] = stacks
 
     def _call_guarded(

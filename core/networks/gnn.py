@@ -267,10 +267,10 @@ class GNN(nn.Module):
         encoder = Messages(plan, reads, name="encoder" if both else "actor")
         critic = actor = encoder(start, incidence, chosen)
         if not both:
-            seen = start
+            critic_input = start
             if plan.link_critic_sees == SHARES:
-                seen = self._feature_shares(start)
-            critic = Messages(plan, ("graph",), False, name="critic")(seen, incidence)
+                critic_input = self._feature_shares(start)
+            critic = Messages(plan, ("graph",), False, name="critic")(critic_input, incidence)
         policy = self._logits(actor, pair, near)
         value = value_head(plan, critic.graph)
         return Outputs(policy.reshape((*lead, self.outputs)), value.reshape(lead))

@@ -184,19 +184,19 @@ class PathMLP(nn.Module):
         lead, paths = observation.shape[:-1], routes.hops.shape[1]
         rows = observation.reshape((-1, observation.shape[-1])).astype(plan.dtype)
         ends = 2 * routes.num_nodes
-        request, seen, free = jnp.split(
+        request, path_features, free = jnp.split(
             rows, [ends + _REQUEST, ends + _REQUEST + _PATH * paths], axis=-1
         )
-        seen = seen.reshape((-1, paths, _PATH))
+        path_features = path_features.reshape((-1, paths, _PATH))
         loads = jnp.concatenate([request[:, -_LOAD:], 2.0 - 4.0 * free], axis=-1)
-        hidden = self._of_paths(seen, jnp.append(request, loads, -1))
+        hidden = self._of_paths(path_features, jnp.append(request, loads, -1))
         initial = initialiser(plan, plan.policy_gain)
         logits = Head(routes.outputs, initial, name="actor_head")(hidden)
         by_slot = plan.path_mlp_begins == SLOT
         slopes = self.param("slopes", nn.initializers.ones, (3 if by_slot else 2,), jnp.float32)
         places = jnp.asarray(np.indices((paths, routes.outputs)), jnp.float32)
         if by_slot:
-            logits = logits - slopes[2] * (seen[..., _START, None] * self.slots)
+            logits = logits - slopes[2] * (path_features[..., _START, None] * self.slots)
         steps = jnp.array([1.0 / paths if by_slot else 1.0, 1.0 / routes.outputs])
         order = jnp.einsum("s,sko->ko", slopes[:2] * steps, places)
         logits = (logits - order[None]).reshape((rows.shape[0], -1))
@@ -216,13 +216,15 @@ class PathMLP(nn.Module):
         return initialiser(self.plan, self.plan.hidden_gain)
 
     def _of_paths(
-        self, seen: Float[Array, "B K 8"], shared: Float[Array, "B C"]
+        self, path_features: Float[Array, "B K 8"], shared: Float[Array, "B C"]
     ) -> Float[Array, "B K H"]:
         """Return each path's last hidden layer; inputs shared by the paths are multiplied once."""
-        rank = np.arange(seen.shape[1], dtype=np.float32)
-        ranks = jnp.asarray(np.stack([rank / len(rank), 1.0 / (1.0 + rank)], -1), seen.dtype)
-        ranks = jnp.broadcast_to(ranks[None], (*seen.shape[:2], 2))
-        x = jnp.concatenate([jnp.arcsinh(seen), ranks], axis=-1)
+        rank = np.arange(path_features.shape[1], dtype=np.float32)
+        ranks = jnp.asarray(
+            np.stack([rank / len(rank), 1.0 / (1.0 + rank)], -1), path_features.dtype
+        )
+        ranks = jnp.broadcast_to(ranks[None], (*path_features.shape[:2], 2))
+        x = jnp.concatenate([jnp.arcsinh(path_features), ranks], axis=-1)
         for i, width in enumerate(self.plan.hidden_sizes):
             x = Dense(width, self._kernel, name=f"path_{i}")(x)
             if i == 0:

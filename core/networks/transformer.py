@@ -153,17 +153,17 @@ class Blocks(nn.Module):
             last = None
             if i == plan.transformer_layers - 1:
                 last = chosen
-            seen = nn.LayerNorm(name=f"attention_norm_{i}")(x)
-            found = Attention(plan, i, name=f"attention_{i}")(seen, positions, words, last)
+            normalised = nn.LayerNorm(name=f"attention_norm_{i}")(x)
+            found = Attention(plan, i, name=f"attention_{i}")(normalised, positions, words, last)
             if last is not None:
                 x = last(x)
             x = x + dropped(found, words, 3 * i + 1, rate)
-            seen = nn.LayerNorm(name=f"forward_norm_{i}")(x)
+            normalised = nn.LayerNorm(name=f"forward_norm_{i}")(x)
             wide = Dense(
                 plan.transformer_intermediate_size,
                 kernel_init=initialiser(plan, plan.hidden_gain),
                 name=f"forward_in_{i}",
-            )(seen)
+            )(normalised)
             found = Dense(
                 x.shape[-1], kernel_init=initialiser(plan, 1.0), name=f"forward_out_{i}"
             )(jax.nn.gelu(wide))
@@ -243,8 +243,8 @@ class LinkTransformer(nn.Module):
             slots = lines.slots
             if plan.link_critic_sees == SHARES:
                 slots = shares(slots)
-            seen = (lines.position, slots, lines.marginals)
-            critic = LinkEncoder(plan, name="critic")(seen, position, words)
+            critic_input = (lines.position, slots, lines.marginals)
+            critic = LinkEncoder(plan, name="critic")(critic_input, position, words)
         policy = self._logits(actor, lines.pair, near)
         value = _value(plan, critic)
         return Outputs(policy.reshape((*lead, self.outputs)), value.reshape(lead))

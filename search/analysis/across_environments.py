@@ -54,7 +54,7 @@ def environment_scores(journal: Journal, rows: Sequence[TrialRow]) -> Environmen
     found: dict[tuple[int, Stream], dict[int, dict[int, Sequence[float]]]] = {}
     for row in journal.evaluations():
         here = found.setdefault((row.trial, row.stream), {})
-        scores = objective.seen(row)[1]
+        scores = objective.value_and_scores(row)[1]
         here.setdefault(row.env_steps, {})[row.replicate] = tuple(scores)
     seeds: dict[tuple[int, Stream], BySeed] = {}
     for row in rows:
@@ -89,8 +89,8 @@ def _finished_seeds(
     if stream is Stream.CHOOSE:
         return range(len(row.choose_values))
     looks = stages(study.seeds.first, study.seeds.per_config)
-    seen = max((seed for scores in points.values() for seed in scores), default=0)
-    reached = next(place for place, size in enumerate(looks) if size > seen)
+    last_seed = max((seed for scores in points.values() for seed in scores), default=0)
+    reached = next(place for place, size in enumerate(looks) if size > last_seed)
     if row.stop_rule.startswith(BUDGET_ENDED):
         return sorted({*range(looks[max(0, reached - 1)]), *points.get(at, {})})
     if row.audited or row.stop_rule.startswith(CLEARLY_BELOW):

@@ -56,7 +56,7 @@ class CheckpointValues:
 
     def random_share(self) -> list[int]:
         """Return the unprompted trials: those proposed before any results were available."""
-        deaf = {name for name, row in METHODS.items() if not row.learns}
+        deaf = {name for name, row in METHODS.items() if not row.learns_from_results}
         return [
             n
             for n, row in self.trials.items()

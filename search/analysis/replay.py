@@ -217,10 +217,10 @@ class _Record:
                 raise StoreError(text, trials=folder.name)
             record = cls(journal.meta.study_text, row, lineage_of(row), {}, seeds)
             found = {
-                (seen.replicate, seen.env_steps): seen
+                (evaluation.replicate, evaluation.env_steps): evaluation
                 for trial in record.trained_in
-                for seen in journal.evaluations(trial)
-                if record.has(seen)
+                for evaluation in journal.evaluations(trial)
+                if record.has(evaluation)
             }
         if not found and not seeds.replicates:
             raise StoreError(
@@ -228,13 +228,13 @@ class _Record:
             )
         return replace(record, episodes=found)
 
-    def has(self, seen: EvaluationRow) -> bool:
+    def has(self, evaluation: EvaluationRow) -> bool:
         """Return whether an evaluation used the requested seeds and belongs to the lineage."""
-        if seen.stream is not self.seeds.stream:
+        if evaluation.stream is not self.seeds.stream:
             return False
-        if self.seeds.replicates and seen.replicate not in self.seeds.replicates:
+        if self.seeds.replicates and evaluation.replicate not in self.seeds.replicates:
             return False
-        return self.trained_by(seen.env_steps) == seen.trial
+        return self.trained_by(evaluation.env_steps) == evaluation.trial
 
     @property
     def trained_in(self) -> tuple[int, ...]:

@@ -246,10 +246,12 @@ def _without_training(
         return entries
     from ..state.objective import measure  # numpy is loaded on use
 
-    seen: dict[tuple[int, str], dict[int, float]] = {}
+    evaluated: dict[tuple[int, str], dict[int, float]] = {}
     for row in journal.evaluations():  # ordered by env steps: the last one is kept
-        seen.setdefault((row.trial, row.stream), {})[row.replicate] = measure(meta.metric, row)
-    values = (seen.get((one.trial, one.value_from), {}).values() for one in entries)
+        evaluated.setdefault((row.trial, row.stream), {})[row.replicate] = measure(
+            meta.metric, row
+        )
+    values = (evaluated.get((one.trial, one.value_from), {}).values() for one in entries)
     return [replace(one, values=(*own,)) for one, own in zip(entries, values, strict=True)]
 
 
@@ -272,7 +274,7 @@ def constraint_samples(
         limits=tuple(map(Limit.of, meta.constraints)),
         winner=_constraint_values(names, best, tested),
         default=_constraint_values(names, default, tested),
-        seen=tuple(None if name in COSTS else next(ranges, None) for name in names),
+        observed_ranges=tuple(None if name in COSTS else next(ranges, None) for name in names),
     )
 
 

@@ -116,12 +116,12 @@ class TableProposer(Proposer):
         self._factory = factory
 
     def _propose_one(
-        self, trial: int, batch: ProposalBatch, seen: SeenConfigurations, result: Proposals
+        self, trial: int, batch: ProposalBatch, proposed: SeenConfigurations, result: Proposals
     ) -> Proposal | None:
-        found, table = super()._propose_one(trial, batch, seen, result), self._factory.table
+        found, table = super()._propose_one(trial, batch, proposed, result), self._factory.table
         if found is None or found.attributes:
             return found
-        row, away = table.find(found.params, seen)
+        row, away = table.find(found.params, proposed)
         if away == math.inf:  # every row has been proposed
             return None
         params = dict(table.params[row])

@@ -101,7 +101,7 @@ def read_fresh(search_state: SearchState, store: StudyStore) -> Fresh:
         return Fresh()
     ended: dict[ReplicateKey, tuple[float, list[float], list[float]]] = {}
     for row in store.journal.evaluations(without=Stream.SEARCH):
-        value, scores = search_state.objective.on(row.stream).seen(row)
+        value, scores = search_state.objective.on(row.stream).value_and_scores(row)
         key = (row.trial, row.stream, row.replicate)
         ended[key] = value, search_state.objectives.measure(row), scores
     reached = {

@@ -180,7 +180,7 @@ def take_evaluations(
         search_state.count_evaluation(run, int(np.sum(result.lengths)))
         result = _with_training(search_state, run, result)
         objective = search_state.objective.on(run.stream)
-        value, scores = objective.seen(result)
+        value, scores = objective.value_and_scores(result)
         extras = search_state.objectives.measure(result)
         if not all(map(math.isfinite, (value, *extras))):
             why = _not_finite(search_state, result, (value, *extras))
@@ -277,11 +277,13 @@ def measure_baselines(
             continue
         seeds = [(stream, i) for stream, count in wanted.items() for i in range(count)]
         with search_state.state.usage.spending("evaluate"):
-            seen = factory.baseline(name, resolved, seeds)
+            results = factory.baseline(name, resolved, seeds)
         values: dict[str, tuple[float, ...]] = {}
         metrics: dict[str, dict[str, tuple[float, ...]]] = {}
         for stream in wanted:
-            mine = [result for result, (its, _) in zip(seen, seeds, strict=True) if its is stream]
+            mine = [
+                result for result, (its, _) in zip(results, seeds, strict=True) if its is stream
+            ]
             values[str(stream)] = tuple(search_state.objective.measure(result) for result in mine)
             metrics[str(stream)] = _means(mine)
         search_state.unwritten.add(attribute_of(BaselineRow(name, values, metrics)))

@@ -38,7 +38,7 @@ class Evolver:
     study: Study
     early: EarlyTerminate
     explorer: Explorer  # gives copies their hyperparameters
-    learns: bool  # whether the explorer uses gains
+    uses_gains: bool  # whether the explorer uses gains
 
     @property
     def rule(self) -> str:
@@ -69,7 +69,7 @@ def make_evolver(study: Study) -> Evolver | None:
     early, explorer = study.early_terminate, make_explorer(study)
     if early is None or explorer is None:
         return None
-    return Evolver(study, early, explorer, learns=rule_row(early.type).learns)
+    return Evolver(study, early, explorer, uses_gains=rule_row(early.type).uses_gains)
 
 
 def set_aside(trial: Trial, buckets: Mapping[str, Bucket]) -> bool:
@@ -170,7 +170,7 @@ class _Rung:
 
     def _note_losses(self) -> None:
         gains: list[Gain] = []
-        if not self.evolver.learns or self.rung == 0:
+        if not self.evolver.uses_gains or self.rung == 0:
             return
         for trial in self.ready:
             before = self.search_state.objective.loss(

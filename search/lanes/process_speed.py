@@ -30,15 +30,15 @@ class Tried:
 
     @property
     def words(self) -> str:
-        seen = ", ".join(self.names[:_MOST_NAMED]) or "no metric so far"
+        names = ", ".join(self.names[:_MOST_NAMED]) or "no metric so far"
         if len(self.names) > _MOST_NAMED:
-            seen += f" and {len(self.names) - _MOST_NAMED} more"
+            names += f" and {len(self.names) - _MOST_NAMED} more"
         speed, memory = "", ""
         if self.steps_per_second:
             speed = f"{self.steps_per_second:,.0f} env steps per second; "
         if self.memory_bytes:
             memory = f"; {self.memory_bytes / 2**20:,.0f} MiB"
-        return f"{speed}reports {seen}{memory}"
+        return f"{speed}reports {names}{memory}"
 
 
 def try_out(setup: ProcessSetup, folder: Path, seconds: float) -> Tried:

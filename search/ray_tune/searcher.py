@@ -77,7 +77,9 @@ class Suggestions:
         search = replace(study.search, random_share=0.0)  # Tune's searcher has its own
         self._proposer = Proposer(replace(study, enqueue=(), search=search), self._sampler)
         self._points = list(points)
-        self._seen = [PriorTrial(point["trial"], json.loads(point["params"])) for point in points]
+        self._history = [
+            PriorTrial(point["trial"], json.loads(point["params"])) for point in points
+        ]
         first = 1 + len(study.enqueue)
         numbers = (n for n in range(first, study.budget.trials or 0) if n not in taken)
         self._numbers = deque(numbers)
@@ -90,14 +92,14 @@ class Suggestions:
         try:
             if self._numbers:
                 first = self._numbers[0]
-                found = self._proposer.propose(first, [first], self._seen).found
+                found = self._proposer.propose(first, [first], self._history).found
         except _NotNow:
             return None
         if not found:
             self.exhausted = True
             return Searcher.FINISHED
         number = self._numbers.popleft()
-        self._seen.append(PriorTrial(number, found[0].params))
+        self._history.append(PriorTrial(number, found[0].params))
         if self._sampler.last is not None:
             self.ids[trial_id] = self._sampler.last
         return point_of(number, found[0].params)

@@ -414,7 +414,7 @@ class _Explore:
         options, early = study.search.scheduler_options, EarlyTerminate("pbt")
         chance = float(options.get("resample_probability", early.resample))
         factors = tuple(options.get("perturbation_factors", early.perturb))
-        evolver = Evolver(study, early, Perturb(study.space, chance, factors), learns=False)
+        evolver = Evolver(study, early, Perturb(study.space, chance, factors), uses_gains=False)
         situation = Situation(self._count, 0.0)
         new = evolver.new_params(self._count, old, situation, study.complete)
         return {**config, POINT: point_of(point["trial"], new)}

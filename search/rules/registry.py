@@ -224,7 +224,7 @@ def register_rule(
             build,
             tuple(options),
             evolves=evolves,
-            learns=learns,
+            uses_gains=learns,
             even=even,
             finishes=finishes,
             shown=shown,

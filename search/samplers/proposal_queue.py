@@ -42,13 +42,13 @@ class Proposals:
 class Proposer:
     def __init__(self, study: Study, sampler: Sampler):
         self._study, self._sampler = study, sampler
-        self._learns = method_row(study.search.method).learns
+        self._learns_from_results = method_row(study.search.method).learns_from_results
         self._first = [
             ("default", study.space.default()),
             *(("enqueue", study.space.complete(entry)) for entry in study.enqueue),
             *(("portfolio", placed.params) for placed in places_of(study).used),
         ]
-        self._seen: set[Hashable] = set()  # configurations in the histories so far
+        self._configurations: set[Hashable] = set()  # configurations in the histories so far
         self._known: set[int] = set()  # the trials of these configurations
         self._earlier = 0  # number of trials from earlier studies among them
         self._is_finite = all(
@@ -59,19 +59,19 @@ class Proposer:
         self, batch: int, trials: Sequence[int], history: Sequence[PriorTrial]
     ) -> Proposals:
         open_batch = self._sampler.begin(batch, history)
-        seen = SeenConfigurations(self._read_history(history))
+        proposed = SeenConfigurations(self._read_history(history))
         result = Proposals()
         for trial in trials:
-            proposal = self._propose_one(trial, open_batch, seen, result)
+            proposal = self._propose_one(trial, open_batch, proposed, result)
             if proposal is None:
                 break
             open_batch.keep(trial, proposal.params)
-            seen.add(self._study.space.canonical(proposal.params))
+            proposed.add(self._study.space.canonical(proposal.params))
             result.found.append(proposal)
         return result
 
     def _propose_one(
-        self, trial: int, batch: ProposalBatch, seen: SeenConfigurations, result: Proposals
+        self, trial: int, batch: ProposalBatch, proposed: SeenConfigurations, result: Proposals
     ) -> Proposal | None:
         if trial < len(self._first):
             source, params = self._first[trial]
@@ -83,7 +83,7 @@ class Proposer:
         )
         sources: list[tuple[str, Iterator[Draw | None]]] = [("random", random)]
         is_random = uniform(seed, "random_share", trial) < search.random_share
-        if not (is_random and self._learns):
+        if not (is_random and self._learns_from_results):
             sources.insert(0, (search.method, drawn))
         if self._is_finite:  # last resort: try every possible configuration
             sources.append(("random", (Draw(params) for params in space.grid(points=2**31))))
@@ -94,7 +94,7 @@ class Proposer:
                 result.draws += 1
                 if space.forbidden(draw.params) is not None:
                     result.refused += 1
-                elif space.canonical(draw.params) not in seen:
+                elif space.canonical(draw.params) not in proposed:
                     params, attributes = plain_json(draw.params), plain_json(draw.attributes)
                     return Proposal(trial, params, source, attributes)
         return None
@@ -104,13 +104,13 @@ class Proposer:
         new = [*takewhile(self._is_new, reversed(history))]
         # not the history that grew
         if self._earlier + len(self._known) + len(new) != len(history):
-            self._seen, self._known = set(), set()
+            self._configurations, self._known = set(), set()
             new = [past for past in history if past.trial >= 0]
             self._earlier = len(history) - len(new)
         for past in new:
             self._known.add(past.trial)
-            self._seen.add(self._study.space.canonical(past.params))
-        return self._seen
+            self._configurations.add(self._study.space.canonical(past.params))
+        return self._configurations
 
     def _is_new(self, past: PriorTrial) -> bool:
         return past.trial >= 0 and past.trial not in self._known

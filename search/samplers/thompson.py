@@ -195,16 +195,16 @@ def fit(y: np.ndarray, extra: np.ndarray, phi: np.ndarray, linear: int) -> Mixed
     total = max(float(mean.var()), 1e-9)
     # noise: contrasts within configurations, without seed effects
     within = there & (k > 1)[:, None]
-    contrasts, seen = np.where(within, y - mean[:, None], 0.0), within.sum(0)
-    effects = contrasts.sum(0) / np.maximum(seen, 1)
+    contrasts, seed_counts = np.where(within, y - mean[:, None], 0.0), within.sum(0)
+    effects = contrasts.sum(0) / np.maximum(seed_counts, 1)
     centre = np.where(within, effects, 0.0).sum(1) / k
     squares = float((np.where(within, contrasts - effects + centre[:, None], 0.0) ** 2).sum())
-    used, rows = np.count_nonzero(seen), int((k > 1).sum())
+    used, rows = np.count_nonzero(seed_counts), int((k > 1).sum())
     count = 0
     if rows:
         count = max(1, int(within.sum()) - rows - used + 1)
     noise = (squares + _NOISE_COUNT * _NOISE * total) / (count + _NOISE_COUNT)
-    between = ((effects**2).sum() - noise * used**2 / max(1, seen.sum())) / max(1, used)
+    between = ((effects**2).sum() - noise * used**2 / max(1, seed_counts.sum())) / max(1, used)
     seed = (max(0.0, between) * seeds + _SEED * noise * _SEED_COUNT) / (seeds + _SEED_COUNT)
     configurations = max(total - float((noise / k).mean()), _LEAST_BETWEEN * total)
     spread, prior = phi.var(0), np.full(p, 1e-3 / total)

@@ -174,14 +174,14 @@ class OptunaMethod:
         self._frozen: dict[int, tuple[tuple[TrialState, int], FrozenTrial]] = {}
 
     def begin(self, batch: int, history: Sequence[PriorTrial]) -> ProposalBatch:
-        seen = self.window.of(history)
+        selected = self.window.of(history)
         shift = 0  # Optuna's numbers begin at 0
         if history:
             shift = max(0, -history[0].trial)
         if self.understands_stopped:
-            trials = [self._to_frozen_trial(past, shift) for past in seen]
+            trials = [self._to_frozen_trial(past, shift) for past in selected]
         else:
-            trials = self._all_finished(seen, shift, self._attributes(history))
+            trials = self._all_finished(selected, shift, self._attributes(history))
         storage = HistoryStorage(
             [StudyDirection.MINIMIZE] * self._objectives,
             trials,
@@ -212,12 +212,15 @@ class OptunaMethod:
         return known[1]
 
     def _all_finished(
-        self, seen: Sequence[PriorTrial], shift: int, attributes: Mapping[int, Mapping[str, Any]]
+        self,
+        selected: Sequence[PriorTrial],
+        shift: int,
+        attributes: Mapping[int, Mapping[str, Any]],
     ) -> list[FrozenTrial]:
-        losses = estimates(seen)
-        missing = self._worst_violations(seen)
+        losses = estimates(selected)
+        missing = self._worst_violations(selected)
         trials: list[FrozenTrial] = []
-        for past in seen:
+        for past in selected:
             told = losses.get(past.trial)
             if told is None and not past.is_live:
                 continue  # it carries no information
@@ -227,9 +230,9 @@ class OptunaMethod:
             trials.append(frozen_trial(self.space, past, past.trial + shift, told, own))
         return trials
 
-    def _worst_violations(self, seen: Sequence[PriorTrial]) -> tuple[float, ...]:
+    def _worst_violations(self, selected: Sequence[PriorTrial]) -> tuple[float, ...]:
         """Return the violations assumed for a trial that diverged before they were measured."""
-        known = [past.violations for past in seen if past.violations]
+        known = [past.violations for past in selected if past.violations]
         worst = [max(column) for column in zip(*known, strict=True)] or [1.0] * self._constraints
         return tuple(max(1.0, violation) for violation in worst)
 

@@ -38,8 +38,8 @@ class Smac:
         to_configspace(spec.space)  # raises if it cannot be converted
 
     def begin(self, batch: int, history: Sequence[PriorTrial]) -> ProposalBatch:
-        seen = self.window.of(history)
-        return _SmacBatch(self, batch, seen, penalised(estimates(seen), seen))
+        selected = self.window.of(history)
+        return _SmacBatch(self, batch, selected, penalised(estimates(selected), selected))
 
 
 class _SmacBatch:
@@ -49,10 +49,10 @@ class _SmacBatch:
         self,
         method: Smac,
         batch: int,
-        seen: Sequence[PriorTrial],
+        selected: Sequence[PriorTrial],
         losses: Mapping[int, Sequence[float]],
     ):
-        self._method, self._batch, self._seen, self._losses = method, batch, seen, losses
+        self._method, self._batch, self._selected, self._losses = method, batch, selected, losses
         self._kept: list[Mapping[str, Any]] = []
         self._facade: Any = None
 
@@ -61,7 +61,7 @@ class _SmacBatch:
             rng = generator(self._method.seed, "smac-start", trial, attempt)
             return Draw(self._method.space.draw(rng))
         if self._facade is None:
-            live = [past.params for past in self._seen if past.is_live]
+            live = [past.params for past in self._selected if past.is_live]
             told = self._scaled_costs()
             columns = zip(*[costs for _, costs in told], strict=True)
             mean = [sum(column) / len(told) for column in columns]
@@ -82,7 +82,7 @@ class _SmacBatch:
         low = [min(column) for column in columns]
         width = [(max(column) - least) or 1.0 for column, least in zip(columns, low, strict=True)]
         found: list[tuple[Mapping[str, Any], list[float]]] = []
-        for past in self._seen:
+        for past in self._selected:
             if past.trial in self._losses:
                 losses = zip(self._losses[past.trial], low, width, strict=True)
                 found.append((past.params, [(loss - least) / w for loss, least, w in losses]))

@@ -99,7 +99,7 @@ class Objective:
 
     def measure(self, result: EpisodeRow) -> float:
         """Return the metric of one evaluation; for several environments, the aggregated score."""
-        return self.seen(result)[0]
+        return self.value_and_scores(result)[0]
 
     def measure_alone(self, result: EpisodeRow) -> float | None:
         """Return `measure` without training returns; None if they do not count anyway."""
@@ -107,7 +107,7 @@ class Objective:
             return None
         return self.of_test.measure(result)
 
-    def seen(self, result: EpisodeRow) -> tuple[float, list[float]]:
+    def value_and_scores(self, result: EpisodeRow) -> tuple[float, list[float]]:
         """Return `measure`, and the score on each environment if there are several."""
         if not self.scales:
             return self._with_training(measure(self.metric.name, result), result), []

@@ -192,8 +192,8 @@ class RemainingWork:
         """
         mark, warm = (trial + 0.5) * _GOLDEN % 1.0, max(0, bucket.warmup - chunks)
         steps = ladder(bucket.schedule, chances, max(0, chunks - bucket.warmup))
-        left, seen = next(((n, k) for alive, n, k in steps if mark >= alive), steps[-1][1:])
-        return left, warm, seen
+        left, evaluations = next(((n, k) for alive, n, k in steps if mark >= alive), steps[-1][1:])
+        return left, warm, evaluations
 
     def _in_lanes(self, bucket: Bucket, ends: Sequence[tuple[int, int, int]]) -> Work:
         """Return the work of replicates in free lanes; a block runs until its last lane ends."""
@@ -208,8 +208,10 @@ class RemainingWork:
         last: dict[int, int] = {}
         for end, lane in free:
             last[lane // block] = max(end, last.get(lane // block, 0))
-        trained, _, seen = map(sum, zip(*ends, strict=True))
-        return Work(float(trained * quantum), float(sum(last.values()) * quantum), float(seen))
+        trained, _, evaluations = map(sum, zip(*ends, strict=True))
+        return Work(
+            float(trained * quantum), float(sum(last.values()) * quantum), float(evaluations)
+        )
 
     def _further_seeds(
         self,
@@ -306,16 +308,16 @@ def chances_to_pass(trials: Iterable[Trial], prior: Sequence[float]) -> tuple[fl
     """
     judged, ended = [0] * len(prior), [0] * len(prior)
     for trial in trials:
-        seen = min(len(trial.reports), len(prior))
-        for rung in range(seen):
+        reached = min(len(trial.reports), len(prior))
+        for rung in range(reached):
             judged[rung] += 1
         is_through = trial.state is TrialState.FINISHED and bool(trial.stop_rule)
         is_out = trial.state in (TrialState.STOPPED, TrialState.PAUSED)
-        if seen and (is_out or (is_through and not trial.audited)):
-            ended[seen - 1] += 1
+        if reached and (is_out or (is_through and not trial.audited)):
+            ended[reached - 1] += 1
     return tuple(
-        (_PRIOR * share + seen - gone) / (_PRIOR + seen)
-        for share, seen, gone in zip(prior, judged, ended, strict=True)
+        (_PRIOR * share + count - gone) / (_PRIOR + count)
+        for share, count, gone in zip(prior, judged, ended, strict=True)
     )
 
 
@@ -359,7 +361,7 @@ class Rates:
     """Speeds measured in this process, weighted towards recent ones."""
 
     def __init__(self):
-        self._seen = 0.0  # seconds, excluding compiles
+        self._measured_seconds = 0.0  # seconds, excluding compiles
         # seconds of training, of evaluation and of the rest; block steps, env steps, evaluations
         self._sums = np.zeros(6)
         self._compile_seconds, self._compiled = 0.0, 0  # not weighted by age
@@ -379,8 +381,8 @@ class Rates:
         self._compile_seconds += new.pop("compile")
         self._compiled = compiled
         took = sum(new.values())
-        self._seen += took
-        fade = 0.5 ** (took / max(_HALF_LIFE, _OF_LIFE * self._seen))
+        self._measured_seconds += took
+        fade = 0.5 ** (took / max(_HALF_LIFE, _OF_LIFE * self._measured_seconds))
         train, evaluate = new["train"], new["evaluate"]
         steps = usage.env_steps - self._before.env_steps
         self._sums = fade * self._sums + (

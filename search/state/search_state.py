@@ -130,8 +130,8 @@ class SearchState:
         """
         sizes = {one: len(trial.by_report_seed) for one, trial in sorted(self.trials.items())}
         known = {(look.trial, look.seeds, look.won) for look in self.looks}
-        seen = [Look(one, size, one == winner, interim) for one, size in sizes.items() if size]
-        new = [look for look in seen if (look.trial, look.seeds, look.won) not in known]
+        current = [Look(one, size, one == winner, interim) for one, size in sizes.items() if size]
+        new = [look for look in current if (look.trial, look.seeds, look.won) not in known]
         if new:  # most seeds first, otherwise an incomplete pair would be recorded
             before = {look.trial: look.seeds for look in self.looks}
             new.sort(key=lambda look: -before.get(look.trial, 0))

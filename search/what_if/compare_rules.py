@@ -124,7 +124,7 @@ class Reference:
         study, own = record.study, replay(record, record.study)
         matched, judgements = matches(record, own)
         method = METHODS.get(study.search.method)
-        knows_nothing = method is not None and not method.learns
+        knows_nothing = method is not None and not method.learns_from_results
         return cls(
             record,
             matched,
@@ -226,7 +226,9 @@ def _decides_on_records(record: RecordedSearch, done: Replayed) -> bool:
     """
     recorded = [record.value(row.trial, row.env_steps) is not None for row in done.decisions]
     stops = (row.action in ("stop", "finish") for row in done.decisions)
-    return all(recorded) or any(seen and stop for seen, stop in zip(recorded, stops, strict=True))
+    return all(recorded) or any(
+        is_recorded and stop for is_recorded, stop in zip(recorded, stops, strict=True)
+    )
 
 
 def _unstopped_env_steps(record: RecordedSearch, done: Replayed) -> int:

@@ -168,8 +168,8 @@ def beside_heuristics(record: TunedRecord) -> list[BesideHeuristic]:
         verdict = decisions[who].of_seen
         if verdict == "undecided":
             verdict = "no_difference"
-        seen = _centre_interval(theirs, record.goal, record.estimator, bounds)
-        found.append(BesideHeuristic(who, verdict, seen, (less, around)))
+        centre = _centre_interval(theirs, record.goal, record.estimator, bounds)
+        found.append(BesideHeuristic(who, verdict, centre, (less, around)))
     return found
 
 

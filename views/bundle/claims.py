@@ -228,35 +228,35 @@ def values_apart(folder: Path) -> Iterator[str]:
     with Journal(folder) as journal, journal.at_one_commit():
         rows, meta = journal.trials(), journal.meta
         objective, bounds = ranking_objective(journal), value_bounds(meta)
-        seen: dict[tuple[int, str], dict[int, list[float]]] = {}
+        evaluated: dict[tuple[int, str], dict[int, list[float]]] = {}
         for row in journal.evaluations():  # ordered by env steps
             own = objective
             if row.stream is Stream.REPORT:
                 own = objective.of_test
-            of_seed = seen.setdefault((row.trial, row.stream), {})
+            of_seed = evaluated.setdefault((row.trial, row.stream), {})
             value = own.measure(row)
             of_seed.setdefault(row.replicate, []).append(value)
             if row.stream is Stream.REPORT and not bounds.low <= value <= bounds.high:
                 seed = f"test seed {row.replicate} of trial {row.trial} has {value:g}"
                 yield f"{JOURNAL_NAME}: {seed}, which is impossible in the environment"
     for row in rows:
-        if row.state is TrialState.FINISHED and _is_search_apart(row, meta, seen):
+        if row.state is TrialState.FINISHED and _is_search_apart(row, meta, evaluated):
             yield _apart_words(row, "search")
         tested = [value for value in row.by_report_seed.values() if not math.isnan(value)]
         for stream, values, lost in (
             ("choose", row.choose_values, ()),
             ("report", tested, row.report_diverged),
         ):
-            own = seen.get((row.trial, stream), {})
+            own = evaluated.get((row.trial, stream), {})
             if values and _are_ends_apart(values, lost, own):
                 yield _apart_words(row, stream)
 
 
 def _is_search_apart(
-    row: TrialRow, meta: StudyMeta, seen: Mapping[tuple[int, str], Mapping[int, list[float]]]
+    row: TrialRow, meta: StudyMeta, evaluated: Mapping[tuple[int, str], Mapping[int, list[float]]]
 ) -> bool:
     """Return whether a finished trial has values that no evaluation in the search supports."""
-    of_seeds = seen.get((row.trial, "search"), {}).values()
+    of_seeds = evaluated.get((row.trial, "search"), {}).values()
     shown = set(itertools.chain.from_iterable(of_seeds))
     if not row.seed_values:
         return False
@@ -363,25 +363,25 @@ class _Tables:
         column = f"episode_{key.rpartition('_')[0]}"
         if column not in ("episode_return", "episode_length"):
             column = self.columns.get(key, key)
-        seen = f'list("{column}" ORDER BY episode) AS seen'
+        selected = f'list("{column}" ORDER BY episode) AS seen'
         if self.objective.metric.training_weight and stream != "report":
-            seen += f', max("{self.columns.get(TRAINING_RETURN, TRAINING_RETURN)}") AS trained'
+            selected += f', max("{self.columns.get(TRAINING_RETURN, TRAINING_RETURN)}") AS trained'
         return (
-            f"SELECT replicate, {seen} {here} AND (replicate, "
+            f"SELECT replicate, {selected} {here} AND (replicate, "
             f"env_steps) IN {last} GROUP BY replicate ORDER BY replicate"
         )
 
     def _values_by_seed(self, sql: str) -> dict[int, float]:
         """Return the values by replicate."""
         found: dict[int, float] = {}
-        for replicate, seen, *trained in query(self.folder, sql)[1]:
-            if isinstance(seen, list):
-                each = np.asarray(seen, np.float64)
+        for replicate, value, *trained in query(self.folder, sql)[1]:
+            if isinstance(value, list):
+                each = np.asarray(value, np.float64)
                 metrics = {self.meta.metric.removeprefix("eval/"): each}
                 if trained:
                     metrics[TRAINING_RETURN] = np.array(trained, np.float64)
-                seen = self.objective.measure(EvaluationResult(each, each, metrics))
-            found[int(replicate)] = float(seen)
+                value = self.objective.measure(EvaluationResult(each, each, metrics))
+            found[int(replicate)] = float(value)
         return found
 
 

@@ -62,14 +62,14 @@ def sides_of(
     """Return the seeds of the claims; with `most`, a random sample of that size per trial."""
     with Journal(bundle.folder) as journal:
         rows = {row.trial: row for row in journal.trials()}
-        seen = {(one.trial, one.stream, one.replicate) for one in journal.evaluations()}
+        evaluated = {(one.trial, one.stream, one.replicate) for one in journal.evaluations()}
     default, order = default_of([*rows.values()]), dict[int, float]()
     chance, found = random.SystemRandom(), list[ClaimSeeds]()
     for trial, kind in dict.fromkeys(
         (int(one["trial"]), str(one["seeds"])) for claim in claims for one in claim["rests_on"]
     ):
         stream = Stream(kind)
-        own = {seed for number, of, seed in seen if (number, of) == (trial, stream)}
+        own = {seed for number, of, seed in evaluated if (number, of) == (trial, stream)}
         if stream is Stream.REPORT:
             own |= {*rows[trial].report_diverged}
         for seed in sorted(own):

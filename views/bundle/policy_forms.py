@@ -68,16 +68,16 @@ def _policy_description(policy: Path, imports: Sequence[str]) -> dict[str, Any] 
     prepare_devices()
     saved = load_policy(policy)
     plan, env = saved.plan, registry.make(saved.plan.env)
-    kind, seen = distribution_kind(plan, env), env.observation_struct
-    if kind not in forward.KINDS or not hasattr(seen, "shape"):
+    kind, struct = distribution_kind(plan, env), env.observation_struct
+    if kind not in forward.KINDS or not hasattr(struct, "shape"):
         return None
     arrays = {n: np.asarray(x) for n, x in named_leaves(saved.params).items() if "critic" not in n}
-    given: Any = np.random.default_rng(0).standard_normal((_OBSERVATIONS, *seen.shape))
+    given: Any = np.random.default_rng(0).standard_normal((_OBSERVATIONS, *struct.shape))
     if saved.config["normalise_observations"]:
         arrays["mean"] = np.asarray(saved.statistics.mean)
         arrays["std"] = np.asarray(saved.statistics.std())
         given = arrays["mean"] + arrays["std"] * given
-    given = np.asarray(given).astype(seen.dtype)
+    given = np.asarray(given).astype(struct.dtype)
     ranged = kind in ("tanh_gaussian", "beta")
     ranged |= kind == "gaussian" and (plan.action_low, plan.action_high) != (None, None)
     space: Any = env.action_space
@@ -85,7 +85,7 @@ def _policy_description(policy: Path, imports: Sequence[str]) -> dict[str, Any] 
     if ranged:
         ends = action_range(plan, space)
     return {
-        "observation": list(seen.shape),
+        "observation": list(struct.shape),
         "config": finite_json(dict(saved.config)),
         "distribution": kind,
         "sizes": list(component_sizes(env) or arrays["actor_head/bias"].shape),

@@ -93,20 +93,20 @@ def more_load(ours: SupportedLoad, theirs: SupportedLoad) -> dict[str, float | N
 
 def results_data(results: Compared, policies: Sequence[str]) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
-    for rule, seen in results.items():
-        several = seen.blocked.shape[1] > 1
-        for at, load in enumerate(seen.loads):
+    for rule, sums in results.items():
+        several = sums.blocked.shape[1] > 1
+        for at, load in enumerate(sums.loads):
             rows.append(
                 {
                     "rule": rule,
                     "load": float(load),
                     "service_blocking_probability": _figure_data(
-                        seen.service_summary(at), several
+                        sums.service_summary(at), several
                     ),
                     "bitrate_blocking_probability": _figure_data(
-                        seen.bitrate_summary(at), several
+                        sums.bitrate_summary(at), several
                     ),
-                    "utilisation": float(seen.utilisation[at].mean()),
+                    "utilisation": float(sums.utilisation[at].mean()),
                 }
             )
     others = [name for name in results if name not in policies]
@@ -251,23 +251,23 @@ def blocking_picture(results: Compared, title: str) -> Picture:
     """
     # a policy is given by the path of its folder
     names = [Path(rule).name or rule for rule in results]
-    seen = list(results.values())
-    styles = [f"c{place % _COLOURS}" for place in range(len(seen))]
-    loads = [float(load) for load in seen[0].loads]
+    sums = list(results.values())
+    styles = [f"c{place % _COLOURS}" for place in range(len(sums))]
+    loads = [float(load) for load in sums[0].loads]
     ticks = tuple((at, number(at)) for at in round_ticks(min(loads), max(loads)))
     reach = 0.02 * (max(loads) - min(loads)) or 1.0
     x = Scale(min(loads) - reach, max(loads) + reach, ticks, "load, Erlang")
-    named = list(zip(names, styles, seen, strict=True))
+    named = list(zip(names, styles, sums, strict=True))
     curves = [_Curve(name, style, _blocking_points(one)) for name, style, one in named]
     panels = [_loads_panel("Blocking", "service blocking probability", curves, x)]
-    if len(seen) > 1:
+    if len(sums) > 1:
         apart = [
-            _Curve(name, style, _difference_points(one, seen[0])) for name, style, one in named[1:]
+            _Curve(name, style, _difference_points(one, sums[0])) for name, style, one in named[1:]
         ]
         label = f"difference from {names[0]}"
         words = f"Difference from {names[0]}, seed by seed"
         panels.append(_loads_panel(words, label, apart, x, even=True))
-    caption = f"{title}: means over {counted(int(seen[0].blocked.shape[1]), 'seed')} with 95 % "
+    caption = f"{title}: means over {counted(int(sums[0].blocked.shape[1]), 'seed')} with 95 % "
     caption += "intervals, on the same requests for every rule."
     return Picture("blocking", "Blocking over load", caption, panels)
 
@@ -275,10 +275,10 @@ def blocking_picture(results: Compared, title: str) -> Picture:
 _Points = Sequence[tuple[float, float, float | None, float | None]]  # load, mean, interval
 
 
-def _blocking_points(seen: HeuristicSums) -> _Points:
+def _blocking_points(sums: HeuristicSums) -> _Points:
     found: list[tuple[float, float, float | None, float | None]] = []
-    for at, load in enumerate(seen.loads):
-        one = seen.service_summary(at)
+    for at, load in enumerate(sums.loads):
+        one = sums.service_summary(at)
         ends = finite_or_none(one.low), finite_or_none(one.high)
         found.append((float(load), one.mean, *ends))
     return found

@@ -245,8 +245,8 @@ def _optional_lines(report: CheckReport) -> Iterator[str]:
     if share > _NOTED:
         unit = report.study.algorithm.unit
         yield f"  evaluation takes {share:.0%} of the time; its {unit} are not counted here"
-    if report.seen:
-        yield f"  process   {report.seen}"
+    if report.process_text:
+        yield f"  process   {report.process_text}"
     if report.warm_start:
         yield f"  start     {report.warm_start}"
     if report.rejected_share > 0.0:

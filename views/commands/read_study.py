@@ -185,82 +185,86 @@ def _read_board(folder: StudyFolder) -> _Board:
 
 def do_top(args: Namespace) -> int:
     folder = study_of(args)
-    seen = _read_board(folder)
+    results = _read_board(folder)
     if args.json:
-        print_json(_top_data(folder.name, seen, args.n))
+        print_json(_top_data(folder.name, results, args.n))
     elif args.latex or args.markdown:
-        _print_for_paper(seen, args)
+        _print_for_paper(results, args)
     elif args.explain:
-        console(sys.stdout).print(explained(seen.unit), soft_wrap=True)
+        console(sys.stdout).print(explained(results.unit), soft_wrap=True)
     else:
-        _print_top(console(sys.stdout), folder.path, seen, args.n)
+        _print_top(console(sys.stdout), folder.path, results, args.n)
     return 0
 
 
-def _top_data(name: str, seen: _Board, most: int | None) -> dict[str, Any]:
-    environments = environment_names(seen.meta.environments)
+def _top_data(name: str, results: _Board, most: int | None) -> dict[str, Any]:
+    environments = environment_names(results.meta.environments)
     several, audit = dict[str, Any](), None
     if environments:
         several["environments"] = list(environments)
-    if seen.audit is not None:
-        audit = finite_json(asdict(seen.audit))
+    if results.audit is not None:
+        audit = finite_json(asdict(results.audit))
     return {
         "study": name,
-        "state": seen.state,
-        "metric": seen.meta.metric,
-        "goal": seen.meta.goal,
+        "state": results.state,
+        "metric": results.meta.metric,
+        "goal": results.meta.goal,
         **several,
-        "conclusion": as_json(seen.conclusion),
-        "leaderboard": [entry.as_json() for entry in seen.entries[:most]],
-        "baselines": [entry.as_json() for entry in seen.baselines],
+        "conclusion": as_json(results.conclusion),
+        "leaderboard": [entry.as_json() for entry in results.entries[:most]],
+        "baselines": [entry.as_json() for entry in results.baselines],
         "audit": audit,
     }
 
 
-def _print_top(out: Console, folder: Path, seen: _Board, most: int | None) -> None:
-    board, which = Board.of_study(seen.meta, seen.entries), target(folder)
-    print_headline(out, headline(seen.conclusion, seen.entries, seen.metric, seen.unit))
-    if seen.state not in ("finished", "interrupted"):
-        out.print(f"The study is {seen.state}; these are its results so far.")
-    for text in _ways_on(folder, seen):
+def _print_top(out: Console, folder: Path, results: _Board, most: int | None) -> None:
+    board, which = Board.of_study(results.meta, results.entries), target(folder)
+    print_headline(
+        out, headline(results.conclusion, results.entries, results.metric, results.unit)
+    )
+    if results.state not in ("finished", "interrupted"):
+        out.print(f"The study is {results.state}; these are its results so far.")
+    for text in _ways_on(folder, results):
         out.print(text, soft_wrap=True)
     if board.objectives:
-        out.print(front_line(seen.entries, volume_of(seen.entries, Ranking.of(seen.meta))))
+        out.print(
+            front_line(results.entries, volume_of(results.entries, Ranking.of(results.meta)))
+        )
     out.print()
     print_leaderboard(out, board, most or _ROWS, which)
     if board.entries and not board.objectives and not most:
         out.print(Text(f"What the columns mean: hpo top --explain{which}", style="dim"))
-    if seen.audit is not None:
-        out.print(f"Early stopping: {audit_words(seen.audit, seen.metric)}")
-    if seen.baselines:
+    if results.audit is not None:
+        out.print(f"Early stopping: {audit_words(results.audit, results.metric)}")
+    if results.baselines:
         out.print()
-        print_baselines(out, seen.baselines)
+        print_baselines(out, results.baselines)
 
 
-def _ways_on(folder: Path, seen: _Board) -> list[str]:
+def _ways_on(folder: Path, results: _Board) -> list[str]:
     """Return the command that tests a finished study or resumes an interrupted one, if any."""
-    if seen.state == "interrupted":
+    if results.state == "interrupted":
         return [f"Interrupted: {resuming(folder)}"]
-    if seen.state != "finished":
+    if results.state != "finished":
         return []
-    deciding = deciding_command(seen.conclusion, seen.entries, folder)
+    deciding = deciding_command(results.conclusion, results.entries, folder)
     if deciding is None:
         return []
     return [f"To decide ({deciding[1]}):\n  {deciding[0]}"]
 
 
-def _print_for_paper(seen: _Board, args: Namespace) -> None:
+def _print_for_paper(results: _Board, args: Namespace) -> None:
     from ..paper.results import leaderboard_for_paper
 
     if args.latex and args.markdown:
         raise ConfigError("--latex and --markdown are two formats; choose one")
-    if not seen.entries:
+    if not results.entries:
         raise StoreError("the study has no trials yet; see: hpo list")
-    verdict = seen.conclusion.said[:1]
+    verdict = results.conclusion.said[:1]
     form = "markdown"
     if args.latex:
         form = "latex"
-    table = leaderboard_for_paper(seen.meta, seen.entries, args.n or _ROWS, verdict)
+    table = leaderboard_for_paper(results.meta, results.entries, args.n or _ROWS, verdict)
     echo(table.written(form), end="")
 
 
@@ -308,12 +312,12 @@ def do_best(args: Namespace) -> int:
     if args.onnx and args.export is None:
         raise ConfigError("--onnx needs --export DIR, where it writes policy.onnx")
     folder = study_of(args)
-    seen = _read_board(folder)
-    entries, meta = seen.entries, seen.meta
+    results = _read_board(folder)
+    entries, meta = results.entries, results.meta
     first = next(iter(entries), None)
     if first is None or first.value is None:
-        return _print_leader(folder, seen, args)
-    told: dict[str, Any] = {"metric": meta.metric, "conclusion": as_json(seen.conclusion)}
+        return _print_leader(folder, results, args)
+    told: dict[str, Any] = {"metric": meta.metric, "conclusion": as_json(results.conclusion)}
     told |= {"exported_to": None, "exported": None}
     target = path_or_none(args.export)
     if target is not None:
@@ -322,32 +326,32 @@ def do_best(args: Namespace) -> int:
     if args.json:
         print_json({**first.as_json(), **told})
         return 0
-    lines = _front_lines(seen, first) if meta.objectives else _winner_lines(seen)
+    lines = _front_lines(results, first) if meta.objectives else _winner_lines(results)
     for text in lines:
         echo(text)
     _print_fixed(meta, first.params)
-    if len(seen.rows[first.trial].schedule) > 1:
+    if len(results.rows[first.trial].schedule) > 1:
         note(f"the trial was trained with different values earlier; see hpo show {first.trial}")
-    _note_default(seen.conclusion, first)
+    _note_default(results.conclusion, first)
     if target is not None:
         print_exported(target, meta.study_text)
     return 0
 
 
-def _front_lines(seen: _Board, first: Entry) -> list[str]:
-    said = [*seen.conclusion.said]
-    said.append(front_line(seen.entries, volume_of(seen.entries, Ranking.of(seen.meta))))
+def _front_lines(results: _Board, first: Entry) -> list[str]:
+    said = [*results.conclusion.said]
+    said.append(front_line(results.entries, volume_of(results.entries, Ranking.of(results.meta))))
     lines = [in_columns(text, sys.stdout) for text in said]
-    front = [e for e in seen.entries if e.front == 1 and e.confirmed == first.confirmed]
+    front = [e for e in results.entries if e.front == 1 and e.confirmed == first.confirmed]
     if len(front) > 1:
         why = "it has the largest crowding distance on the front"
         lines.append(f"Trial {first.trial} ranks first: {why}.")
     return lines
 
 
-def _winner_lines(seen: _Board) -> list[str]:
-    said = [winner_line(seen.entries, seen.metric, seen.unit)]
-    said += headline(seen.conclusion, seen.entries, seen.metric, seen.unit)
+def _winner_lines(results: _Board) -> list[str]:
+    said = [winner_line(results.entries, results.metric, results.unit)]
+    said += headline(results.conclusion, results.entries, results.metric, results.unit)
     return [in_columns(text, sys.stdout) for text in dict.fromkeys(said)]
 
 
@@ -373,29 +377,31 @@ def _finite(values: Mapping[int, float]) -> dict[int, float]:
     return {trial: value for trial, value in values.items() if math.isfinite(value)}
 
 
-def _print_leader(folder: StudyFolder, seen: _Board, args: Namespace) -> int:
+def _print_leader(folder: StudyFolder, results: _Board, args: Namespace) -> int:
     from ...search.analysis.checkpoint_values import read_points  # imports numpy
 
     points = read_points(folder.path)
     known = {at: _finite(found) for at, found in points.values.items()}
     at = max((at for at, found in known.items() if len(found) > 1), default=None)
-    if at is None or seen.meta.objectives or args.export is not None:
+    if at is None or results.meta.objectives or args.export is not None:
         text = f"no trial of {folder.name!r} has finished its run yet; see: hpo top"
         raise StoreError(f"{text}{target(folder.path)}")
-    sign = sign_of(seen.meta.goal)
+    sign = sign_of(results.meta.goal)
     trial, value = max(known[at].items(), key=lambda pair: (sign * pair[1], -pair[0]))
     params, reached = points.params(trial, at), len(known[at])
     if args.json:
-        entry = next(entry for entry in seen.entries if entry.trial == trial)
-        told = {"metric": seen.meta.metric, "conclusion": as_json(seen.conclusion)}
+        entry = next(entry for entry in results.entries if entry.trial == trial)
+        told = {"metric": results.meta.metric, "conclusion": as_json(results.conclusion)}
         told |= {"at": at, "value_at": value, "trials_at": reached}
         print_json({**entry.as_json(), **told, "exported_to": None, "exported": None})
         return 0
     seeds = counted(len(points.seeds[str(Stream.SEARCH), trial, at]), "search seed")
     text = f"No trial has finished its run. Trial {trial} leads {reached} trials at {steps(at)} "
-    text += f"{seen.unit}, the latest point that at least two reached: {number(value)} on {seeds}."
+    text += (
+        f"{results.unit}, the latest point that at least two reached: {number(value)} on {seeds}."
+    )
     echo(in_columns(text, sys.stdout))
-    _print_fixed(seen.meta, params)
+    _print_fixed(results.meta, params)
     return 0
 
 

@@ -54,7 +54,7 @@ def records_table(records: Sequence[TunedRecord]) -> str:
         return "no tuned configuration yet; make one with: scripts/tuned add STUDY"
     rows = list[list[str]]()
     for record in records:
-        found = {who: seen.greedy[0] for who, seen in _summaries(record).items()}
+        found = {who: summary.greedy[0] for who, summary in _summaries(record).items()}
         compared = {one.who: one for one in comparisons(record)}
         against = compared.pop(DEFAULT, None)
         default_verdict = "-"
@@ -163,22 +163,22 @@ def _benchmark_lines(record: TunedRecord, verbose: bool) -> list[str]:
         header += ["training", "reached"]
     rows = list[list[str]]()
     for one in record.contenders:
-        seen = summary_in(record, one)
+        summary = summary_in(record, one)
         beside = compared.get(one.who)
         better = ""
         to_threshold = "-"
         if beside is not None:
             better = around(*beside.greedy, ".2f")
-        if seen.to_threshold is not None:
-            to_threshold = steps(int(seen.to_threshold))
+        if summary.to_threshold is not None:
+            to_threshold = steps(int(summary.to_threshold))
         row = [
             one.who,
-            around(*seen.greedy),
+            around(*summary.greedy),
             better,
-            number(seen.area[0]),
+            number(summary.area[0]),
             to_threshold,
-            number(finite_or_none(seen.training[0])),
-            f"{seen.reached}/{len(one.greedy)}",
+            number(finite_or_none(summary.training[0])),
+            f"{summary.reached}/{len(one.greedy)}",
         ]
         rows.append(row[: len(header)])
     rules = beside_heuristics(record)
@@ -250,15 +250,15 @@ def record_data(record: TunedRecord) -> dict[str, Any]:
 def _contender_data(
     record: TunedRecord, one: Contender, beside: TunedComparison | None
 ) -> dict[str, Any]:
-    seen = summary_in(record, one)
+    summary = summary_in(record, one)
     data: dict[str, Any] = {
         "who": one.who,
         "source": dict(one.source),
         "seeds": len(one.greedy),
-        "diverged": seen.diverged,
-        **_measures(seen),
-        "reached": seen.reached,
-        "env_steps_to_threshold": seen.to_threshold,
+        "diverged": summary.diverged,
+        **_measures(summary),
+        "reached": summary.reached,
+        "env_steps_to_threshold": summary.to_threshold,
         "cost": vars(one.cost),
         "curve": vars(one.curve),
     }
@@ -276,10 +276,10 @@ def _interval_data(value: float, found: Interval) -> Mapping[str, float | None]:
 
 
 def verified_words(found: Verification) -> str:
-    seen, means = found.agreement, [*map(number, found.means)]
+    agreement, means = found.agreement, [*map(number, found.means)]
     versions = "; ".join(f"{k} {then} -> {now}" for k, (then, now) in found.versions.items())
     inside, verdict = "OUTSIDE", found.verdict
-    if seen.within:
+    if agreement.within:
         inside = "within"
     if verdict == "not":
         verdict = "NOT"
@@ -287,8 +287,8 @@ def verified_words(found: Verification) -> str:
         f"{found.name}: {verdict}",
         f"recorded seeds  {found.equal} of {found.recorded} equal bit for bit",
         f"new seeds       {found.seeds}, mean {means[1]}; recorded {means[0]}",
-        f"                the difference {number(seen.difference)} is {inside} "
-        f"[{number(seen.low)}, {number(seen.high)}] (99% permutation interval)",
+        f"                the difference {number(agreement.difference)} is {inside} "
+        f"[{number(agreement.low)}, {number(agreement.high)}] (99% permutation interval)",
     ]
     if versions:
         lines.append(f"versions        {versions}")
@@ -296,16 +296,16 @@ def verified_words(found: Verification) -> str:
 
 
 def verified_data(found: Verification) -> dict[str, Any]:
-    seen = found.agreement
+    agreement = found.agreement
     return {
         "name": found.name,
         "verdict": found.verdict,
         "recorded": {"seeds": found.recorded, "bit_equal": found.equal, "mean": found.means[0]},
         "fresh": {"seeds": found.seeds, "mean": found.means[1]},
-        "difference": seen.difference,
-        "low": seen.low,
-        "high": seen.high,
-        "within": seen.within,
+        "difference": agreement.difference,
+        "low": agreement.low,
+        "high": agreement.high,
+        "within": agreement.within,
         "versions": {name: list(pair) for name, pair in found.versions.items()},
     }
 

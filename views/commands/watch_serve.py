@@ -98,9 +98,9 @@ def standings(
     last: tuple[int, float, str] | None = None
     while True:
         standing = kept.get().value
-        seen = (standing.head.number, standing.head.at, standing.word)
-        if seen != last:  # a very recent commit is read again, and may be unchanged
-            last = seen
+        current = (standing.head.number, standing.head.at, standing.word)
+        if current != last:  # a very recent commit is read again, and may be unchanged
+            last = current
             yield standing
             if standing.word != "running" or standing.head.phase == "finished":
                 return

@@ -44,11 +44,11 @@ def mark_of(folder: Path) -> CommitMark:
     """Return a study's commit mark; take it before the data, so that it is never newer."""
     # Not opened: closing a file releases all of this process's locks on it, including SQLite's.
     try:
-        seen = (folder / JOURNAL_NAME).stat()
+        file_status = (folder / JOURNAL_NAME).stat()
     except OSError as error:
         raise StoreError(f"{folder.name} cannot be read: {error.strerror}") from error
-    words = (seen.st_ino, seen.st_size, seen.st_mtime_ns)
-    settled = not 0 <= time.time_ns() - seen.st_mtime_ns < _SETTLED_NS
+    words = (file_status.st_ino, file_status.st_size, file_status.st_mtime_ns)
+    settled = not 0 <= time.time_ns() - file_status.st_mtime_ns < _SETTLED_NS
     return CommitMark(words, lock_holder(folder) is not None, settled)
 
 

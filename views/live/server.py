@@ -293,8 +293,10 @@ def _states_answer(library: Library) -> Response:
     lines = library.lines()
     words = {line.word for line in lines}
     state = next((word for word in ("reading", "running") if word in words), "finished")
-    seen = [(line.name, line.word, line.standing and line.standing.head.number) for line in lines]
-    version = hashlib.blake2b(json.dumps(seen).encode(), digest_size=8).hexdigest()
+    states = [
+        (line.name, line.word, line.standing and line.standing.head.number) for line in lines
+    ]
+    version = hashlib.blake2b(json.dumps(states).encode(), digest_size=8).hexdigest()
     return Response(json.dumps({"version": version, "state": state}), "application/json")
 
 

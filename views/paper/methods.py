@@ -258,7 +258,7 @@ def _proposals_sentence(snapshot: Snapshot, trials: int) -> str:
 def _random_share_text(study: Study, proposed: int) -> str:
     """Describe how many proposals of a model-based method were drawn at random."""
     row = METHODS.get(study.search.method)
-    if study.search.driver == "ray_tune" or row is None or not row.learns:
+    if study.search.driver == "ray_tune" or row is None or not row.learns_from_results:
         return ""
     found: list[str] = []
     start = study.search.options.get("n_startup_trials") or 0

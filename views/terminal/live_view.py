@@ -49,7 +49,7 @@ class LiveView(RunView):
         self._at_once = at_once
         self._title = ""
         self._now = "starting"
-        self._began = self._seen = time.monotonic()
+        self._began = self._updated = time.monotonic()
         self._progress: Progress | None = None
         self._compiles, self._compile_seconds = 0, 0.0
         self._unhush: Callable[[], None] = lambda: None
@@ -104,7 +104,7 @@ class LiveView(RunView):
         super().on_start(study, folder, resumed)
 
     def on_chunk(self, progress: Progress) -> None:
-        self._progress, self._seen = progress, time.monotonic()
+        self._progress, self._updated = progress, time.monotonic()
         self._enter_stage("")
         super().on_chunk(progress)
 
@@ -116,7 +116,7 @@ class LiveView(RunView):
         return panel(
             self._title,
             self._progress,
-            now - self._seen,
+            now - self._updated,
             doing,
             compiled,
             unit=self.unit,

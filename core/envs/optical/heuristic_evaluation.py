@@ -77,7 +77,7 @@ _SAMPLING = 0x5A3B1E  # separates an agent's random numbers from the request's
 
 @pytree
 class _Memory(Pytree):
-    seen: Any  # the policy's last observations, oldest first; None if it sees only the newest
+    observations: Any  # the policy's last ones, oldest first; None if it sees only the newest
     inner: Any  # memory of its network
 
 
@@ -88,25 +88,25 @@ class PolicyRule:
     greedy: bool = True  # take the most likely action instead of a sample
 
     def begin(self) -> _Memory:
-        seen, length = None, self.policy.history
+        observations, length = None, self.policy.history
         if length > 1:
             struct = self.environment.observation_struct
-            seen = jnp.zeros((length, *struct.shape), struct.dtype)
-        return _Memory(seen, self.policy.begin())
+            observations = jnp.zeros((length, *struct.shape), struct.dtype)
+        return _Memory(observations, self.policy.begin())
 
     def choose(
         self, state: OpticalState, offers: Offers, params: OpticalParams, memory: Any, words: Words
     ) -> Answer:
         shown = self.environment.observe(state, params)
-        seen = key = None
-        if memory.seen is not None:
-            shown = seen = pushed(memory.seen, shown)
+        observations = key = None
+        if memory.observations is not None:
+            shown = observations = pushed(memory.observations, shown)
         if not self.greedy:
             key = jax.random.wrap_key_data(words[:2], impl="threefry2x32")
             key = jax.random.fold_in(key, _SAMPLING)
         mask = self.environment.action_mask(state, params)
         action, inner = self.policy.act(shown, mask, memory.inner, key)
-        return *self.environment.decode(state, offers, action), _Memory(seen, inner)
+        return *self.environment.decode(state, offers, action), _Memory(observations, inner)
 
 
 def check_fits(learnt_in: Environment, environment: OpticalEnvironment) -> None:
@@ -269,9 +269,9 @@ class _Lanes:
             def request(carry: Any, inputs: Any) -> tuple[Any, None]:
                 words, counted = inputs
                 state, sums = carry
-                state, seen = jax.vmap(self._serve_request)(words, split[:, 0], state, params)
+                state, info = jax.vmap(self._serve_request)(words, split[:, 0], state, params)
                 add = counted.astype(jnp.float32)
-                return (state, jax.tree.map(lambda s, x: s + add * x, sums, seen)), None
+                return (state, jax.tree.map(lambda s, x: s + add * x, sums, info)), None
 
             # Within a block, sums are integers below 2**24 if bitrates are integers.
             zero = {key: jnp.zeros(lanes) for key in sums}
@@ -294,12 +294,12 @@ class _Lanes:
         agent, offers = make_agent(self.rule, environment), environment.offers(state, params)
         path, start, memory = agent.choose(state, offers, params, memory, words)
         step = environment.serve(words, state, offers, path, start, params=params)
-        seen = {key: step.info[key] for key in self._info_names}
+        info = {key: step.info[key] for key in self._info_names}
         if environment.never_ends:
-            return (step.state, memory), seen
+            return (step.state, memory), info
         fresh, _ = environment.reset(jax.random.fold_in(reset_key, words[0]), params)
         done = step.terminated | step.truncated
-        return where(done, (fresh, agent.begin()), (step.state, memory)), seen
+        return where(done, (fresh, agent.begin()), (step.state, memory)), info
 
 
 def _kahan_add(total: tuple[Array, Array], part: Array) -> tuple[Array, Array]:

@@ -296,4 +296,4 @@ def test_thompson_beats_random_search_on_noisy_bowl():
 
 
 def test_thompson_is_a_registered_method():
-    assert METHODS["thompson"].learns and not METHODS["thompson"].package
+    assert METHODS["thompson"].learns_from_results and not METHODS["thompson"].package
