@@ -275,9 +275,9 @@ class Grows(Sound):
         (NumpyRandom, "NumpyRandom.update: {}: numpy.random draws only once", "numpy"),
         (NumpyInJit, "NumpyInJit.update: {}: numpy.random draws only once", "numpy in jit"),
         (PythonRandom, "PythonRandom.evaluate: {}: random draws only once", "random"),
-        (OwnGenerator, "{}: Python code gives a different value", "generator"),
-        (Clock, "Clock.init: {}: Python code gives a different value", "clock"),
-        (Global, "Global.update: {}: Python code gives a different value", "global"),
+        (OwnGenerator, "{}: this Python code returns a different value", "generator"),
+        (Clock, "Clock.init: {}: this Python code returns a different value", "clock"),
+        (Global, "Global.update: {}: this Python code returns a different value", "global"),
         (InScan, "InScan.update: {}: numpy.random draws only once", "in scan"),
     ],
 )
