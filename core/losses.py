@@ -225,8 +225,8 @@ def _learning_targets(
     if seen is None or terms is None or terms.last_value is None:
         return _Targets(rows.advantage, rows.target)
     value, last, change = jax.lax.stop_gradient((terms.value, terms.last_value, terms.change))
-    following = jnp.concatenate([value[:, 1:], last[:, None]], axis=1)
-    next_values = jnp.where(seen.truncated, seen.bootstrap, following)
+    next_step_values = jnp.concatenate([value[:, 1:], last[:, None]], axis=1)
+    next_values = jnp.where(seen.truncated, seen.bootstrap, next_step_values)
     ratio = jnp.exp(jnp.clip(change, -hypers.logr_clip, hypers.logr_clip))
     rows_first = Steps(seen.reward, value, next_values, seen.terminated, seen.truncated)
     steps, weight = jax.tree.map(lambda x: jnp.moveaxis(x, 1, 0), (rows_first, ratio))

@@ -78,7 +78,7 @@ class _Seen:
 
     call: int = 0
     seconds: float = 0.0
-    told: bool = False
+    warned: bool = False
     interrupted: bool = False
 
 
@@ -133,8 +133,8 @@ class InProcess:
             self._judge_call(batch, seen)
 
     def _judge_call(self, batch: LimitedBatch, seen: _Seen) -> None:
-        if seen.seconds >= TOLD_SECONDS and not seen.told:
-            seen.told = True
+        if seen.seconds >= TOLD_SECONDS and not seen.warned:
+            seen.warned = True
             self._warn(_long_words(batch, seen))
         if seen.seconds >= batch.limit and not seen.interrupted:
             seen.interrupted = True
