@@ -75,7 +75,9 @@ class Carry(Pytree):
     info: dict[str, Float[Array, "*L episodes"]]
 
     @classmethod
-    def begun(cls, shape: tuple[int, ...], env_state: Any, observation: Any, memory: Any) -> Carry:
+    def initial(
+        cls, shape: tuple[int, ...], env_state: Any, observation: Any, memory: Any
+    ) -> Carry:
         running, zero = jnp.ones(shape, bool), jnp.zeros(shape, jnp.float32)
         lengths = jnp.zeros(shape, jnp.int32)
         return cls(jnp.int32(0), env_state, observation, memory, running, zero, lengths, {})
@@ -218,7 +220,7 @@ def begin(players: Players, episodes: int, steps: int | None) -> Carry:
     env_state, observation = jax.vmap(reset)(players.keys, players.params)
     count = players.keys.shape[0]
     memory = players.memory((count, episodes * agents_of(env)))
-    carry = Carry.begun((count, episodes), env_state, observation, memory)
+    carry = Carry.initial((count, episodes), env_state, observation, memory)
     return carry.with_info(lambda c: advance(players, c, steps)[0])
 
 

@@ -74,7 +74,7 @@ class Playing(Pytree):
     lengths: Int[Array, "..."]
 
     @classmethod
-    def begun(cls, inner: Any) -> Playing:
+    def initial(cls, inner: Any) -> Playing:
         zero, none = jnp.zeros((), jnp.float32), jnp.zeros((), jnp.int32)
         return cls(inner, zero, none, none, zero, none)
 
@@ -106,7 +106,7 @@ class GymnaxView:
 
     def reset(self, key: PRNGKeyArray, params: Any) -> tuple[Any, Any]:
         state, observation = self._env.reset(key, params)
-        return as_array(observation), Playing.begun(state)
+        return as_array(observation), Playing.initial(state)
 
     def step(self, key: PRNGKeyArray, state: Playing, action: Array, params: Any) -> Any:
         """Return observation, state, reward, done, info; keys are used as in gymnax."""

@@ -225,8 +225,8 @@ def _learning_targets(
     if segments is None or terms is None or terms.last_value is None:
         return _Targets(rows.advantage, rows.target)
     value, last, change = jax.lax.stop_gradient((terms.value, terms.last_value, terms.change))
-    following = jnp.concatenate([value[:, 1:], last[:, None]], axis=1)
-    next_values = jnp.where(segments.truncated, segments.bootstrap, following)
+    next_step_values = jnp.concatenate([value[:, 1:], last[:, None]], axis=1)
+    next_values = jnp.where(segments.truncated, segments.bootstrap, next_step_values)
     ratio = jnp.exp(jnp.clip(change, -hypers.logr_clip, hypers.logr_clip))
     rows_first = Steps(
         segments.reward, value, next_values, segments.terminated, segments.truncated

@@ -210,9 +210,9 @@ def shadow_advantages(
     """Return the advantages of a lane's shadows times `shadow_weight`; `last` is their final V."""
     shadow = trajectory.shadow
     assert shadow is not None
-    following = jnp.concatenate([shadow.value[1:], last[None]])
-    following = jnp.where(trajectory.truncated, shadow.bootstrap, following)
-    steps = Steps(rewards, shadow.value, following, trajectory.terminated, trajectory.truncated)
+    next_values = jnp.concatenate([shadow.value[1:], last[None]])
+    next_values = jnp.where(trajectory.truncated, shadow.bootstrap, next_values)
+    steps = Steps(rewards, shadow.value, next_values, trajectory.terminated, trajectory.truncated)
     unroll = plan.backend.advantage_unroll
     return hypers.shadow_weight * gae(steps, hypers.gamma, gae_lambda, unroll)
 

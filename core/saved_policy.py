@@ -55,10 +55,10 @@ class SavedPolicy:
     imports: tuple[str, ...] = ()  # files of user code that registered its parts
 
     def __repr__(self) -> str:
-        told = [f"{key} {self.about[key]}" for key in ("study", "trial") if key in self.about]
+        origin = [f"{key} {self.about[key]}" for key in ("study", "trial") if key in self.about]
         name = "SavedPolicy"
-        if told:
-            name += f" of {', '.join(told)}"
+        if origin:
+            name += f" of {', '.join(origin)}"
         return f"<{name}: {self.plan.network} on {self.plan.env.id}>"
 
     def hypers(self) -> Hypers:
@@ -287,8 +287,8 @@ def _with_eval_env(policy: SavedPolicy, env: Mapping[str, Any]) -> SavedPolicy:
     if id_ == before.id:
         keys, params = {**dict(before.keys), **keys}, {**policy.eval_params, **params}
     plan = as_seen(EnvPlan(id_, tuple(sorted(keys.items())), before.folder), policy.config)
-    ours, theirs = environments.make(policy.plan.env), environments.make(plan)
-    for what, trained, given in differing(ours, theirs):
+    training_env, eval_env = environments.make(policy.plan.env), environments.make(plan)
+    for what, trained, given in differing(training_env, eval_env):
         raise ConfigError(
             f"the policy was trained on {policy.plan.env.id}, whose {what} ({trained}) differ "
             f"from those of {id_} ({given})"

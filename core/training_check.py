@@ -101,8 +101,10 @@ def _check_same_state(tracer: _Tracer, state: Any, after: Any) -> None:
     ):
         raise ConfigError(f"{tracer.at('update')} {line}")
     if [*named_leaves(after)] != [*named_leaves(state)]:  # lanes store leaves by position
-        ours, theirs = jax.tree.structure(after), jax.tree.structure(state)
-        raise ConfigError(f"{tracer.at('update')} the state is {ours}, but init returned {theirs}")
+        updated, initial = jax.tree.structure(after), jax.tree.structure(state)
+        raise ConfigError(
+            f"{tracer.at('update')} the state is {updated}, but init returned {initial}"
+        )
 
 
 class _Tracer:

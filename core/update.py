@@ -123,8 +123,8 @@ def _prepare_samples(plan: Plan, lane: _Played) -> tuple[LaneState, Samples]:
     # r_t: scaled, divided by the deviation of returns, clipped
     rewards, state = _shape_rewards(plan, hypers, state, trajectory, is_learning)
     # V(s'_t): the next step's; for a truncated step, V of the observation at which it was cut
-    following = jnp.concatenate([trajectory.value[1:], lane.last_value[None]])
-    next_values = jnp.where(trajectory.truncated, trajectory.bootstrap, following)
+    next_step_values = jnp.concatenate([trajectory.value[1:], lane.last_value[None]])
+    next_values = jnp.where(trajectory.truncated, trajectory.bootstrap, next_step_values)
     steps = Steps(
         rewards, trajectory.value, next_values, trajectory.terminated, trajectory.truncated
     )
@@ -174,10 +174,10 @@ def _shadow_advantages(
     trajectory = lane.trajectory
     if trajectory.shadow is None or lane.shadow_value is None:
         return None
-    theirs = _in_units(plan, lane.hypers, state, trajectory.shadow.reward) - average
+    rewards = _in_units(plan, lane.hypers, state, trajectory.shadow.reward) - average
     decay = lane.values.coefficients.gae_lambda
     last = lane.shadow_value
-    return shadow_advantages(plan, lane.hypers, theirs, trajectory, last=last, gae_lambda=decay)
+    return shadow_advantages(plan, lane.hypers, rewards, trajectory, last=last, gae_lambda=decay)
 
 
 def _seen_observations(
@@ -448,8 +448,8 @@ def inspect_lane(plan: Plan, hypers: Hypers, state: LaneState) -> dict[str, Any]
     all_hypers = jax.tree.map(lambda x: jnp.asarray(x)[None], hypers)
     played = rollout(plan, all_hypers, one)
     found = inspect_rollout(plan, hypers, played)
-    told = jax.tree.map(lambda x: x[:, 0], played.info)
-    return {**found, "trajectories": found["trajectories"].replace(info=told)}
+    info = jax.tree.map(lambda x: x[:, 0], played.info)
+    return {**found, "trajectories": found["trajectories"].replace(info=info)}
 
 
 def inspect_rollout(plan: Plan, hypers: Hypers, played: Rollout) -> dict[str, Any]:

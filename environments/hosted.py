@@ -28,9 +28,9 @@ class Answers:
     terminated: np.ndarray  # bool [n], ended by the environment's rules
     truncated: np.ndarray  # bool [n], cut by a limit
     # [n, ...] to act on next, if the simulator has already started the next episode
-    following: np.ndarray | None = None
+    next_observation: np.ndarray | None = None
     # bool [n], episodes that ended although their game continues, as after a lost life
-    goes_on: np.ndarray | None = None
+    game_continues: np.ndarray | None = None
     info: Mapping[str, np.ndarray] = field(default_factory=dict)  # [n] each
 
 

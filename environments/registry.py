@@ -70,9 +70,9 @@ def full_id(id_: str) -> str:
     """Return the id in the form used in studies: with `gym:` if only Gymnasium defines it."""
     if is_hosted(id_) or id_ in ENVIRONMENTS:
         return id_
-    theirs = f"{PREFIX}{id_}"
-    if is_atari(id_) or theirs in registered():
-        return theirs
+    gym_id = f"{PREFIX}{id_}"
+    if is_atari(id_) or gym_id in registered():
+        return gym_id
     return id_
 
 

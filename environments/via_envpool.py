@@ -92,15 +92,15 @@ class EnvPoolSimulator:
         order = _row_order(info["env_id"], self._sent)
         said = {name: rows[order] for name, rows in info.items() if _is_column(rows, order)}
         ended = terminated[order]
-        goes_on = None
+        game_continues = None
         if "lives" in said:
-            goes_on = ended & (said["lives"] > 0)
+            game_continues = ended & (said["lives"] > 0)
         return Answers(
             observation[order],
             reward[order],
             ended,
             truncated[order],
-            goes_on=goes_on,
+            game_continues=game_continues,
             info=said,
         )
 

@@ -158,9 +158,9 @@ class VectorEntrySimulator:
         observation, reward, terminated, truncated, info = stepped
         ended = terminated | truncated
         self._ended = ended & (self._mode != "SameStep")
-        observations, following = np.array(observation[rows]), None
+        observations, next_observation = np.array(observation[rows]), None
         if self._mode == "SameStep":
-            following = observations.copy()
+            next_observation = observations.copy()
             for place in np.flatnonzero(ended[rows]).tolist():
                 observations[place] = info["final_obs"][rows[place]]
         said = {
@@ -173,7 +173,7 @@ class VectorEntrySimulator:
             np.array(reward[rows]),
             np.asarray(terminated[rows], bool),
             np.asarray(truncated[rows], bool),
-            following,
+            next_observation,
             info=said,
         )
 
@@ -196,12 +196,12 @@ class AtariSimulator(VectorEntrySimulator):
 
     def receive(self) -> Answers:
         answers = super().receive()
-        goes_on = answers.terminated & (answers.info["lives"] > 0)
-        self._last, self._goes_on = answers.observation, bool(goes_on[0])
-        return replace(answers, goes_on=goes_on)
+        game_continues = answers.terminated & (answers.info["lives"] > 0)
+        self._last, self._game_continues = answers.observation, bool(game_continues[0])
+        return replace(answers, game_continues=game_continues)
 
     def restart(self, rows: np.ndarray) -> np.ndarray:
-        if self._goes_on:
+        if self._game_continues:
             return self._last.copy()
         return super().restart(rows)
 

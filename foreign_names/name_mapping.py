@@ -61,7 +61,7 @@ class Values:
     )
     kind: Callable[[str], str] = _same_value  # distribution -> ours; may exchange the ends
     meaning: str = ""  # for the documentation; empty if values are unchanged
-    table: Mapping[Any, Any] | None = None  # the table, if the transform is one: theirs -> ours
+    table: Mapping[Any, Any] | None = None  # the table, if the transform is one: foreign -> ours
 
     @property
     def steps_differ(self) -> bool:
@@ -96,21 +96,21 @@ def words(table: Mapping[Any, Any], others: Any = SAME) -> Values:
     """
 
     def of(value: Any) -> Any:
-        ours = next((one for theirs, one in table.items() if _is_equal(theirs, value)), others)
+        ours = next((one for foreign, one in table.items() if _is_equal(foreign, value)), others)
         if isinstance(ours, NoCounterpart):
             raise ours
         if isinstance(ours, Values):
             return ours.of(value)
         return ours
 
-    meaning = "; ".join(f"{in_words(theirs)}: {in_words(one)}" for theirs, one in table.items())
+    meaning = "; ".join(f"{in_words(foreign)}: {in_words(one)}" for foreign, one in table.items())
     return Values(of, _no_range, _no_range, meaning=meaning, table=table)
 
 
-def _is_equal(theirs: Any, value: Any) -> bool:
-    if isinstance(theirs, str) and isinstance(value, str):
-        return theirs.lower() == value.lower()
-    return isinstance(theirs, bool) == isinstance(value, bool) and theirs == value
+def _is_equal(foreign: Any, value: Any) -> bool:
+    if isinstance(foreign, str) and isinstance(value, str):
+        return foreign.lower() == value.lower()
+    return isinstance(foreign, bool) == isinstance(value, bool) and foreign == value
 
 
 def scheduled(knob: str, schedule: str, end: str) -> Values:

@@ -114,9 +114,9 @@ def version_told(one: System, names: Iterable[str]) -> tuple[System, tuple[str, 
             if names_together <= given:
                 return version, tuple(sorted(names_together))
     for version in _versions(one):
-        told = tuple(sorted(version.only & given))
-        if told:
-            return version, told
+        identifying = tuple(sorted(version.only & given))
+        if identifying:
+            return version, identifying
     return one, ()
 
 

@@ -66,13 +66,13 @@ def _choose_version(draft: ConvertedStudy, source: ImportSource, given: Mapping[
         draft.system = version_named(draft.system, str(given["version"]))
         return
     names = {name.replace("-", "_") for name in (*source.names(), *source.mentioned, *given)}
-    draft.system, told = version_told(draft.system, names)
-    one, reason = draft.system, f"only this version has {', '.join(told)}"
-    if not told and (small := counts_segments(draft, source)):
+    draft.system, identifying = version_told(draft.system, names)
+    one, reason = draft.system, f"only this version has {', '.join(identifying)}"
+    if not identifying and (small := counts_segments(draft, source)):
         draft.system = one = version_named(one, SEGMENTS)
-        told, reason = ("minibatch_size",), small
+        identifying, reason = ("minibatch_size",), small
     others = " or ".join(map(_version_flag, versions_of(one)))
-    if told and others:
+    if identifying and others:
         draft.note(f"version: {one.title} {one.version}, because {reason}; otherwise {others}")
     elif others:
         draft.note(f"version: {one.title} {one.version}; the imported names also match {others}")

@@ -219,7 +219,7 @@ def _translate_values(
     note: Note, name: str, row: NameRow, fields: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Translate listed values; only one of the targets that they set may vary."""
-    words = [read_word(theirs) for theirs in fields["values"]]
+    words = [read_word(value) for value in fields["values"]]
     sets = [row.settings(word) for word in words]
     for word, one in zip(words, sets, strict=True):
         if one.get(row.target, word) != word:

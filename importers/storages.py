@@ -236,16 +236,16 @@ def read_storage(storage: str, name: str | None, given: Mapping[str, Any]) -> Co
     """Read a study from an Optuna storage, with its ten best trials enqueued."""
     from ..spaces.via_optuna import read_study
 
-    theirs = read_study(storage, name)
-    draft = ConvertedStudy(f"{storage} ({theirs.name})")
-    if theirs.exported:
-        return _read_exported(draft, theirs)
-    if len(theirs.directions) != 1:
-        count = f"{len(theirs.directions)} objectives"
+    study = read_study(storage, name)
+    draft = ConvertedStudy(f"{storage} ({study.name})")
+    if study.exported:
+        return _read_exported(draft, study)
+    if len(study.directions) != 1:
+        count = f"{len(study.directions)} objectives"
         raise ConfigError(
-            f"{storage}: {theirs.name!r} has {count}; only single-objective studies are imported"
+            f"{storage}: {study.name!r} has {count}; only single-objective studies are imported"
         )
-    source = _begin_draft(draft, theirs.space, given)
+    source = _begin_draft(draft, study.space, given)
     ask_about_the_system(draft, source, given)
     refuse_lost(draft, source)
     for parameter, fields in source.searched.items():
@@ -253,52 +253,52 @@ def read_storage(storage: str, name: str | None, given: Mapping[str, Any]) -> Co
             draft.constant(parameter, fields["values"][0])
         else:
             draft.searched(parameter, fields)
-        if parameter in theirs.sometimes:
+        if parameter in study.sometimes:
             draft.note(
                 f"{parameter}: only some trials have it, but here all trials have it unless "
                 "you add a `when`"
             )
-        if parameter in theirs.changed:
+        if parameter in study.changed:
             draft.note(
-                f"{parameter}: its range changed from {theirs.changed[parameter]}; the last "
+                f"{parameter}: its range changed from {study.changed[parameter]}; the last "
                 "range is used"
             )
     add_defaults(draft, source)
-    _set_metric(draft, theirs.directions[0], theirs.metrics, given)
-    _enqueue(draft, theirs)
+    _set_metric(draft, study.directions[0], study.metrics, given)
+    _enqueue(draft, study)
     draft.section("search")["method"] = "tpe"
     return draft
 
 
-def _sign(theirs: OptunaStudy) -> float:
+def _sign(study: OptunaStudy) -> float:
     """Return the factor (1 or -1) that makes smaller values better."""
-    if theirs.directions[0] == "maximize":
+    if study.directions[0] == "maximize":
         return -1.0
     return 1.0
 
 
-def _read_exported(draft: ConvertedStudy, theirs: OptunaStudy) -> ConvertedStudy:
+def _read_exported(draft: ConvertedStudy, study: OptunaStudy) -> ConvertedStudy:
     """Read a study written by `hpo export optuna`, with its best trials enqueued."""
-    ours = theirs.exported.get("study")
-    if ours is None:
+    exported = study.exported.get("study")
+    if exported is None:
         text = "the study was exported by an earlier version of hpo, which omitted conditions and "
         raise draft.fault(f"{text}rules; export it again", export="optuna")
-    draft.whole, first = True, ours["env"]
+    draft.whole, first = True, exported["env"]
     if is_list(first) and first:
         draft.envs, first = first, first[0]
     draft.env = {"id": first}
     if is_dict(first):
         draft.env = dict(first)
-    draft.fixed, draft.space = dict(ours["fixed"]), dict(ours["space"])
+    draft.fixed, draft.space = dict(exported["fixed"]), dict(exported["space"])
     draft.rest = {
         key: value
-        for key, value in ours.items()
+        for key, value in exported.items()
         if key not in _NOT_EXPORTED and value not in (None, {}, [])
     }
     draft.taken = {key: [] for key in (*draft.rest, "env", "fixed", "space")}
-    sign = _sign(theirs)
+    sign = _sign(study)
     finished = sorted(
-        theirs.trials,
+        study.trials,
         key=lambda trial: (not math.isfinite(trial.values[0]), sign * trial.values[0]),
     )
     best = list[dict[str, Any]]()
@@ -352,10 +352,10 @@ class _Enqueued:
                 self.moved[name] = self.moved.get(name, 0) + 1
 
 
-def _enqueue(draft: ConvertedStudy, theirs: OptunaStudy) -> None:
+def _enqueue(draft: ConvertedStudy, study: OptunaStudy) -> None:
     """Enqueue the best trials whose values are in the space, each configuration once."""
-    sign = _sign(theirs)
-    finite = [trial for trial in theirs.trials if math.isfinite(trial.values[0])]
+    sign = _sign(study)
+    finite = [trial for trial in study.trials if math.isfinite(trial.values[0])]
     found = _Enqueued()
     for trial in sorted(finite, key=lambda trial: sign * trial.values[0]):
         if len(found.kept) == _BEST:
@@ -368,8 +368,8 @@ def _enqueue(draft: ConvertedStudy, theirs: OptunaStudy) -> None:
         draft.note(
             f"enqueue: {name} was moved to the nearest listed value in {counted(count, 'trial')}"
         )
-    if len(theirs.trials) > len(finite):
-        skipped = counted(len(theirs.trials) - len(finite), "trial")
+    if len(study.trials) > len(finite):
+        skipped = counted(len(study.trials) - len(finite), "trial")
         draft.note(f"enqueue: skips {skipped} with an infinite value")
 
 

@@ -45,12 +45,13 @@ def gamma_of_rewards(draft: ConvertedStudy, source: ImportSource) -> None:
         normalise = {}
     if not isinstance(normalise, dict) or not normalise.get("norm_reward", True):
         return
-    theirs = normalise.get("gamma")
+    reward_gamma = normalise.get("gamma")
     if source.calls:  # rl-zoo3 gives it the study's own
-        theirs = normalise.get("gamma", 0.99)
-    if theirs is not None and source.values("gamma", 0.99) != [theirs]:
+        reward_gamma = normalise.get("gamma", 0.99)
+    if reward_gamma is not None and source.values("gamma", 0.99) != [reward_gamma]:
         draft.note(
-            f"normalize: gamma was {theirs}; rewards are normalised with the study's gamma here"
+            f"normalize: gamma was {reward_gamma}; rewards are normalised with the study's gamma "
+            "here"
         )
 
 

@@ -404,7 +404,7 @@ def _metric(draft: ConvertedStudy, metric: Any, given: Mapping[str, Any]) -> Non
         return
     if not is_dict(metric) or not isinstance(metric.get("name"), str):
         raise ConfigError(f"metric is {metric!r}; allowed: a mapping with name and goal")
-    theirs, goal = metric["name"], metric.get("goal", "minimize")
+    sweep_metric, goal = metric["name"], metric.get("goal", "minimize")
     if goal not in ("minimize", "maximize"):
         raise ConfigError(f"metric.goal is {goal!r}; allowed: minimize or maximize")
     if "metric" in given:
@@ -412,11 +412,12 @@ def _metric(draft: ConvertedStudy, metric: Any, given: Mapping[str, Any]) -> Non
         best = _goal_of(name) or goal
         if best != goal and "metric.goal" not in given:
             draft.note(
-                f"metric: the sweep's goal for {theirs!r} is {goal}, but {name} has goal {best}"
+                f"metric: the sweep's goal for {sweep_metric!r} is {goal}, but {name} has goal "
+                f"{best}"
             )
             goal = best
     else:
-        name = _our_metric(draft, theirs, goal)
+        name = _our_metric(draft, sweep_metric, goal)
     draft.rest["metric"] = {"name": name, "goal": goal}
     if "goal" not in metric:
         draft.note("metric: the sweep sets no goal, which means minimize in W&B")

@@ -116,8 +116,8 @@ def hint_of(name: str) -> str:
 
 def _row_of(name: str) -> NameRow | None:
     american = name
-    for theirs, ours in _AMERICAN.items():
-        american = american.replace(ours, theirs)
+    for american_word, british_word in _AMERICAN.items():
+        american = american.replace(british_word, american_word)
     rows = (*hints(name), *hints(american), *hints(_british_name(name)))
     return next((row for row in rows if row.target in KNOBS), None)
 

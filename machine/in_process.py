@@ -78,7 +78,7 @@ class _Seen:
 
     call: int = 0
     seconds: float = 0.0
-    told: bool = False
+    warned: bool = False
     interrupted: bool = False
 
 
@@ -133,8 +133,8 @@ class InProcess:
             self._judge_call(batch, timer)
 
     def _judge_call(self, batch: LimitedBatch, timer: _Seen) -> None:
-        if timer.seconds >= TOLD_SECONDS and not timer.told:
-            timer.told = True
+        if timer.seconds >= TOLD_SECONDS and not timer.warned:
+            timer.warned = True
             self._warn(_long_words(batch, timer))
         if timer.seconds >= batch.limit and not timer.interrupted:
             timer.interrupted = True

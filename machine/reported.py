@@ -202,7 +202,8 @@ class OfflineRuns(Reader):
 
     def __init__(self, files: Files, step: str):
         super().__init__(files, step)
-        self._begun: dict[Path, bytes] = {}  # start of a record that spans several chunks
+        # start of a record that spans several chunks
+        self._partial_records: dict[Path, bytes] = {}
 
     def _read_rows(self, path: Path, tail: Tail, ended: bool) -> Iterator[Row]:
         tail.offset = max(tail.offset, _WANDB_HEAD)
@@ -218,12 +219,12 @@ class OfflineRuns(Reader):
             if len(data) - at < _WANDB_CHUNK + length:
                 break
             at += _WANDB_CHUNK
-            whole = self._begun.pop(path, b"") + data[at : at + length]
+            whole = self._partial_records.pop(path, b"") + data[at : at + length]
             at += length
             if kind in _WANDB_ENDS:
                 yield from map(self._make_row, _history_rows(whole))
             else:
-                self._begun[path] = whole
+                self._partial_records[path] = whole
         tail.offset += min(at, len(data))
 
 

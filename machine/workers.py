@@ -87,12 +87,12 @@ class Workers:
 
     def worker(self, at: int) -> _Worker:
         if at not in self.there:
-            ours, theirs = Pipe()
-            with theirs:
-                process = _start_worker(theirs.fileno(), self._entry, self._arguments)
+            parent_conn, child_conn = Pipe()
+            with child_conn:
+                process = _start_worker(child_conn.fileno(), self._entry, self._arguments)
             waiter = select.poll()
-            waiter.register(ours.fileno(), select.POLLIN)
-            self.there[at] = _Worker(process, ours, waiter)
+            waiter.register(parent_conn.fileno(), select.POLLIN)
+            self.there[at] = _Worker(process, parent_conn, waiter)
         return self.there[at]
 
     def tell(
@@ -136,7 +136,7 @@ class Workers:
     def _wait_for_reply(self, at: int, inside: np.ndarray, limit: float) -> bool:
         """Wait for a worker's reply, at most `limit` seconds per environment call."""
         look = min(_LOOK_SECONDS, limit / 4)
-        call, waited, told, waiter = 0, 0.0, False, self.there[at].waiter
+        call, waited, warned, waiter = 0, 0.0, False, self.there[at].waiter
         while not waiter.poll(1000 * look):
             now = int(inside.max(initial=0))
             waited += look
@@ -145,8 +145,8 @@ class Workers:
             call = now
             if waited >= limit:
                 return False
-            if waited >= TOLD_SECONDS and not told:
-                told = True
+            if waited >= TOLD_SECONDS and not warned:
+                warned = True
                 self._warn(_long_words(waited, limit))
         return True
 

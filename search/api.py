@@ -99,7 +99,9 @@ def run(
     _run_study_code(study, place, options)
     study, starts_over = _resume_study(study, place, options)
     earlier = _read_warm_start(study, place, starts_over, warn)
-    options = replace(options, anew=starts_over, sinks=sinks_of(study, warn), shown=shown)
+    options = replace(
+        options, delete_existing=starts_over, sinks=sinks_of(study, warn), shown=shown
+    )
     with factory_of(study, compiling, warn) as factory:
         return run_study(study, place, factory, observers, options, earlier=earlier)
 

@@ -104,7 +104,7 @@ class RunOptions:
     commit_seconds: float | None = None
     publish_seconds: float = 30.0  # minimum time between two publications of the tables
     resume: bool = True  # if False, an existing study is an error
-    anew: bool = False  # delete an existing study first
+    delete_existing: bool = False  # delete an existing study first
     accept_new_bits: bool = False  # resume even if results here differ in the last digits
     accept_changed_files: bool = False  # resume even if a file named by the study has changed
     study_text: str = ""  # original text of the study file, stored with the tables
@@ -166,14 +166,14 @@ def open_study(asked: Asked, store: StudyStore) -> New | Resumed | Found:
     search_state = _restored(asked, store)
     lengthen(search_state, as_recorded(store.meta.study_text)["env_steps"], store.checkpoint())
     again = _again(asked, search_state)
-    if not _goes_on(asked, search_state, again):
+    if not _reopen_study(asked, search_state, again):
         return _find_finished(asked, store, search_state)
     return _resume(asked, store, search_state, again)
 
 
 def _begin(asked: Asked, store: StudyStore) -> New:
     search_state = _restored(asked, store)
-    _goes_on(asked, search_state, _again(asked, search_state))
+    _reopen_study(asked, search_state, _again(asked, search_state))
     _write_study(asked, store, search_state)
     return New(search_state)
 
@@ -227,7 +227,7 @@ def _again(asked: Asked, search_state: SearchState) -> list[int]:
     return again
 
 
-def _goes_on(asked: Asked, search_state: SearchState, again: Sequence[int]) -> bool:
+def _reopen_study(asked: Asked, search_state: SearchState, again: Sequence[int]) -> bool:
     """Reopen a finished study with higher limits; return whether work is left."""
     lacks = asked.settings.retry_failed and lacks_test_seeds(search_state)
     bounds = bounds_of(asked.study.budget, asked.study.confirm)
@@ -265,11 +265,11 @@ def run(
     place = Path(directory).absolute()  # the study's code may change the working folder
     check_runnable(study)
     proposer = Proposer(study, make_sampler(study))
-    if earlier is None and settings.anew:
+    if earlier is None and settings.delete_existing:
         earlier = warm_start(study)
     if earlier is None:
         earlier = warm_start(study, place)
-    if settings.anew:  # only now, when nothing can reject the study
+    if settings.delete_existing:  # only now, when nothing can reject the study
         delete_results(place)
     meta = study_meta(study, factory.backend, factory.device_count)
     asked = Asked(study, meta, factory, earlier, settings, shown)
@@ -300,10 +300,10 @@ def _run(
     buckets = restore_buckets(search_state, factory, store.checkpoint())
     paused_states = PausedStates(search_state, buckets, factory)
     paused_states.restore(store.checkpoint())
-    callbacks, heard = Callbacks(settings.callbacks), list[Observer]()
+    callbacks, start_observers = Callbacks(settings.callbacks), list[Observer]()
     if settings.callbacks:
-        heard.append(callbacks)
-    notifier = Notifier(search_state, buckets, [*observers, *heard], heard)
+        start_observers.append(callbacks)
+    notifier = Notifier(search_state, buckets, [*observers, *start_observers], start_observers)
     folder = as_given(asked.shown, store.folder.path)
     notifier.tell("on_start", study, folder, isinstance(opened, Resumed))
     measure_baselines(

@@ -46,7 +46,7 @@ def preview(
     study: Study,
     timing: bool = False,
     own_code: bool = False,
-    told: Callable[[str], None] = lambda text: None,
+    notify: Callable[[str], None] = lambda text: None,
 ) -> tuple[CheckReport, str]:
     """Return the report, and why it has no lane and memory estimates ("" if it has them)."""
     # a training's code ran when the study was loaded
@@ -69,11 +69,11 @@ def preview(
     elif study.executor.type != "local":
         why = "several workers cannot be timed here; timing needs executor: {type: local}"
     elif study.algorithm.is_process:
-        why, report = "", _with_process(study, report, told)
+        why, report = "", _with_process(study, report, notify)
     elif not study.algorithm.is_ppo:
         why = f"{study.algorithm.label} can be timed only while it runs"
     else:
-        why, report = "", _with_time(study, report, told)
+        why, report = "", _with_time(study, report, notify)
     report = replace(report, time_note=why or report.time_note)
     time, known = report.time, ()
     if time is not None:
@@ -82,7 +82,7 @@ def preview(
     return replace(report, warnings=(*report.warnings, *filter(None, [advice]))), note
 
 
-def _with_time(study: Study, report: CheckReport, told: Callable[[str], None]) -> CheckReport:
+def _with_time(study: Study, report: CheckReport, notify: Callable[[str], None]) -> CheckReport:
     from ..machine.software import enable_compilation_cache
     from .lanes.local import LocalFactory
     from .study_time import study_time
@@ -92,7 +92,7 @@ def _with_time(study: Study, report: CheckReport, told: Callable[[str], None]) -
     damaged = timings.note
     try:
         factory = factories_of(study, lambda one, of: LocalFactory(one, environments=of))
-        found = study_time(factory, timings, told=told)
+        found = study_time(factory, timings, notify=notify)
     except HpoError as error:  # the check has reported what it can
         return replace(report, time_note=f"this study cannot be timed here ({error})")
     notes = filter(None, dict.fromkeys((damaged, timings.note)))
@@ -102,12 +102,12 @@ def _with_time(study: Study, report: CheckReport, told: Callable[[str], None]) -
     return replace(report, time=found)
 
 
-def _with_process(study: Study, report: CheckReport, told: Callable[[str], None]) -> CheckReport:
+def _with_process(study: Study, report: CheckReport, notify: Callable[[str], None]) -> CheckReport:
     """Run one process for a few seconds, and estimate the study's time from it."""
     from .lanes.process_factory import ProcessFactory
     from .lanes.process_speed import try_out
 
-    told(f"running one process for up to {_TRIED:.0f} s")
+    notify(f"running one process for up to {_TRIED:.0f} s")
     with TemporaryDirectory() as folder, closing(ProcessFactory(study)) as factory:
         tried = try_out(factory.setup, Path(folder), _TRIED)
         at_once = factory.at_once

@@ -195,7 +195,7 @@ def _basis(last: float, started: float) -> str:
 
 
 def study_time(
-    factory: Any, timings: Timings, timing: bool = True, told: Callable[[str], None] = print
+    factory: Any, timings: Timings, timing: bool = True, notify: Callable[[str], None] = print
 ) -> TimeEstimate | str:
     """Return how long a study takes here, or the reason why that is unknown."""
     study = asked = factory.study
@@ -204,7 +204,7 @@ def study_time(
         asked = replace(study, search=search, early_terminate=None)
     programs = expected_work(asked, factory)
     started = time.time()
-    timed = _time_programs(programs, timings, timing, told)
+    timed = _time_programs(programs, timings, timing, notify)
     if not timed:
         return "no program of this study was timed here"
     phases = phases_of(asked, programs, timed)
@@ -285,7 +285,7 @@ def _time_programs(
     programs: Sequence[ExpectedProgram],
     timings: Timings,
     timing: bool,
-    told: Callable[[str], None],
+    notify: Callable[[str], None],
 ) -> dict[int, Costs]:
     """Return times by program index; missing ones are measured within a time limit.
 
@@ -299,7 +299,7 @@ def _time_programs(
         costs = timings.known.get(key)
         if costs is None and timing and (first or time.monotonic() - started < _TIMING_SECONDS):
             if not new:
-                told("compiling this study to time it here; the run uses the compiled program")
+                notify("compiling this study to time it here; the run uses the compiled program")
             new.append(program.factory)
             costs = time_program(program, bool(program.factory.study.baselines) and first)
             timings.keep(key, costs)

@@ -274,8 +274,9 @@ def judged(record: TunedRecord, again: Contender, fresh: Contender) -> Verificat
     greedy = [*record.tuned.greedy, *fresh.greedy]
     worst = _worst([value for value in greedy if value is not None], record.goal)
     filled = [worst if value is None else value for value in greedy]
-    ours, theirs = filled[: len(record.tuned.greedy)], filled[len(record.tuned.greedy) :]
-    found = agreement(ours, theirs)
+    recorded_values = filled[: len(record.tuned.greedy)]
+    fresh_values = filled[len(record.tuned.greedy) :]
+    found = agreement(recorded_values, fresh_values)
     equal = sum(_is_same_seed(record.tuned, again, seed) for seed in range(len(again.greedy)))
     verdict: Verdict = "within the interval"
     if not found.within:
@@ -288,7 +289,10 @@ def judged(record: TunedRecord, again: Contender, fresh: Contender) -> Verificat
         recorded=len(again.greedy),
         equal=equal,
         seeds=len(fresh.greedy),
-        means=(math.fsum(ours) / len(ours), math.fsum(theirs) / len(theirs)),
+        means=(
+            math.fsum(recorded_values) / len(recorded_values),
+            math.fsum(fresh_values) / len(fresh_values),
+        ),
         agreement=found,
         versions={
             name: (then.get(name, "none"), now.get(name, "none"))

@@ -91,15 +91,15 @@ def _forbidden_clauses(space: Space, nodes: Mapping[str, Any]) -> list[Any]:
 def _assemble_space(
     seed: int | None, nodes: Mapping[str, Any], conditions: list[Any], forbidden: list[Any]
 ) -> CS.ConfigurationSpace:
-    theirs = CS.ConfigurationSpace(seed=seed)
-    theirs.add(*nodes.values())
+    config_space = CS.ConfigurationSpace(seed=seed)
+    config_space.add(*nodes.values())
     for node in nodes.values():
         parts = [part for part in conditions if part.child.name == node.name]
         if parts:
-            theirs.add(_join_parts(CS.AndConjunction, parts))
+            config_space.add(_join_parts(CS.AndConjunction, parts))
     for clause in forbidden:
-        theirs.add(clause)
-    return theirs
+        config_space.add(clause)
+    return config_space
 
 
 def _join_parts(kind: Any, parts: list[Any]) -> Any:
@@ -280,32 +280,34 @@ def _check_ending(path: Path) -> None:
         raise ConfigError(f"{path}: ConfigSpace files end in {', '.join(_ENDINGS)}")
 
 
-def from_configspace(theirs: CS.ConfigurationSpace) -> Space:
+def from_configspace(config_space: CS.ConfigurationSpace) -> Space:
     """Return a ConfigurationSpace as a space.
 
     Raises:
         ConfigError: it has a feature that a space cannot express; the error names it.
     """
     conditions: dict[str, list[Condition]] = {}
-    for entry in theirs.conditions:
+    for entry in config_space.conditions:
         for part in _parts(entry, CS.AndConjunction):
             if not isinstance(part, CS.EqualsCondition | CS.InCondition):
                 text = f"the condition {part} has no counterpart"
                 raise ConfigError(f"{text}; allowed: equals, in, and")
             condition = Condition(part.parent.name, _our_values(part.parent, part))
             conditions.setdefault(part.child.name, []).append(condition)
-    parameters = [_parameter(one, tuple(conditions.get(name, ()))) for name, one in theirs.items()]
-    rules = [_rule(clause) for clause in theirs.forbidden_clauses]
-    for hyperparameter in theirs.values():
+    parameters = [
+        _parameter(one, tuple(conditions.get(name, ()))) for name, one in config_space.items()
+    ]
+    rules = [_rule(clause) for clause in config_space.forbidden_clauses]
+    for hyperparameter in config_space.values():
         rules += [parse_rule(text) for text in _our_meta(hyperparameter.meta).get("forbid", ())]
     return Space(tuple(parameters), tuple(rules))
 
 
-def _parts(theirs: Any, joined: Any) -> Sequence[Any]:
+def _parts(expression: Any, joined: Any) -> Sequence[Any]:
     """Return the parts of a conjunction; for a single condition or clause, only itself."""
-    if isinstance(theirs, joined):
-        return theirs.components
-    return (theirs,)
+    if isinstance(expression, joined):
+        return expression.components
+    return (expression,)
 
 
 def _our_meta(meta: Any) -> Mapping[str, Any]:
@@ -318,16 +320,18 @@ def _our_meta(meta: Any) -> Mapping[str, Any]:
     return kept
 
 
-def _parameter(theirs: Any, when: tuple[Condition, ...]) -> Parameter:
-    default = _our_meta(theirs.meta).get("default", theirs.default_value)
-    distribution = _distribution(theirs)
+def _parameter(hyperparameter: Any, when: tuple[Condition, ...]) -> Parameter:
+    default = _our_meta(hyperparameter.meta).get("default", hyperparameter.default_value)
+    distribution = _distribution(hyperparameter)
     default = distribution.canonical(_own_value(distribution, default))
-    return Parameter(theirs.name, distribution, default, when)
+    return Parameter(hyperparameter.name, distribution, default, when)
 
 
-def _distribution(theirs: Any) -> Distribution:
-    kept = {k: v for k, v in _our_meta(theirs.meta).items() if k not in ("default", "forbid")}
-    return make_distribution(kept or _fields(theirs))
+def _distribution(hyperparameter: Any) -> Distribution:
+    kept = {
+        k: v for k, v in _our_meta(hyperparameter.meta).items() if k not in ("default", "forbid")
+    }
+    return make_distribution(kept or _fields(hyperparameter))
 
 
 def _own_value(distribution: Distribution, value: Any) -> Any:
@@ -340,54 +344,65 @@ def _own_value(distribution: Distribution, value: Any) -> Any:
     return next((own for own in distribution.values if shown_value(own) == value), value)
 
 
-def _fields(theirs: Any) -> Mapping[str, Any]:
-    if isinstance(theirs, CS.UniformFloatHyperparameter | CS.UniformIntegerHyperparameter):
-        kind = range_kind(isinstance(theirs, CS.UniformIntegerHyperparameter), bool(theirs.log))
+def _fields(hyperparameter: Any) -> Mapping[str, Any]:
+    if isinstance(hyperparameter, CS.UniformFloatHyperparameter | CS.UniformIntegerHyperparameter):
+        kind = range_kind(
+            isinstance(hyperparameter, CS.UniformIntegerHyperparameter), bool(hyperparameter.log)
+        )
         return {
-            "min": _plain_value(theirs.lower),
-            "max": _plain_value(theirs.upper),
+            "min": _plain_value(hyperparameter.lower),
+            "max": _plain_value(hyperparameter.upper),
             "distribution": kind,
         }
-    if isinstance(theirs, CS.NormalFloatHyperparameter) and not theirs.log:
-        keys = {"mu": theirs.mu, "sigma": theirs.sigma, "min": theirs.lower, "max": theirs.upper}
+    if isinstance(hyperparameter, CS.NormalFloatHyperparameter) and not hyperparameter.log:
+        keys = {
+            "mu": hyperparameter.mu,
+            "sigma": hyperparameter.sigma,
+            "min": hyperparameter.lower,
+            "max": hyperparameter.upper,
+        }
         return {key: _plain_value(value) for key, value in keys.items()}
-    if isinstance(theirs, CS.CategoricalHyperparameter):
-        if theirs.weights is not None and len(set(theirs.weights)) > 1:
-            raise ConfigError(f"{theirs.name!r} has weights; here all values are equally likely")
-        return {"values": [_plain_value(value) for value in theirs.choices]}
-    if isinstance(theirs, CS.OrdinalHyperparameter):
-        values = [_plain_value(value) for value in theirs.sequence]
+    if isinstance(hyperparameter, CS.CategoricalHyperparameter):
+        if hyperparameter.weights is not None and len(set(hyperparameter.weights)) > 1:
+            raise ConfigError(
+                f"{hyperparameter.name!r} has weights; here all values are equally likely"
+            )
+        return {"values": [_plain_value(value) for value in hyperparameter.choices]}
+    if isinstance(hyperparameter, CS.OrdinalHyperparameter):
+        values = [_plain_value(value) for value in hyperparameter.sequence]
         return {"values": values, "distribution": "ordinal"}
-    if isinstance(theirs, CS.Constant):
-        return {"values": [_plain_value(theirs.value)]}
-    raise ConfigError(f"{theirs.name!r} is a {type(theirs).__name__}, which has no counterpart")
+    if isinstance(hyperparameter, CS.Constant):
+        return {"values": [_plain_value(hyperparameter.value)]}
+    raise ConfigError(
+        f"{hyperparameter.name!r} is a {type(hyperparameter).__name__}, which has no counterpart"
+    )
 
 
-def _rule(theirs: Any) -> Rule:
-    if isinstance(theirs, CS.ForbiddenLessThanRelation):
-        return parse_rule(f"{theirs.left.name} < {theirs.right.name}")
-    if isinstance(theirs, CS.ForbiddenGreaterThanRelation):
-        return parse_rule(f"{theirs.left.name} > {theirs.right.name}")
+def _rule(clause: Any) -> Rule:
+    if isinstance(clause, CS.ForbiddenLessThanRelation):
+        return parse_rule(f"{clause.left.name} < {clause.right.name}")
+    if isinstance(clause, CS.ForbiddenGreaterThanRelation):
+        return parse_rule(f"{clause.left.name} > {clause.right.name}")
     wanted: list[tuple[str, tuple[Any, ...]]] = []
-    for part in _parts(theirs, CS.ForbiddenAndConjunction):
+    for part in _parts(clause, CS.ForbiddenAndConjunction):
         if not isinstance(part, CS.ForbiddenEqualsClause | CS.ForbiddenInClause):
             raise ConfigError(f"the forbidden clause {part} has no counterpart")
         wanted.append((part.hyperparameter.name, _our_values(part.hyperparameter, part)))
     return ValueRule(tuple(wanted))
 
 
-def _our_values(parent: Any, theirs: Any) -> tuple[Any, ...]:
+def _our_values(parent: Any, part: Any) -> tuple[Any, ...]:
     distribution = _distribution(parent)
-    if isinstance(theirs, CS.InCondition | CS.ForbiddenInClause):
-        return tuple(_own_value(distribution, value) for value in theirs.values)
-    return (_own_value(distribution, theirs.value),)
+    if isinstance(part, CS.InCondition | CS.ForbiddenInClause):
+        return tuple(_own_value(distribution, value) for value in part.values)
+    return (_own_value(distribution, part.value),)
 
 
-def _plain_value(theirs: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     """Convert a value, possibly from NumPy, to a plain Python value."""
-    if hasattr(theirs, "item"):
-        theirs = theirs.item()
-    return freeze(theirs)
+    if hasattr(value, "item"):
+        value = value.item()
+    return freeze(value)
 
 
 def to_configspace(space: Space, seed: int | None = None) -> CS.ConfigurationSpace:

@@ -96,7 +96,10 @@ def _read_study(storage: str, name: str | None) -> OptunaStudy:
     return OptunaStudy(
         name=name,
         directions=tuple(direction.name.lower() for direction in study.directions),
-        space={parameter: _fields(parameter, theirs) for parameter, theirs in space.items()},
+        space={
+            parameter: _fields(parameter, distribution)
+            for parameter, distribution in space.items()
+        },
         sometimes=tuple(name for name in space if not _always_has(trials, name)),
         trials=tuple(_our_trial(trial) for trial in finished),
         metrics=metrics,
@@ -140,11 +143,11 @@ def _always_has(trials: Sequence[optuna.trial.FrozenTrial], name: str) -> bool:
     return all(name in trial.params for trial in trials)
 
 
-def _our_trial(theirs: optuna.trial.FrozenTrial) -> OptunaTrial:
-    ours = theirs.user_attrs.get("params")
+def _our_trial(trial: optuna.trial.FrozenTrial) -> OptunaTrial:
+    ours = trial.user_attrs.get("params")
     if not is_dict(ours):
         ours = {}
-    return OptunaTrial(dict(theirs.params), tuple(theirs.values), ours)
+    return OptunaTrial(dict(trial.params), tuple(trial.values), ours)
 
 
 def open_storage(storage: str, make: bool = False) -> Any:
@@ -206,18 +209,18 @@ def refusals(storage: str) -> Generator[None]:
         raise ConfigError(f"{storage}: Optuna cannot read it: {words}") from error
 
 
-def _fields(name: str, theirs: BaseDistribution) -> dict[str, Any]:
-    if isinstance(theirs, CategoricalDistribution):
-        return {"values": list(theirs.choices)}
-    if not isinstance(theirs, FloatDistribution | IntDistribution):
-        raise ConfigError(f"{name!r} is a {type(theirs).__name__}, which has no counterpart")
-    if theirs.low == theirs.high:
-        return {"values": [theirs.low]}
-    whole = isinstance(theirs, IntDistribution)
-    found: dict[str, Any] = {"min": theirs.low, "max": theirs.high}
-    if theirs.step is not None and not (whole and theirs.step == 1):
-        found["q"] = theirs.step
-    return {**found, "distribution": range_kind(whole, theirs.log)}
+def _fields(name: str, distribution: BaseDistribution) -> dict[str, Any]:
+    if isinstance(distribution, CategoricalDistribution):
+        return {"values": list(distribution.choices)}
+    if not isinstance(distribution, FloatDistribution | IntDistribution):
+        raise ConfigError(f"{name!r} is a {type(distribution).__name__}, which has no counterpart")
+    if distribution.low == distribution.high:
+        return {"values": [distribution.low]}
+    whole = isinstance(distribution, IntDistribution)
+    found: dict[str, Any] = {"min": distribution.low, "max": distribution.high}
+    if distribution.step is not None and not (whole and distribution.step == 1):
+        found["q"] = distribution.step
+    return {**found, "distribution": range_kind(whole, distribution.log)}
 
 
 _SCALAR = (str, int, float, bool, type(None))

@@ -135,26 +135,26 @@ class _Pairs:
     """Values of a winner and an opponent on their common seeds; greater is better."""
 
     seeds: Sequence[int]  # in order
-    ours: Sequence[float]  # may be infinite or NaN
-    theirs: Sequence[float]
+    winner_values: Sequence[float]  # may be infinite or NaN
+    other_values: Sequence[float]
 
     @cached_property
     def finite(self) -> list[tuple[float, float]]:
-        pairs = zip(self.ours, self.theirs, strict=True)
+        pairs = zip(self.winner_values, self.other_values, strict=True)
         return [pair for pair in pairs if all(map(math.isfinite, pair))]
 
     @property
     def finite_seeds(self) -> list[int]:
-        triples = zip(self.seeds, self.ours, self.theirs, strict=True)
+        triples = zip(self.seeds, self.winner_values, self.other_values, strict=True)
         return [seed for seed, *pair in triples if all(map(math.isfinite, pair))]
 
     @property
     def own_lost(self) -> int:
-        return sum(not math.isfinite(value) for value in self.ours)
+        return sum(not math.isfinite(value) for value in self.winner_values)
 
     @property
     def lost(self) -> int:
-        return sum(not math.isfinite(value) for value in self.theirs)
+        return sum(not math.isfinite(value) for value in self.other_values)
 
     @property
     def standard_error(self) -> float | None:
@@ -172,9 +172,11 @@ def compare_samples(
     both = sorted(winner.keys() & other.keys())
     if not both:
         return Against(rival, "nothing")
-    ours, theirs = (_signed_values(side, both, terms.sign) for side in (winner, other))
-    pairs = _Pairs(both, ours, theirs)
-    chance, chance_interval = chance_of_better(ours, theirs)
+    winner_values, other_values = (
+        _signed_values(side, both, terms.sign) for side in (winner, other)
+    )
+    pairs = _Pairs(both, winner_values, other_values)
+    chance, chance_interval = chance_of_better(winner_values, other_values)
     if pairs.finite:
         found = _by_value(pairs, rival, terms, among)
     else:
@@ -203,23 +205,25 @@ def _decide_without_pairs(pairs: _Pairs, rival: str, terms: Terms, among: int) -
 
 
 def _by_value(pairs: _Pairs, rival: str, terms: Terms, among: int) -> Against:
-    ours, theirs = zip(*pairs.finite, strict=True)
+    winner_values, other_values = zip(*pairs.finite, strict=True)
     before = [bisect_left(pairs.finite_seeds, size) for size in terms.earlier]
-    found = decided_pairs(ours, theirs, before, terms.bounds, terms.interim, among=among)
+    found = decided_pairs(
+        winner_values, other_values, before, terms.bounds, terms.interim, among=among
+    )
     decided = Against(
         rival=rival,
         verdict=found.verdict,
         pairs=len(pairs.finite),
         wins=sum(1 for own, other in pairs.finite if own > other),
         ties=sum(1 for own, other in pairs.finite if own == other),
-        means=(terms.sign * mean(ours), terms.sign * mean(theirs)),
-        difference=mean(ours) - mean(theirs),
+        means=(terms.sign * mean(winner_values), terms.sign * mean(other_values)),
+        difference=mean(winner_values) - mean(other_values),
         standard_error=pairs.standard_error,
         interval=found.interval,
         more_seeds=found.more_seeds,
         unless=found.unless,
     )
-    if terms.top is not None and not pairs.lost and set(theirs) == {terms.sign * terms.top}:
+    if terms.top is not None and not pairs.lost and set(other_values) == {terms.sign * terms.top}:
         return replace(decided, verdict="ceiling", more_seeds=None, unless=None)
     if pairs.own_lost > pairs.lost:  # with fewer values, the mean is biased upwards
         return replace(decided, verdict="diverged", more_seeds=None, unless=None)

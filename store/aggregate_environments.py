@@ -114,13 +114,13 @@ def _overall_bounds(bounds: Sequence[Bounds], over: str, seeds: int) -> Bounds:
 
 
 def difference(
-    ours: Scores,
-    theirs: Scores,
+    scores_a: Scores,
+    scores_b: Scores,
     over: str = "iqm",
     paired: bool = False,
     bounds: Sequence[Bounds] = (),
 ) -> tuple[float, Interval]:
-    """Return `overall` of `ours` minus that of `theirs`, with its interval.
+    """Return `overall` of `scores_a` minus that of `scores_b`, with its interval.
 
     `bounds` gives the range of possible scores in each environment.
 
@@ -135,7 +135,7 @@ def difference(
     >>> round(difference([[0.5, 0.7], [0.9, 1.0]], [[0.4, 0.6], [0.9, 1.0]], "mean")[0], 3)
     0.05
     """
-    a, b = _score_tables(ours, theirs)
+    a, b = _score_tables(scores_a, scores_b)
     if paired and a.shape != b.shape:
         seeds = f"{a.shape[1]} and {b.shape[1]}"
         raise ConfigError(
@@ -220,7 +220,7 @@ def profile_band(scores: Scores, thresholds: Sequence[float]) -> list[tuple[floa
     return [binomial_interval(hits, table.size) for hits in above]
 
 
-def probability_of_improvement(ours: Scores, theirs: Scores) -> tuple[float, Interval]:
+def probability_of_improvement(scores_a: Scores, scores_b: Scores) -> tuple[float, Interval]:
     """Return the probability of improvement, averaged over environments (section 4.3).
 
     See `placement_interval`.
@@ -228,7 +228,7 @@ def probability_of_improvement(ours: Scores, theirs: Scores) -> tuple[float, Int
     >>> probability_of_improvement([[2.0, 3.0], [1.0, 1.0]], [[1.0, 2.0], [1.0, 1.0]])[0]
     0.6875
     """
-    a, b = _score_tables(ours, theirs)
+    a, b = _score_tables(scores_a, scores_b)
     return placement_interval(a.tolist(), b.tolist())
 
 
@@ -247,8 +247,8 @@ def _score_table(scores: Scores) -> np.ndarray:
     return np.asarray(scores, np.float64)
 
 
-def _score_tables(ours: Scores, theirs: Scores) -> tuple[np.ndarray, np.ndarray]:
-    a, b = _score_table(ours), _score_table(theirs)
+def _score_tables(scores_a: Scores, scores_b: Scores) -> tuple[np.ndarray, np.ndarray]:
+    a, b = _score_table(scores_a), _score_table(scores_b)
     if len(a) != len(b):
         raise ConfigError(f"cannot compare scores on {len(a)} and on {len(b)} environments")
     return a, b
@@ -302,7 +302,7 @@ class OnEach:
 
 @dataclass(frozen=True)
 class OneEnvironment:
-    difference: Estimate  # ours minus theirs
+    difference: Estimate  # the first side minus the second
     probability: Estimate  # probability of improvement, see `chance_of_better`
 
 
@@ -352,41 +352,43 @@ def on_each(seeds: BySeed, bounds: Sequence[Bounds] = ()) -> OnEach:
 
 
 def _mean_interval(
-    ours: Sequence[float], theirs: Sequence[float], paired: bool, bounds: Bounds
+    a: Sequence[float], b: Sequence[float], paired: bool, bounds: Bounds
 ) -> Interval:
     """Return the interval of a difference of means over seeds."""
     if paired:
-        return paired_interval(ours, theirs, bounds=bounds)
-    return unpaired_interval(ours, theirs, bounds=bounds)
+        return paired_interval(a, b, bounds=bounds)
+    return unpaired_interval(a, b, bounds=bounds)
 
 
-def beside(ours: BySeed, theirs: BySeed, paired: bool, bounds: Sequence[Bounds] = ()) -> Beside:
+def beside(
+    scores_a: BySeed, scores_b: BySeed, paired: bool, bounds: Sequence[Bounds] = ()
+) -> Beside:
     """Compare two configurations on the same environments; if paired, on common replicates only.
 
     `bounds` gives the range of possible scores in each environment; () if unknown.
     """
     if paired:
-        common = sorted(ours.keys() & theirs.keys())
-        ours, theirs = of_seeds(ours, common), of_seeds(theirs, common)
-    if not ours or not theirs:
+        common = sorted(scores_a.keys() & scores_b.keys())
+        scores_a, scores_b = of_seeds(scores_a, common), of_seeds(scores_b, common)
+    if not scores_a or not scores_b:
         raise ConfigError("there is nothing to compare: one side has no values")
-    a, b = _score_columns(ours), _score_columns(theirs)
+    a, b = _score_columns(scores_a), _score_columns(scores_b)
     ends = bounds or [UNBOUNDED] * len(a)
     each = tuple(_compare_on_one(x, y, paired, its) for x, y, its in zip(a, b, ends, strict=True))
-    x, y = _complete_seeds(ours), _complete_seeds(theirs)
+    x, y = _complete_seeds(scores_a), _complete_seeds(scores_b)
     if paired:
         both = x.keys() & y.keys()
         x, y = of_seeds(x, both), of_seeds(y, both)
-    lost = len(ours) - len(x)
+    lost = len(scores_a) - len(x)
     if not paired:
-        lost += len(theirs) - len(y)
+        lost += len(scores_b) - len(y)
     differences: dict[str, Estimate] = dict.fromkeys(OVER, NOTHING)
     if x and y:
         for over in OVER:
             sides = _score_columns(x), _score_columns(y)
             differences[over] = Estimate(*difference(*sides, over, paired, bounds))
     improvement = Estimate(*probability_of_improvement(a, b))
-    return Beside(paired, min(len(ours), len(theirs)), lost, each, differences, improvement)
+    return Beside(paired, min(len(scores_a), len(scores_b)), lost, each, differences, improvement)
 
 
 def of_seeds(scores: BySeed, seeds: Iterable[int]) -> BySeed:

@@ -70,8 +70,8 @@ class Decision:
 
 
 def decided_pairs(
-    ours: Sequence[float],
-    theirs: Sequence[float],
+    a: Sequence[float],
+    b: Sequence[float],
     earlier: Sequence[int] = (),
     bounds: Bounds = UNBOUNDED,
     interim: bool = False,
@@ -85,9 +85,9 @@ def decided_pairs(
     >>> decided_pairs([2.0] * 8, [1.0] * 8).verdict, decided_pairs([2.0] * 3, [1.0] * 3).more_seeds
     ('better', 3)
     """
-    differences = [one - other for one, other in zip(ours, theirs, strict=True)]
+    differences = [one - other for one, other in zip(a, b, strict=True)]
     gap, count = mean(differences), len(differences)
-    found = paired_over_looks(ours, theirs, earlier, bounds, interim, among=among)
+    found = paired_over_looks(a, b, earlier, bounds, interim, among=among)
     if among == 1:
         now = next_level(earlier, interim, count)
         fewest = fewest_now(earlier, interim, count)
@@ -97,7 +97,7 @@ def decided_pairs(
     if count < fewest:
         return Decision("undecided", found, fewest - count)
     if found.low is None:  # equal differences on all seeds: only the exact test can decide
-        if is_rounding(gap, ours, theirs):
+        if is_rounding(gap, a, b):
             return Decision("no_difference", found)
         return Decision("better" if gap > 0 else "worse", found)
     level = next_level([*earlier, count], interim) / among
@@ -106,22 +106,22 @@ def decided_pairs(
         unequal = sum(value != 0.0 for value in differences) / count
         needed = max(needed, math.ceil(fewest_pairs(level) / unequal))
     if needed is not None:
-        needed = max(needed, seeds_to_trust(gap, hidden(ours, theirs, bounds), level))
+        needed = max(needed, seeds_to_trust(gap, hidden(a, b, bounds), level))
     unless = None
     if found.low <= 0.0 <= (found.high or 0.0):
-        unless = compare_sides(ours, theirs, now, bounds).unless()
+        unless = compare_sides(a, b, now, bounds).unless()
     return _decide_by_interval(found, count, needed, unless)
 
 
-def _decided_unpaired(ours: Sequence[float], theirs: Sequence[float], bounds: Bounds) -> Decision:
-    count, found = min(len(ours), len(theirs)), compare_unpaired(ours, theirs, bounds)
+def _decided_unpaired(a: Sequence[float], b: Sequence[float], bounds: Bounds) -> Decision:
+    count, found = min(len(a), len(b)), compare_unpaired(a, b, bounds)
     if count < FEWEST_EACH:
         return Decision("undecided", found.whole, FEWEST_EACH - count)
-    spread = math.sqrt(variance(ours) + variance(theirs))
-    gap = mean(ours) - mean(theirs)
+    spread = math.sqrt(variance(a) + variance(b))
+    gap = mean(a) - mean(b)
     needed = seeds_to_tell(gap, spread)
     if needed is not None:
-        needed = max(needed, seeds_to_trust(gap, hidden(ours, theirs, bounds), level_of(1)))
+        needed = max(needed, seeds_to_trust(gap, hidden(a, b, bounds), level_of(1)))
     return _decide_by_interval(found.whole, count, needed, found.unless())
 
 
@@ -237,21 +237,21 @@ def compare(
     if paired and len(a) != len(b):
         raise ConfigError(f"paired samples need equal lengths (here: {len(a)} and {len(b)})")
     sign = sign_of(goal)
-    ours, theirs = [sign * value for value in a], [sign * value for value in b]
+    signed_a, signed_b = [sign * value for value in a], [sign * value for value in b]
     ends = bounds.signed(sign)
-    if not all(map(math.isfinite, [*ours, *theirs])):
+    if not all(map(math.isfinite, [*signed_a, *signed_b])):
         found = Decision("undecided", NO_INTERVAL)
     elif paired:
-        found = decided_pairs(ours, theirs, earlier, ends, interim)
+        found = decided_pairs(signed_a, signed_b, earlier, ends, interim)
     else:
-        found = _decided_unpaired(ours, theirs, ends)
-    probability, spread = chance_of_better(ours, theirs, paired=paired)
+        found = _decided_unpaired(signed_a, signed_b, ends)
+    probability, spread = chance_of_better(signed_a, signed_b, paired=paired)
     return Comparison(
         means=(mean(a), mean(b)),
         iqms=(_iqm(a), _iqm(b)),
         seeds=(len(a), len(b)),
         paired=paired,
-        difference=mean(ours) - mean(theirs),
+        difference=mean(signed_a) - mean(signed_b),
         difference_interval=found.interval,
         probability=probability,
         probability_interval=spread,

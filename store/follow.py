@@ -113,7 +113,7 @@ class Follower:
         trials = [self._trial_news(by_number[number], curves, episodes, mark) for number in there]
         if final:
             trials += _changed_ends(by_number, mark)
-        told = tuple(item for item in trials if item.points or item.ended)
+        updated = tuple(item for item in trials if item.points or item.ended)
         ended = _newly_ended(rows, mark)
         best = None
         if rows:
@@ -124,7 +124,7 @@ class Follower:
             states=Counter(row["state"] for row in rows),
             best=best,
             ended=tuple(ended),
-            trials=told,
+            trials=updated,
             table=table,
         )
 

@@ -46,12 +46,12 @@ def _basis_sentence(found: FrontConclusion) -> str:
 def _sentence(apart: Apart) -> str:
     if not math.isfinite(apart.difference):
         return f"On at least one seed, {apart.objective} is not finite."
-    own, theirs = map(_number_text, apart.means)
+    trial_mean, default_mean = map(_number_text, apart.means)
     around, by = _interval_text(apart), _number_text(apart.difference)
     if apart.difference > 0:
-        values = f"trial {apart.trial} has {own} and the default {theirs}"
+        values = f"trial {apart.trial} has {trial_mean} and the default {default_mean}"
         return f"In {apart.objective} {values}, a lead of {by}{around}."
-    values = f"trial {apart.trial} has {own}, the default {theirs}"
+    values = f"trial {apart.trial} has {trial_mean}, the default {default_mean}"
     said = f"In {apart.objective} no trial is ahead: {values}"
     if not around:
         return f"{said}."

@@ -134,16 +134,22 @@ def _leaders(table: Mapping[int, Sequence[Apart]]) -> list[Apart]:
 
 
 def _compare_objective(
-    trial: int, objective: FrontObjective, ours: list[float], theirs: list[float], level: float
+    trial: int,
+    objective: FrontObjective,
+    trial_values: list[float],
+    default_values: list[float],
+    level: float,
 ) -> Apart:
     sign = sign_of(objective.goal)
-    ours, theirs = [sign * x for x in ours], [sign * x for x in theirs]
-    difference, means = mean(ours) - mean(theirs), (sign * mean(ours), sign * mean(theirs))
+    trial_values = [sign * x for x in trial_values]
+    default_values = [sign * x for x in default_values]
+    difference = mean(trial_values) - mean(default_values)
+    means = sign * mean(trial_values), sign * mean(default_values)
     bounds = objective.bounds.signed(sign)
-    found = paired_interval(ours, theirs, level=level, bounds=bounds)
-    unless = paired_unless(ours, theirs, level=level, bounds=bounds)
+    found = paired_interval(trial_values, default_values, level=level, bounds=bounds)
+    unless = paired_unless(trial_values, default_values, level=level, bounds=bounds)
     low, high = found.low, found.high
     exact = objective.is_cost or found.low is None  # or equal differences on all seeds
-    if exact and len(ours) >= fewest_pairs(level) and math.isfinite(difference):
+    if exact and len(trial_values) >= fewest_pairs(level) and math.isfinite(difference):
         low, high, unless = difference, difference, None
     return Apart(objective.name, trial, means, difference, low, high, unless)

@@ -79,13 +79,13 @@ _NOTHING = DifferenceInterval(NO_INTERVAL, NO_INTERVAL, 0.0)
 
 
 def paired_interval(
-    ours: Sequence[float],
-    theirs: Sequence[float],
+    a: Sequence[float],
+    b: Sequence[float],
     *,
     level: float = level_of(1),
     bounds: Bounds = UNBOUNDED,
 ) -> Interval:
-    """Return the interval of the mean of `ours` minus `theirs`, seed by seed.
+    """Return the interval of the mean of `a` minus `b`, seed by seed.
 
     It excludes 0 only if the exact test does (`sign_flip_p`) and unseen outcomes could not change
     its sign (`unobserved`). No interval is returned for fewer than 6 pairs, because the exact test
@@ -97,18 +97,18 @@ def paired_interval(
     >>> round(found.low, 3), round(found.high, 3), found.kind
     (0.727, 2.94, 't')
     """
-    return _compare_pairs(ours, theirs, level, bounds).whole
+    return _compare_pairs(a, b, level, bounds).whole
 
 
 def paired_unless(
-    ours: Sequence[float],
-    theirs: Sequence[float],
+    a: Sequence[float],
+    b: Sequence[float],
     *,
     level: float = level_of(1),
     bounds: Bounds = UNBOUNDED,
 ) -> Unless | None:
     """Return the condition under which `paired_interval` excludes 0, or None if there is none."""
-    return _compare_pairs(ours, theirs, level, bounds).unless()
+    return _compare_pairs(a, b, level, bounds).unless()
 
 
 def unpaired_interval(
@@ -125,8 +125,8 @@ def unpaired_interval(
 
 
 def paired_over_looks(
-    ours: Sequence[float],
-    theirs: Sequence[float],
+    a: Sequence[float],
+    b: Sequence[float],
     earlier: Sequence[int] = (),
     bounds: Bounds = UNBOUNDED,
     interim: bool = False,
@@ -140,16 +140,16 @@ def paired_over_looks(
     each earlier look; 0 if that look had different values. For `interim` see
     `interim_analyses.level_of`. `among` is the number of comparisons that share the error rate.
     """
-    own = len(ours)
+    own = len(a)
     if among > 1:
         own = 0  # few seeds decide alone, not several at once
     before, level = levels(earlier, interim, own)
-    now = compare_sides(ours, theirs, level / among, bounds).whole
+    now = compare_sides(a, b, level / among, bounds).whole
     if now.low is None or now.high is None:
         return now
     low, high = now.low, now.high
     for pairs, its in before:
-        then = compare_sides(ours[:pairs], theirs[:pairs], its / among, bounds).whole
+        then = compare_sides(a[:pairs], b[:pairs], its / among, bounds).whole
         if then.low is not None and then.high is not None:
             low, high = max(low, then.low), min(high, then.high)
     if low <= high:
@@ -158,48 +158,48 @@ def paired_over_looks(
 
 
 def compare_sides(
-    ours: Sequence[float], theirs: Sequence[float], level: float, bounds: Bounds
+    a: Sequence[float], b: Sequence[float], level: float, bounds: Bounds
 ) -> DifferenceInterval:
     """Return the interval from pairs, or from all splits if there are few values."""
-    if is_few(len(ours)) and len(ours) == len(theirs):
-        return _compare_few(ours, theirs, level, bounds)
-    return _compare_pairs(ours, theirs, level, bounds)
+    if is_few(len(a)) and len(a) == len(b):
+        return _compare_few(a, b, level, bounds)
+    return _compare_pairs(a, b, level, bounds)
 
 
 def _compare_pairs(
-    ours: Sequence[float], theirs: Sequence[float], level: float, bounds: Bounds
+    a: Sequence[float], b: Sequence[float], level: float, bounds: Bounds
 ) -> DifferenceInterval:
-    if len(ours) != len(theirs):
-        lengths = f"{len(ours)} and {len(theirs)}"
+    if len(a) != len(b):
+        lengths = f"{len(a)} and {len(b)}"
         raise ConfigError(f"paired samples need equal lengths (here: {lengths})")
-    differences = [one - other for one, other in zip(ours, theirs, strict=True)]
+    differences = [one - other for one, other in zip(a, b, strict=True)]
     if len(differences) < FEWEST_PAIRS or not all(map(math.isfinite, differences)):
         return _NOTHING
-    alike = is_rounding(max(differences) - min(differences), ours, theirs)
-    if alike and is_rounding(mean(differences), ours, theirs):
+    alike = is_rounding(max(differences) - min(differences), a, b)
+    if alike and is_rounding(mean(differences), a, b):
         return _NOTHING
-    observed = _seen_interval(differences, ours, theirs, level)
+    observed = _seen_interval(differences, a, b, level)
     if sign_flip_p(differences) > level:
         observed = _with_zero(observed)
-    found = _with_unseen(observed, ours, theirs, paired_ends(ours, theirs, level, bounds), bounds)
+    found = _with_unseen(observed, a, b, paired_ends(a, b, level, bounds), bounds)
     if alike and found.whole == observed:
         return _NOTHING  # only the exact test can decide
     return found
 
 
 def _compare_few(
-    ours: Sequence[float], theirs: Sequence[float], level: float, bounds: Bounds
+    a: Sequence[float], b: Sequence[float], level: float, bounds: Bounds
 ) -> DifferenceInterval:
     """Return the mean difference of 4 or 5 values per side, with an interval.
 
     The interval is Welch's; it includes 0 unless the test over all splits excludes 0.
     """
-    if not all(map(math.isfinite, [*ours, *theirs])):
+    if not all(map(math.isfinite, [*a, *b])):
         return _NOTHING
-    observed = _welch(ours, theirs, level)
-    if split_p(ours, theirs) > level or is_rounding(mean(ours) - mean(theirs), ours, theirs):
+    observed = _welch(a, b, level)
+    if split_p(a, b) > level or is_rounding(mean(a) - mean(b), a, b):
         observed = _with_zero(observed)
-    return _with_unseen(observed, ours, theirs, unpaired_ends(ours, theirs, level, bounds), bounds)
+    return _with_unseen(observed, a, b, unpaired_ends(a, b, level, bounds), bounds)
 
 
 def compare_unpaired(a: Sequence[float], b: Sequence[float], bounds: Bounds) -> DifferenceInterval:
@@ -214,8 +214,8 @@ def compare_unpaired(a: Sequence[float], b: Sequence[float], bounds: Bounds) -> 
 
 def _with_unseen(
     observed: Interval,
-    ours: Sequence[float],
-    theirs: Sequence[float],
+    a: Sequence[float],
+    b: Sequence[float],
     unseen: Sequence[End],
     bounds: Bounds,
 ) -> DifferenceInterval:
@@ -232,7 +232,7 @@ def _with_unseen(
     kind = observed.kind
     if (low, high) != (observed.low, observed.high):
         kind = "unseen"
-    centre = mean(ours) - mean(theirs)
+    centre = mean(a) - mean(b)
     turning = [end.cause.difference for end in unseen if end.at * centre <= 0.0]
     ends = Bounds(*bounds.of_difference())
 
@@ -251,12 +251,12 @@ def _with_zero(found: Interval) -> Interval:
     return Interval(min(found.low, 0.0), max(found.high, 0.0), found.kind)
 
 
-def is_rounding(difference: float, ours: Sequence[float], theirs: Sequence[float]) -> bool:
-    return abs(difference) <= 1e-12 * max(map(abs, [*ours, *theirs]))
+def is_rounding(difference: float, a: Sequence[float], b: Sequence[float]) -> bool:
+    return abs(difference) <= 1e-12 * max(map(abs, [*a, *b]))
 
 
 def _seen_interval(
-    differences: Sequence[float], ours: Sequence[float], theirs: Sequence[float], level: float
+    differences: Sequence[float], a: Sequence[float], b: Sequence[float], level: float
 ) -> Interval:
     """Return an interval between Student's and Hall's, closer to Hall's for unequal spreads.
 
@@ -264,7 +264,7 @@ def _seen_interval(
     skewed as the other side. If all differences have the same sign, Hall's interval does not
     extend beyond 0 further than Student's.
     """
-    tail, unlike = 1.0 - level / 2.0, _unlike_spreads(ours, theirs)
+    tail, unlike = 1.0 - level / 2.0, _unlike_spreads(a, b)
     low, high = _hall(differences, tail, unlike)
     if min(differences) * max(differences) >= 0.0:
         plain = _student(differences, tail)
@@ -275,11 +275,11 @@ def _seen_interval(
     return Interval(low, high, "hall" if unlike > 0.5 else "t")
 
 
-def _unlike_spreads(ours: Sequence[float], theirs: Sequence[float]) -> float:
+def _unlike_spreads(a: Sequence[float], b: Sequence[float]) -> float:
     """Return how unequal the variances are, from 0 (equal) to 1 (one of them is 0)."""
-    a, b = variance(ours), variance(theirs)
-    if a + b > 0.0:
-        return ((a - b) / (a + b)) ** 4
+    spread_a, spread_b = variance(a), variance(b)
+    if spread_a + spread_b > 0.0:
+        return ((spread_a - spread_b) / (spread_a + spread_b)) ** 4
     return 1.0
 
 

@@ -22,7 +22,7 @@ AGREEMENT_LEVEL = 0.99
 DEALS = 9_999  # permutations
 
 
-def split_p(ours: Sequence[float], theirs: Sequence[float]) -> float:
+def split_p(a: Sequence[float], b: Sequence[float]) -> float:
     """Return the exact two-sided p-value for equal distributions, from few values.
 
     This is the share of all splits into two sides of these sizes whose means differ at least as
@@ -31,14 +31,14 @@ def split_p(ours: Sequence[float], theirs: Sequence[float]) -> float:
     >>> split_p([4.0, 5.0, 6.0, 7.0], [0.0, 1.0, 2.0, 3.0])  # 2 of 70
     0.02857142857142857
     """
-    both = [*ours, *theirs]
+    both = [*a, *b]
     centre, size = mean(both), math.fsum(map(abs, both))
 
     def distance(side: Sequence[float]) -> float:
         return abs(math.fsum(value - centre for value in side))
 
-    observed = distance(ours) - _ROUNDING * size
-    distances = [*map(distance, itertools.combinations(both, len(ours)))]
+    observed = distance(a) - _ROUNDING * size
+    distances = [*map(distance, itertools.combinations(both, len(a)))]
     return sum(one >= observed for one in distances) / len(distances)
 
 
@@ -76,7 +76,7 @@ def _random_signs(count: int) -> np.ndarray:
     return 2.0 * coins - 1.0
 
 
-def deal_p(ours: Scores, theirs: Scores) -> float:
+def deal_p(scores_a: Scores, scores_b: Scores) -> float:
     """Return the exact two-sided p-value for equal distributions in every environment.
 
     This is the share of 9,999 permutations within environments, plus the observed one, whose
@@ -86,7 +86,7 @@ def deal_p(ours: Scores, theirs: Scores) -> float:
     (True, 1.0)
     """
     dealt, observed, size = np.zeros(DEALS), 0.0, 0.0
-    for stream, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+    for stream, (a, b) in enumerate(zip(scores_a, scores_b, strict=True)):
         pooled = np.asarray([*a, *b], np.float64)
         # Centred values sum to 0, so one side's sum gives the difference of means.
         centred = (pooled - pooled.mean()) / len(a) / len(b)

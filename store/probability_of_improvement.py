@@ -21,9 +21,9 @@ from .statistics import (
 
 
 def chance_of_better(
-    ours: Sequence[float], theirs: Sequence[float], *, paired: bool = True
+    a: Sequence[float], b: Sequence[float], *, paired: bool = True
 ) -> tuple[float, Interval]:
-    """Return the probability of improvement P(ours > theirs) + P(tie) / 2, with its interval.
+    """Return the probability of improvement P(a > b) + P(tie) / 2, with its interval.
 
     Paired values are compared on the same new seed, with Clopper and Pearson's interval, where a
     tie counts as half a hit. Unpaired values are compared for all pairs of seeds (Agarwal et al.
@@ -36,14 +36,14 @@ def chance_of_better(
     >>> chance_of_better([2.0, 3.0], [1.0, 2.0], paired=False)[0]
     0.875
     """
-    if not len(ours) or not len(theirs) or (paired and len(ours) != len(theirs)):
+    if not len(a) or not len(b) or (paired and len(a) != len(b)):
         need = "values, and equal lengths if they are paired"
-        raise ConfigError(f"samples need {need} (here: {len(ours)} and {len(theirs)})")
+        raise ConfigError(f"samples need {need} (here: {len(a)} and {len(b)})")
     if not paired:
-        return placement_interval([ours], [theirs])
-    pairs = zip(_lowest_if_lost(ours), _lowest_if_lost(theirs), strict=True)
-    chance = mean([(a > b) + 0.5 * (a == b) for a, b in pairs])
-    count = len(ours)
+        return placement_interval([a], [b])
+    pairs = zip(_lowest_if_lost(a), _lowest_if_lost(b), strict=True)
+    chance = mean([(x > y) + 0.5 * (x == y) for x, y in pairs])
+    count = len(a)
     if count < 5:
         return chance, NO_INTERVAL
     return chance, Interval(*binomial_interval(chance * count, count), "exact")
@@ -53,8 +53,8 @@ def _lowest_if_lost(values: Sequence[float]) -> list[float]:
     return [value if math.isfinite(value) else -math.inf for value in values]
 
 
-def placement_interval(ours: Scores, theirs: Scores) -> tuple[float, Interval]:
-    """Return the mean over environments of P(ours > theirs) + P(tie) / 2, with its 95 % interval.
+def placement_interval(scores_a: Scores, scores_b: Scores) -> tuple[float, Interval]:
+    """Return the mean over environments of P(a > b) + P(tie) / 2, with its 95 % interval.
 
     This is Wilson's score interval (1927). Its sample size is the number of independent pairs that
     matches the variance of the seeds' placements (Brunner and Munzel 2000), and its quantile is
@@ -63,7 +63,7 @@ def placement_interval(ours: Scores, theirs: Scores) -> tuple[float, Interval]:
     unless an exact test on ranks (`deal_p`) rejects equal distributions. No interval is returned
     for fewer than 5 seeds.
     """
-    tables = [_wins(a, b) for a, b in zip(ours, theirs, strict=True)]
+    tables = [_wins(a, b) for a, b in zip(scores_a, scores_b, strict=True)]
     counts = [count for table in tables for count in table.shape]
     chance = float(sum(table.mean() for table in tables)) / len(tables)
     if min(counts) < 5:
@@ -82,21 +82,21 @@ def placement_interval(ours: Scores, theirs: Scores) -> tuple[float, Interval]:
     centre = (chance + squared / 2.0) / (1.0 + squared)
     reach = math.sqrt(squared * chance * (1.0 - chance) + squared**2 / 4.0) / (1.0 + squared)
     low, high = max(0.0, centre - reach), min(1.0, centre + reach)
-    if (low > 0.5 or high < 0.5) and _ranked_p(ours, theirs) > 0.05:
+    if (low > 0.5 or high < 0.5) and _ranked_p(scores_a, scores_b) > 0.05:
         low, high = min(low, 0.5), max(high, 0.5)
     return chance, Interval(low, high, "score")
 
 
-def _wins(ours: Sequence[float], theirs: Sequence[float]) -> np.ndarray:
-    """Return [ours, theirs]: 1 where ours is greater, 1/2 for a tie; NaN counts as worse."""
-    a, b = (np.asarray(side, np.float64) for side in (ours, theirs))
+def _wins(values_a: Sequence[float], values_b: Sequence[float]) -> np.ndarray:
+    """Return [a, b]: 1 where the value of a is greater, 1/2 for a tie; NaN counts as worse."""
+    a, b = (np.asarray(side, np.float64) for side in (values_a, values_b))
     a, b = (np.where(np.isfinite(side), side, -np.inf) for side in (a, b))
     return (a[:, None] > b) + 0.5 * (a[:, None] == b)
 
 
-def _ranked_p(ours: Scores, theirs: Scores) -> float:
+def _ranked_p(scores_a: Scores, scores_b: Scores) -> float:
     sides: list[list[list[float]]] = [[], []]
-    for a, b in zip(ours, theirs, strict=True):
+    for a, b in zip(scores_a, scores_b, strict=True):
         both = np.asarray([*a, *b], np.float64)
         known = np.isfinite(both)
         lowest = 0.0

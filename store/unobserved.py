@@ -68,18 +68,16 @@ UNBOUNDED = Bounds()
 
 @dataclass(frozen=True)
 class Hidden:
-    """Unseen outcomes on one side of a difference, ours minus theirs."""
+    """Unseen outcomes on one side of a difference, a minus b."""
 
-    of_ours: bool
+    of_a: bool
     sign: float  # -1 if they lower the difference, 1 if they raise it
     value: float  # the worst outcome of that side
     difference: float  # the difference with this outcome, if the other side is at its mean
     weight: float  # from 0 to 1: how strictly an interval end allows for them
 
 
-def hidden(
-    ours: Sequence[float], theirs: Sequence[float], bounds: Bounds = UNBOUNDED
-) -> list[Hidden]:
+def hidden(a: Sequence[float], b: Sequence[float], bounds: Bounds = UNBOUNDED) -> list[Hidden]:
     """Return the unseen failures and successes of both sides.
 
     >>> found = hidden([500.0] * 8, [460.0] * 8, Bounds(0.0, 500.0))
@@ -88,10 +86,10 @@ def hidden(
     """
     found = list[Hidden]()
     for sign in (-1.0, 1.0):
-        value, weight = _worst_unseen(ours, theirs, bounds, sign)
-        found.append(Hidden(True, sign, value, value - mean(theirs), weight))
-        value, weight = _worst_unseen(theirs, ours, bounds, -sign)
-        found.append(Hidden(False, sign, value, mean(ours) - value, weight))
+        value, weight = _worst_unseen(a, b, bounds, sign)
+        found.append(Hidden(True, sign, value, value - mean(b), weight))
+        value, weight = _worst_unseen(b, a, bounds, -sign)
+        found.append(Hidden(False, sign, value, mean(a) - value, weight))
     return found
 
 
@@ -134,9 +132,9 @@ def _assumed_end(
 
 def _longer_tail(own: Sequence[float], other: Sequence[float], sign: float) -> float:
     """Return the excess of `own`'s squared deviations towards `sign` over `other`'s, 0 to 1."""
-    ours, theirs = _tail_variance(own, sign), _tail_variance(other, sign)
-    if ours > theirs:
-        return (ours - theirs) / (ours + theirs)
+    own_variance, other_variance = _tail_variance(own, sign), _tail_variance(other, sign)
+    if own_variance > other_variance:
+        return (own_variance - other_variance) / (own_variance + other_variance)
     return 0.0
 
 
@@ -166,13 +164,13 @@ def lowest_mean(values: Sequence[float], worst: float, chance: float) -> float:
 
 
 def paired_ends(
-    ours: Sequence[float], theirs: Sequence[float], level: float, bounds: Bounds = UNBOUNDED
+    a: Sequence[float], b: Sequence[float], level: float, bounds: Bounds = UNBOUNDED
 ) -> list[End]:
     """Return the interval ends that allow for unseen outcomes, for a mean difference of pairs."""
-    causes = _that_count(hidden(ours, theirs, bounds), level)
+    causes = _that_count(hidden(a, b, bounds), level)
     if not causes:
         return []
-    differences = [one - other for one, other in zip(ours, theirs, strict=True)]
+    differences = [one - other for one, other in zip(a, b, strict=True)]
     drawn, count = _weighted_means(differences, 0), len(differences)
     return [
         _quantile_end(_add_worst_seed(drawn, one.difference, count), one, level) for one in causes
@@ -180,19 +178,19 @@ def paired_ends(
 
 
 def unpaired_ends(
-    ours: Sequence[float], theirs: Sequence[float], level: float, bounds: Bounds = UNBOUNDED
+    a: Sequence[float], b: Sequence[float], level: float, bounds: Bounds = UNBOUNDED
 ) -> list[End]:
     """Return the interval ends that allow for unseen outcomes, for unpaired means."""
-    causes = _that_count(hidden(ours, theirs, bounds), level)
+    causes = _that_count(hidden(a, b, bounds), level)
     if not causes:
         return []
-    a, b = _weighted_means(ours, 0), _weighted_means(theirs, 1)
+    drawn_a, drawn_b = _weighted_means(a, 0), _weighted_means(b, 1)
     found = list[End]()
     for one in causes:
-        if one.of_ours:
-            drawn = _add_worst_seed(a, one.value, len(ours)) - b
+        if one.of_a:
+            drawn = _add_worst_seed(drawn_a, one.value, len(a)) - drawn_b
         else:
-            drawn = a - _add_worst_seed(b, one.value, len(theirs))
+            drawn = drawn_a - _add_worst_seed(drawn_b, one.value, len(b))
         found.append(_quantile_end(drawn, one, level))
     return found
 

@@ -340,12 +340,12 @@ def optical_faults(study: Study) -> Iterator[tuple[str, str]]:
             yield _key_places(section, error.key), text
             continue
         for key in _SHAPES:
-            ours, theirs = getattr(settings, key), getattr(judged, key)
-            if ours != theirs:
-                text = f"eval_env: {key} is {theirs!r}, but {ours!r} in training; the policy needs"
+            train_value, eval_value = getattr(settings, key), getattr(judged, key)
+            if train_value != eval_value:
+                text = f"eval_env: {key} is {eval_value!r}, but {train_value!r} in training; the"
                 yield (
                     _key_places("eval_env", key),
-                    f"{text} the same observations and actions, so remove {key}",
+                    f"{text} policy needs the same observations and actions, so remove {key}",
                 )
         endless = judged.continuous and not judged.end_first_blocking
         if endless and study.evaluation.steps is None:

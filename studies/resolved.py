@@ -286,8 +286,8 @@ def _keeps_value(changed: _Changed) -> str:
         text = "the default has changed since the study started; to resume, give "
         return f"{text}{value} under {section}"
     if name.partition(".")[0] == AVERAGE_REWARD and _has_zero(new):
-        told = "0 meant the average of the first rollout when the study started; to resume, set"
-        return f"{told} it to off under {section}"
+        text = "0 meant the average of the first rollout when the study started; to resume, set"
+        return f"{text} it to off under {section}"
     # integer bounds of a real-valued hyperparameter, as they were and are read
     kinds = ("int_uniform", "uniform")
     if section == "space" and rest.endswith(".distribution") and (old, new) == kinds:

@@ -206,8 +206,8 @@ def _number(knob: Knob) -> dict[str, Any]:
 def _spellings(name: str) -> tuple[str, ...]:
     """Return a name, and its American spelling if the loader accepts one."""
     american = name
-    for ours, theirs in _AMERICAN:
-        american = american.replace(ours, theirs)
+    for british_word, american_word in _AMERICAN:
+        american = american.replace(british_word, american_word)
     if american == name or canonical_name(american) != name:
         return (name,)
     return (name, american)

@@ -77,8 +77,8 @@ def trial(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        told = f"{text!r} is not a trial number; `hpo top` lists them (studies: --study)"
-        raise argparse.ArgumentTypeError(told) from None
+        message = f"{text!r} is not a trial number; `hpo top` lists them (studies: --study)"
+        raise argparse.ArgumentTypeError(message) from None
 
 
 def _integer(text: str, low: int) -> int:

@@ -91,8 +91,8 @@ def beside_lines(
     ]
     over_all: list[list[str]] = []
     for over, name in TOGETHER.items():
-        ours, theirs = a.together[over], b.together[over]
-        cells = [around(one.value, one.interval) for one in (ours, theirs)]
+        first, second = a.together[over], b.together[over]
+        cells = [around(one.value, one.interval) for one in (first, second)]
         over_all.append([name, *cells, signed(found.differences[over])])
     header = ("environment", *called, "difference, 95%", "P(first better)")
     lines = [

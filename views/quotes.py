@@ -295,11 +295,12 @@ def front_quotes(front: FrontConclusion) -> list[str]:
     for one in front.objectives:
         around = clause(", {}", interval_words(one.low, one.high))
         by = f"difference {number(one.difference)}{around}"
-        own, theirs = map(number, one.means)
+        trial_mean, default_mean = map(number, one.means)
         name = plain_metric(one.objective)
         said.append(
-            f"For the objective {name}, the mean of trial {one.trial} is {own} and the mean of "
-            f"{_DEFAULT} is {theirs} ({by}; a positive difference favours the trial)."
+            f"For the objective {name}, the mean of trial {one.trial} is {trial_mean} and the "
+            f"mean of {_DEFAULT} is {default_mean} ({by}; a positive difference favours the "
+            "trial)."
         )
     return said
 

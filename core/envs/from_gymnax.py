@@ -210,14 +210,14 @@ def _class_of(id_: str) -> Any:
         raise errors.UnimportedModuleError(id_, module)
     try:
         with calling(f"environment {id_}"):
-            theirs = importlib.import_module(module)
+            imported = importlib.import_module(module)
     except ConfigError as error:
         if isinstance(error.__cause__, ModuleNotFoundError):
             raise ConfigError(f"{id_}: {error.__cause__}") from error
         raise
-    found = getattr(theirs, name, None)
+    found = getattr(imported, name, None)
     if not isinstance(found, type):
-        known = sorted(name for name, value in vars(theirs).items() if _is_environment(value))
+        known = sorted(name for name, value in vars(imported).items() if _is_environment(value))
         hint = " it has no class with gymnax's API"
         if known:
             hint = f"{errors.suggestion(name, known)} {errors.listed(name, known)}"

@@ -175,9 +175,11 @@ def _compare_parts(
 def _other_structures(given: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
     found: list[str] = []
     for part in wanted:
-        ours, theirs = map(jax.tree.structure, (given[part], wanted[part]))
-        if ours != theirs:
-            found.append(f"{part} is {ours}; it must be {theirs}{_SOURCES.get(part, '')}")
+        given_tree, wanted_tree = map(jax.tree.structure, (given[part], wanted[part]))
+        if given_tree != wanted_tree:
+            found.append(
+                f"{part} is {given_tree}; it must be {wanted_tree}{_SOURCES.get(part, '')}"
+            )
     return found
 
 
@@ -188,16 +190,16 @@ def differences(
 
     Pytrees are given by name; `sources` describes the origin of each wanted pytree in words.
     """
-    ours, theirs = _named_leaves(given), _named_leaves(wanted)
-    for path, leaf in ours.items():
-        other, source = theirs.get(path), _source(path, sources)
+    given_leaves, wanted_leaves = _named_leaves(given), _named_leaves(wanted)
+    for path, leaf in given_leaves.items():
+        other, source = wanted_leaves.get(path), _source(path, sources)
         if other is None:
             yield f"{path} is {_text(leaf)}; remove it"
         elif (leaf.shape, leaf.dtype) != (other.shape, other.dtype):
             hint = _dtype_hint(leaf, other)
             yield f"{path} is {_text(leaf)}; it must be {_text(other)}{source}{hint}"
-    for path, other in theirs.items():
-        if path not in ours:
+    for path, other in wanted_leaves.items():
+        if path not in given_leaves:
             yield f"{path} is missing; it must be {_text(other)}{_source(path, sources)}"
 
 

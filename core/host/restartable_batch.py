@@ -22,7 +22,8 @@ LONGEST = 20_000  # number of steps kept; a longer episode restarts when a study
 @dataclass(eq=False)
 class ActionLog:
     actions: list[np.ndarray]  # [steps, N, ...] the last steps of all slots
-    begun: np.ndarray  # int64 [N], steps taken since the last seed; -1: more than are kept
+    # int64 [N], steps taken since the last seed; -1: more than are kept
+    steps_since_seed: np.ndarray
     episodes: np.ndarray  # int64 [N], number of the episode that the last seed started
     later: np.ndarray  # int64 [N], number of later episodes that started without a seed
 
@@ -36,13 +37,13 @@ class ActionLog:
         return self.episodes + self.later
 
     def of(self, slots: np.ndarray) -> ActionLog:
-        copies = (np.zeros_like(self.begun), self.episodes.copy(), self.later.copy())
+        copies = (np.zeros_like(self.steps_since_seed), self.episodes.copy(), self.later.copy())
         found = ActionLog(list(self.actions), *copies)
-        found.begun[slots] = self.begun[slots]
+        found.steps_since_seed[slots] = self.steps_since_seed[slots]
         return found
 
     def opened(self, slots: np.ndarray, episodes: np.ndarray | int = 0) -> None:
-        self.begun[slots], self.episodes[slots], self.later[slots] = 0, episodes, 0
+        self.steps_since_seed[slots], self.episodes[slots], self.later[slots] = 0, episodes, 0
 
     def stepped(self, arrays: SharedArrays) -> None:
         ended = arrays.active & (arrays.terminated | arrays.truncated)
@@ -50,34 +51,34 @@ class ActionLog:
         self.later[ended] += 1
         self.episodes[seeded] = self.running[seeded]
         self.later[seeded] = 0
-        going = arrays.active & (self.begun >= 0)
-        self.begun[going] += 1
-        self.begun[seeded] = 0
+        going = arrays.active & (self.steps_since_seed >= 0)
+        self.steps_since_seed[going] += 1
+        self.steps_since_seed[seeded] = 0
         self.actions.append(arrays.action.copy())
-        self.begun[self.begun > LONGEST] = -1
-        kept = int(self.begun.max(initial=0))
+        self.steps_since_seed[self.steps_since_seed > LONGEST] = -1
+        kept = int(self.steps_since_seed.max(initial=0))
         if len(self.actions) > 2 * kept + 64:  # rarely, so the cost is negligible
             self.actions = self.actions[len(self.actions) - kept :]
 
     def rested(self, slots: np.ndarray) -> None:
-        self.begun[slots] = 0
+        self.steps_since_seed[slots] = 0
 
     def kept(self, arrays: SharedArrays) -> np.ndarray:
-        steps = int(self.begun.max(initial=0))
+        steps = int(self.steps_since_seed.max(initial=0))
         if not steps:
             return np.zeros((0, *arrays.action.shape), arrays.action.dtype)
         return np.stack(self.actions[-steps:])
 
     def take_over(self, slots: np.ndarray, sources: np.ndarray) -> None:
-        for rows in (self.begun, self.episodes, self.later):
+        for rows in (self.steps_since_seed, self.episodes, self.later):
             rows[slots] = rows[sources]
         for actions in self.actions:
             actions[slots] = actions[sources]
 
     def replay(self, batch: Batch, slots: np.ndarray, step: Callable[[], bool]) -> bool:
         arrays, steps = batch.arrays, len(self.actions)
-        first = np.full(len(self.begun), steps)
-        first[slots] -= np.maximum(self.begun[slots], 0)
+        first = np.full(len(self.steps_since_seed), steps)
+        first[slots] -= np.maximum(self.steps_since_seed[slots], 0)
         going = np.ones(len(first), bool)
         for number in range(int(first.min(initial=steps)), steps):
             arrays.action[:] = self.actions[number]
@@ -222,7 +223,7 @@ class Steady:
             return None
         shown, now = was[slots], self.batch.arrays.observation[slots]
         same = (now == shown) | ((now != now) & (shown != shown))
-        return same.all(axis=tuple(range(1, same.ndim))) & (self.log.begun[slots] >= 0)
+        return same.all(axis=tuple(range(1, same.ndim))) & (self.log.steps_since_seed[slots] >= 0)
 
     def _start_slots(self, slots: np.ndarray, call: _Call, later: int = 0) -> None:
         left = slots[~self.out[slots]]

@@ -102,7 +102,7 @@ class Stage:
         np.savez_compressed(
             whole,
             actions=log.kept(self.batch.arrays),
-            begun=log.begun,
+            begun=log.steps_since_seed,
             episodes=log.episodes,
             later=log.later,
             open=self._open,
@@ -194,10 +194,10 @@ class Stage:
             whole = io.BytesIO(path.read_bytes())
             with np.load(whole, allow_pickle=False) as found:
                 actions = list(found["actions"])
-                begun, episodes = found["begun"], found["episodes"]
+                steps_since_seed, episodes = found["begun"], found["episodes"]
                 # older checkpoints have no `later`: every episode had a seed
-                later = found["later"] if "later" in found else np.zeros_like(begun)
-                self._steady.log = ActionLog(actions, begun, episodes, later)
+                later = found["later"] if "later" in found else np.zeros_like(steps_since_seed)
+                self._steady.log = ActionLog(actions, steps_since_seed, episodes, later)
                 self._open, self.refused = found["open"], found["refused"]
         except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
             raise StoreError(f"the environments in {path} cannot be read: {error}") from error

@@ -141,7 +141,9 @@ class VectorBatch:
             for slot in np.flatnonzero(active).tolist():
                 if slot in self._homes:
                     slots.setdefault(self._homes[slot].simulator, []).append(slot)
-            self._parts = tuple(self._part_of(one, theirs) for one, theirs in slots.items())
+            self._parts = tuple(
+                self._part_of(one, part_slots) for one, part_slots in slots.items()
+            )
             self._parts_of = active.copy()
         return self._parts
 
@@ -169,8 +171,8 @@ class VectorBatch:
         slots, rows = part.slots[ended], part.rows[ended]
         self._episodes[slots] += 1
         seeded = np.zeros(len(slots), bool)
-        if answers.following is not None:
-            first = answers.following[ended]
+        if answers.next_observation is not None:
+            first = answers.next_observation[ended]
         elif self._takes_seed(slots, answers, ended):
             opening = self._openings[int(slots[0])]
             seed = episode_seed(opening.stream, int(self._episodes[slots[0]]))
@@ -185,7 +187,7 @@ class VectorBatch:
         """Return whether a simulator with a single row may be seeded again."""
         if not self._backend.reseeds or self._since[slots[0]] < RESEED_AFTER:
             return False
-        return answers.goes_on is None or not bool(answers.goes_on[ended][0])
+        return answers.game_continues is None or not bool(answers.game_continues[ended][0])
 
     def _write_observations(
         self, slots: np.ndarray, raw: np.ndarray, is_first: np.ndarray

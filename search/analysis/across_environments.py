@@ -68,9 +68,9 @@ def environment_scores(journal: Journal, rows: Sequence[TrialRow]) -> Environmen
             at = max(points, default=0)
             if stream is Stream.SEARCH:
                 at = ends.get(row.trial, at)
-            begun = _finished_seeds(study, row, stream, points, at)
+            finished_seeds = _finished_seeds(study, row, stream, points, at)
             seeds[row.trial, stream] = _fill_missing_seeds(
-                points.get(at, {}), begun, len(objective.scales)
+                points.get(at, {}), finished_seeds, len(objective.scales)
             )
     return EnvironmentScores(
         environment_names(meta.environments),
@@ -99,9 +99,9 @@ def _finished_seeds(
 
 
 def _fill_missing_seeds(
-    scores: Mapping[int, Sequence[float]], begun: Sequence[int], environments: int
+    scores: Mapping[int, Sequence[float]], finished_seeds: Sequence[int], environments: int
 ) -> dict[int, Sequence[float]]:
     """Return scores by seed; the scores of a missing or non-finite seed are NaN."""
     nothing = (math.nan,) * environments
     finite = {seed: given for seed, given in scores.items() if all(map(math.isfinite, given))}
-    return {seed: finite.get(seed, nothing) for seed in sorted({*begun, *scores})}
+    return {seed: finite.get(seed, nothing) for seed in sorted({*finished_seeds, *scores})}

@@ -69,8 +69,8 @@ class CheckpointValues:
 
         Only points before the first copy of one trial by another are considered.
         """
-        begun = {number for found in self.values.values() for number in found}
-        among = [number for number in among if number in begun]
+        evaluated = {number for found in self.values.values() for number in found}
+        among = [number for number in among if number in evaluated]
         first_copy = min((way[0][0] for way in self.changes.values()), default=math.inf)
         if not among:
             return None

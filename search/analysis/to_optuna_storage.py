@@ -57,32 +57,34 @@ def write_storage(storage: str, name: str, meta: StudyMeta, points: CheckpointVa
             )
         goals = [str(objective["goal"]) for objective in meta.objectives] or [meta.goal]
         directions = [StudyDirection[goal.upper()] for goal in goals]
-        theirs = optuna.create_study(storage=opened, study_name=name, directions=directions)
+        optuna_study = optuna.create_study(storage=opened, study_name=name, directions=directions)
         try:
-            _set_study_attributes(theirs, meta, points)
+            _set_study_attributes(optuna_study, meta, points)
             for number, row in sorted(points.trials.items()):
                 if row.state is TrialState.REFERENCE:  # not a search trial
                     continue
-                theirs.add_trial(_trial(row, points, number))
+                optuna_study.add_trial(_trial(row, points, number))
         except BaseException:
             optuna.delete_study(study_name=name, storage=opened)
             raise
     return told_changes(points.study.space)
 
 
-def _set_study_attributes(theirs: optuna.Study, meta: StudyMeta, points: CheckpointValues) -> None:
+def _set_study_attributes(
+    optuna_study: optuna.Study, meta: StudyMeta, points: CheckpointValues
+) -> None:
     """Record the metric names, and everything that `hpo import optuna` needs."""
     study = resolved(points.study)
     names = [str(objective["name"]) for objective in meta.objectives] or [meta.metric]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Optuna marks metric names as experimental
-        theirs.set_metric_names(names)
+        optuna_study.set_metric_names(names)
     said = {
         "versions": dict(meta.versions),
         "study_hash": meta.study_hash,
         "study": {key: value for key, value in study.items() if key not in _LEFT_OUT},
     }
-    theirs.set_user_attr("hpo", finite_json(said))
+    optuna_study.set_user_attr("hpo", finite_json(said))
 
 
 def _trial(row: TrialRow, points: CheckpointValues, number: int) -> FrozenTrial:

@@ -48,11 +48,11 @@ def reduce_study(study: Path, folder: Path, about: Mapping[str, Any]) -> None:
     if phase != "finished":
         raise ConfigError(f"{study} has not finished; resume it first")
     asked = recorded(meta.study_text)
-    told = {**about, "study": meta.study_text, "metric": asked.metric.name}
+    metadata = {**about, "study": meta.study_text, "metric": asked.metric.name}
     folder.mkdir(parents=True, exist_ok=True)
     made = {
         "trials": _trials(study).replace_schema_metadata(
-            {ABOUT: json.dumps(told, sort_keys=True).encode()}
+            {ABOUT: json.dumps(metadata, sort_keys=True).encode()}
         ),
         "evaluations": _evaluations(study, asked.metric.name),
         "curves": _curves(study),

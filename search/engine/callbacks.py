@@ -136,7 +136,7 @@ class Callbacks(Observer):
 
     def __init__(self, callbacks: Iterable[Callback]):
         self._callbacks = tuple(callbacks)
-        self._heard: list[dict[str, Any]] = []
+        self._chunk_rows: list[dict[str, Any]] = []
         self._raised: Exception | None = None  # from a start event; raised at the next boundary
 
     def listening(self, add_rows: AddRows) -> AddRows:
@@ -144,7 +144,7 @@ class Callbacks(Observer):
 
         def listen(**rows: Any) -> None:
             add_rows(**rows)
-            self._heard.append(rows)
+            self._chunk_rows.append(rows)
 
         return listen
 
@@ -178,10 +178,10 @@ class Callbacks(Observer):
         self._call_callbacks("on_trial_end", TrialEndEvent(trial))
 
     def on_chunk(self, progress: Progress) -> None:
-        heard = self._heard.copy()
-        self._heard.clear()
+        chunk_rows = self._chunk_rows.copy()
+        self._chunk_rows.clear()
         self._raise_kept()  # even without a row
-        for rows in heard:
+        for rows in chunk_rows:
             self._call_callbacks("on_chunk", ChunkEvent(progress, **rows))
 
     def _raise_kept(self) -> None:

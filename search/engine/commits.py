@@ -196,17 +196,17 @@ class Committer:
 
     def _save_lanes(self) -> str | None:
         """Save the lanes of every bucket with a started replicate; return the folder's name."""
-        begun = [
+        started = [
             (bucket, bucket.population)
             for bucket in self._buckets.values()
             if bucket.population is not None and _has_state(self._search_state, bucket)
         ]
-        if not (begun or self._paused_states):
+        if not (started or self._paused_states):
             return None
         path = new_folder(self._store.new_checkpoint())
         if self._paused_states:
             self._paused_states.save(path)
-        for bucket, population in begun:
+        for bucket, population in started:
             population.save(path / bucket.key)
         return path.name
 

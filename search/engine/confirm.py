@@ -319,12 +319,12 @@ class ConfirmStage:
         both = [search_state.trials[number] for number in (state.winner, state.default)]
         if any(str(Stream.REPORT) in trial.copies for trial in both):
             return True  # further seeds would repeat these results
-        ours, theirs = (trial.by_report_seed for trial in both)
-        shared = len(ours.keys() & theirs.keys())
+        winner_values, default_values = (trial.by_report_seed for trial in both)
+        shared = len(winner_values.keys() & default_values.keys())
         found = conclude(
             Evidence(
-                ours,
-                theirs,
+                winner_values,
+                default_values,
                 goal=search_state.study.metric.goal,
                 bounds=bounds_of(search_state.study),
                 earlier=winners_looks(search_state.looks, state.winner, state.default, shared),

@@ -88,24 +88,24 @@ class CompileBeside:
     def __init__(self, compiling: Callable[[str], AbstractContextManager[object]] = nullcontext):
         self._compiling = compiling
         self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="compile")
-        self._begun: WeakSet[Population] = WeakSet()
+        self._traced_populations: WeakSet[Population] = WeakSet()
         self._traced: list[Callable[[], None]] = []
         self._queue: list[Future[None]] = []
 
     def begin(self, population: Population) -> bool:
         """Queue a population for compilation, once; return whether it is compiled in a thread."""
-        begun = self.trace(population)
+        in_thread = self.trace(population)
         self.compile_traced()
-        return begun
+        return in_thread
 
     def trace(self, population: Population) -> bool:
         """Trace a population, once; return whether `compile_traced` will compile it in a thread.
 
         Errors are dropped here: they recur when the bucket is compiled, and then fail its trials.
         """
-        if population in self._begun or population.compiles:
+        if population in self._traced_populations or population.compiles:
             return False
-        self._begun.add(population)
+        self._traced_populations.add(population)
         with suppress(Exception):
             ahead = population.compile_ahead()
             if ahead is not None:

@@ -60,8 +60,8 @@ def asked_for(study: Study, also: Mapping[int, int]) -> Study:
 
 def single_as_begun(study: Study, folder: Path) -> Study:
     """Return the study that `hpo train` runs, with its original horizon."""
-    begun = as_begun(single(study), folder)
-    return single(replace(study, schedule_env_steps=begun.schedule_env_steps))
+    original = as_begun(single(study), folder)
+    return single(replace(study, schedule_env_steps=original.schedule_env_steps))
 
 
 def resume_note(study: Study, folder: Path) -> str:

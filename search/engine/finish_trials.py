@@ -209,14 +209,14 @@ class KeptPolicies:
         self.forget_snapshots()
         for path, number, kind in self._folders():
             trial = self._search_state.trials.get(number)
-            goes_on = trial is not None and (trial.is_live or trial.is_paused)
+            can_continue = trial is not None and (trial.is_live or trial.is_paused)
             if kind not in ("steps", "best"):
                 continue
             if trial is None:
                 delete_folder(path)
-            elif kind == "steps" and goes_on:
+            elif kind == "steps" and can_continue:
                 self._tidy_steps(trial, path)
-            elif kind == "best" and goes_on and number not in self._search_state.state.bests:
+            elif kind == "best" and can_continue and number not in self._search_state.state.bests:
                 delete_folder(path)
 
     def _tidy_steps(self, trial: Trial, path: Path) -> None:

@@ -75,10 +75,10 @@ class Notifier:
         trials = [
             self._search_state.trials[run.trial] for run in runs if run.stream is Stream.SEARCH
         ]
-        begun = {trial.number: trial.params for trial in trials if not _has_trained(trial)}
+        started = {trial.number: trial.params for trial in trials if not _has_trained(trial)}
         standing, progress = _standings(bucket, runs), self.progress()
         for observer in self._starts:
-            observer.on_chunk_start(progress, standing, begun)
+            observer.on_chunk_start(progress, standing, started)
 
     def evaluation_starts(self, bucket: Bucket, runs: Sequence[Replicate]) -> None:
         for observer in self._starts:

@@ -158,9 +158,9 @@ class Refiller:
         ]
         if self._search_state.state.running != bucket.key or not others:
             return
-        following = max(others, key=lambda other: other.work)  # the first one of equals
-        if self._engine.prepare(following) and self._engine.fix_lanes(following):
-            self._engine.compile_ahead(following)
+        largest = max(others, key=lambda other: other.work)  # the first one of equals
+        if self._engine.prepare(largest) and self._engine.fix_lanes(largest):
+            self._engine.compile_ahead(largest)
 
     def _fill(self, bucket: Bucket) -> None:
         """Cut replicates that exceed the budget, then fill as many lanes as the budget allows."""

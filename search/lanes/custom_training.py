@@ -196,16 +196,16 @@ class TrainingPopulation(ProgramLanes):
         """Write a lane's exact state, with `about` and the configuration."""
         self.save_state(self.take([lane])[0], directory)
         given = resolved.payload.training.given
-        told = {
+        description = {
             "algorithm": self._study.algorithm.name,
             "config": dict(resolved.config),
             "length": self._study.horizon,
             "about": dict(about),
         }
         if given is not None:
-            told["env"] = copy_files(given.plan, "env", directory)
-            told |= {"env_params": dict(given.params), "steps": given.steps}
-        text = json.dumps(told, indent=2, default=list)
+            description["env"] = copy_files(given.plan, "env", directory)
+            description |= {"env_params": dict(given.params), "steps": given.steps}
+        text = json.dumps(description, indent=2, default=list)
         write_text(directory / TRAINING, text + "\n")
 
     def evaluate_kept(

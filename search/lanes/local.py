@@ -394,16 +394,16 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
 
 def _check_alike(plan: Plan) -> None:
     """Reject an evaluation environment in which policies from the training one cannot run."""
-    ours, theirs = environments.make(plan.env), environments.make(plan.eval_env)
-    if ours.action_space != theirs.action_space:
+    training_env, eval_env = environments.make(plan.env), environments.make(plan.eval_env)
+    if training_env.action_space != eval_env.action_space:
         raise ConfigError(
-            f"the actions of eval_env ({theirs.action_space}) differ from those of the training "
-            f"environment ({ours.action_space}); remove the keys that change them"
+            f"the actions of eval_env ({eval_env.action_space}) differ from those of the training "
+            f"environment ({training_env.action_space}); remove the keys that change them"
         )
-    if not same_observations(ours, theirs):
+    if not same_observations(training_env, eval_env):
         raise ConfigError(
-            f"the observations of eval_env ({theirs.observation_struct}) differ from those of the "
-            f"training environment ({ours.observation_struct}); remove the keys that "
+            f"the observations of eval_env ({eval_env.observation_struct}) differ from those of "
+            f"the training environment ({training_env.observation_struct}); remove the keys that "
             "change them"
         )
 

@@ -277,10 +277,10 @@ class LocalPopulation(ProgramLanes):
         state = self._program.lane_state(self._lanes, int(self._place[lane]))
         split = parts_of(resolved)
         parts = self._saved_parts(int(self._place[lane]), split.hypers, state)
-        begun = parts.pop("begun_anew", 0)
+        restarted = parts.pop("begun_anew", 0)
         about = {"study": self._split.study.name, **about}
-        if begun:
-            about["trajectories_begun_anew"] = begun
+        if restarted:
+            about["trajectories_begun_anew"] = restarted
         saved = SavedPolicy(
             plan=self._program.plan,
             config=knobs_of(split.config),

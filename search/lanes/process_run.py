@@ -154,8 +154,8 @@ class ProcessRun:
         if self.is_free or self.refill.stream is not Stream.SEARCH:
             return False
         rungs = self.setup.chunk_sizes.rung_chunks
-        following = next((rung for rung in rungs if rung > self.chunks), None)
-        return following is not None and self.has_reached(following)
+        next_rung = next((rung for rung in rungs if rung > self.chunks), None)
+        return next_rung is not None and self.has_reached(next_rung)
 
     def has_reached(self, chunks: int) -> bool:
         """Return whether this many chunks can be counted.

@@ -185,7 +185,7 @@ class Waiting:
     def __init__(self, search_state: SearchState, desk: Desk, reports: Reports):
         self._search_state, self._desk, self._reports = search_state, desk, reports
         self._asked: dict[int, DeskRequest] = {}
-        self._heard = time.monotonic()
+        self._last_activity = time.monotonic()
 
     @property
     def numbers(self) -> list[int]:
@@ -195,21 +195,21 @@ class Waiting:
     def add(self, request: DeskRequest) -> None:
         self._asked[request.trial] = request
 
-    def heard(self) -> None:
+    def note_activity(self) -> None:
         """Record that the scheduler is working, so another request may follow soon."""
-        self._heard = time.monotonic()
+        self._last_activity = time.monotonic()
 
     def is_complete(self) -> bool:
         """Return whether lanes can step: all expected requests arrived, or the wait timed out."""
         if not self._asked:
             return False
-        waited = time.monotonic() - self._heard
+        waited = time.monotonic() - self._last_activity
         return len(self._asked) >= self._desk.expected() or waited > _PATIENCE_SECONDS
 
     def reply(self, replies: Mapping[str, Reply]) -> None:
         if replies:
             self._desk.answer(replies)
-            self.heard()
+            self.note_activity()
 
     def reply_to_all(self) -> None:
         """Reply to the waiting trials that are at an evaluation or have ended."""

@@ -232,7 +232,7 @@ class Driven:
         requests = self._desk.wait(_LISTEN_SECONDS)
         gone = self._desk.ended()
         if requests:
-            self._waiting.heard()
+            self._waiting.note_activity()
         for request in requests:
             if request.kind == "keep":
                 bucket = self._engine.buckets[self._search_state.trials[request.trial].bucket]

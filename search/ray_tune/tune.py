@@ -235,8 +235,8 @@ class TuneDesk:
         return requests
 
     def answer(self, replies: Mapping[str, Reply]) -> None:
-        told = {key: _as_result(reply) for key, reply in replies.items()}
-        self._get_result(self._exchange.answer.remote(told))
+        results = {key: _as_result(reply) for key, reply in replies.items()}
+        self._get_result(self._exchange.answer.remote(results))
 
     def expected(self) -> int:
         """See `Desk`; if trials copy each other, paused ones count, as they resume at once."""

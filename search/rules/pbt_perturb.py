@@ -73,8 +73,8 @@ class Perturb:
     def moved(self, parameter: Parameter, params: Mapping[str, Any], rng: Generator) -> Any:
         """Return one new value; a value that the copied trial does not have is sampled."""
         distribution, name = parameter.distribution, parameter.name
-        anew = float(rng.random()) < self.resample
-        if anew or name not in params or distribution.why_not(params[name]) is not None:
+        resamples = float(rng.random()) < self.resample
+        if resamples or name not in params or distribution.why_not(params[name]) is not None:
             return distribution.sample(rng)
         factor = self.factors[int(rng.integers(len(self.factors)))]
         return distribution.nudged(params[name], factor)

@@ -98,8 +98,8 @@ class CmaEs:
         found: dict[int, _Generation] = {}
         for past in history:
             if _TOLD in past.attributes:
-                told = past.attributes[_TOLD]
-                record = _Generation(tuple(told["trials"]), tuple(told["losses"]))
+                recorded = past.attributes[_TOLD]
+                record = _Generation(tuple(recorded["trials"]), tuple(recorded["losses"]))
                 found.setdefault(past.attributes[_GENERATION], record)
         return [found[generation] for generation in sorted(found)]
 
@@ -134,12 +134,12 @@ class CmaEs:
         points = {
             past.trial: past.attributes[_POINT] for past in history if _POINT in past.attributes
         }
-        for told in chain[len(known.chain) :]:
-            if not known.chain and known.cma.population_size != len(told.trials):
-                known = self._new_strategy(history, len(told.trials))
-            pairs = zip(told.trials, told.losses, strict=True)
+        for generation in chain[len(known.chain) :]:
+            if not known.chain and known.cma.population_size != len(generation.trials):
+                known = self._new_strategy(history, len(generation.trials))
+            pairs = zip(generation.trials, generation.losses, strict=True)
             known.cma.tell([(np.array(points[trial]), loss) for trial, loss in pairs])
-            known.chain.append(told)
+            known.chain.append(generation)
             if known.cma.should_stop():
                 known.restarts += 1
                 size = 2 * known.cma.population_size

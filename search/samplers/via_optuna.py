@@ -221,13 +221,13 @@ class OptunaMethod:
         missing = self._worst_violations(selected)
         trials: list[FrozenTrial] = []
         for past in selected:
-            told = losses.get(past.trial)
-            if told is None and not past.is_live:
+            trial_losses = losses.get(past.trial)
+            if trial_losses is None and not past.is_live:
                 continue  # it carries no information
             own = dict(attributes.get(past.trial, {}))
-            if told is not None and self._constraints:
+            if trial_losses is not None and self._constraints:
                 own |= _constraints(past.violations or missing)
-            trials.append(frozen_trial(self.space, past, past.trial + shift, told, own))
+            trials.append(frozen_trial(self.space, past, past.trial + shift, trial_losses, own))
         return trials
 
     def _worst_violations(self, selected: Sequence[PriorTrial]) -> tuple[float, ...]:

@@ -62,11 +62,11 @@ class _SmacBatch:
             return Draw(self._method.space.draw(rng))
         if self._facade is None:
             live = [past.params for past in self._selected if past.is_live]
-            told = self._scaled_costs()
-            columns = zip(*[costs for _, costs in told], strict=True)
-            mean = [sum(column) / len(told) for column in columns]
-            told += [(params, mean) for params in (*live, *self._kept)]
-            self._facade = _facade(self._method, self._batch, told)
+            history = self._scaled_costs()
+            columns = zip(*[costs for _, costs in history], strict=True)
+            mean = [sum(column) / len(history) for column in columns]
+            history += [(params, mean) for params in (*live, *self._kept)]
+            self._facade = _facade(self._method, self._batch, history)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             asked = self._facade.ask()
@@ -90,7 +90,7 @@ class _SmacBatch:
 
 
 def _facade(
-    method: Smac, batch: int, told: Sequence[tuple[Mapping[str, Any], list[float]]]
+    method: Smac, batch: int, history: Sequence[tuple[Mapping[str, Any], list[float]]]
 ) -> Any:
     """Return SMAC's hyperparameter facade, given a history."""
     from ConfigSpace import Configuration
@@ -100,19 +100,19 @@ def _facade(
 
     logging.getLogger("smac").setLevel(logging.ERROR)
     seed = integer(method.seed, "smac", batch) % 2**31
-    theirs = to_configspace(method.space, seed)
+    config_space = to_configspace(method.space, seed)
     names = [f"objective_{index}" for index in range(method.objectives)]
     objectives, algorithm = names[0], None
 
     def config(params: Mapping[str, Any]) -> Any:
-        return Configuration(theirs, values=to_values(method.space, params))
+        return Configuration(config_space, values=to_values(method.space, params))
 
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if len(names) > 1:
             objectives = names
         scenario = Scenario(
-            theirs,
+            config_space,
             output_directory=Path(folder),
             deterministic=True,
             n_trials=2**31,
@@ -122,7 +122,7 @@ def _facade(
         if len(names) > 1:
             algorithm = ParEGO(scenario)
         of = HyperparameterOptimizationFacade
-        first = config(told[0][0])
+        first = config(history[0][0])
         smac = of(
             scenario,
             model=of.get_model(scenario, n_trees=method.options["n_trees"]),
@@ -134,7 +134,7 @@ def _facade(
             logging_level=False,
             overwrite=True,
         )
-        for params, costs in told:
+        for params, costs in history:
             value = TrialValue(cost=costs[0] if len(costs) == 1 else costs)
             smac.tell(TrialInfo(config=config(params), seed=0), value, save=False)
     return smac

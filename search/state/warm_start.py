@@ -179,13 +179,13 @@ def _rows_of_table(path: Path) -> list[TrialRow]:
 
 
 def _check_same_metrics(study: Study, meta: StudyMeta, path: Path) -> None:
-    ours = [(metric.name, metric.goal) for metric in study.objectives or (study.metric,)]
-    theirs = [(str(o["name"]), str(o["goal"])) for o in meta.objectives]
-    theirs = theirs or [(meta.metric, meta.goal)]
-    if ours != theirs:
+    objectives = [(metric.name, metric.goal) for metric in study.objectives or (study.metric,)]
+    earlier = [(str(o["name"]), str(o["goal"])) for o in meta.objectives]
+    earlier = earlier or [(meta.metric, meta.goal)]
+    if objectives != earlier:
         raise ConfigError(
-            f"search.warm_start: {path} has different objectives: {_metrics_text(theirs)}; "
-            f"here: {_metrics_text(ours)}"
+            f"search.warm_start: {path} has different objectives: {_metrics_text(earlier)}; "
+            f"here: {_metrics_text(objectives)}"
         )
     limited = [(limit.metric, limit.aggregate) for limit in study.constraints]
     before = [(str(one["metric"]), str(one["aggregate"])) for one in meta.constraints]
@@ -224,9 +224,9 @@ def _why_unusable(study: Study, row: TrialRow) -> str:
 
 
 def _as_ours(
-    study: Study, theirs: Mapping[str, Any], other: Mapping[str, Any]
+    study: Study, earlier_params: Mapping[str, Any], other: Mapping[str, Any]
 ) -> tuple[dict[str, Any], str]:
-    known = {**_fixed_values(other), **theirs}
+    known = {**_fixed_values(other), **earlier_params}
     missing: list[str] = []
 
     def choose(_: str, parameter: Parameter) -> Any:
@@ -242,7 +242,7 @@ def _as_ours(
         return parameter.distribution.canonical(known[name])
 
     params = study.space.resolve(choose)
-    for name, value in theirs.items():
+    for name, value in earlier_params.items():
         if name not in study.space.names and _our_value(study, name) != value:
             missing.append(f"with a different {name}")
     if not missing and study.space.forbidden(params) is not None:

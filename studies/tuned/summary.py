@@ -125,10 +125,10 @@ def comparisons(record: TunedRecord) -> list[TunedComparison]:
     return [compare(record.tuned, other, record.goal) for other in record.contenders[1:]]
 
 
-def compare(ours: Contender, theirs: Contender, goal: str = "maximize") -> TunedComparison:
+def compare(tuned: Contender, other: Contender, goal: str = "maximize") -> TunedComparison:
     goals = {"greedy": goal, "training": "maximize", "area": goal}
     chances = {
-        n: _improvement_probability(getattr(ours, n), getattr(theirs, n), goals[n]) for n in goals
+        n: _improvement_probability(getattr(tuned, n), getattr(other, n), goals[n]) for n in goals
     }
     low, high = chances["greedy"][1].low, chances["greedy"][1].high
     verdict: Verdict = "no_difference"
@@ -136,7 +136,7 @@ def compare(ours: Contender, theirs: Contender, goal: str = "maximize") -> Tuned
         verdict = "better"
     elif high is not None and high < 0.5:
         verdict = "worse"
-    return TunedComparison(theirs.who, verdict, **chances)
+    return TunedComparison(other.who, verdict, **chances)
 
 
 def beside_heuristics(record: TunedRecord) -> list[BesideHeuristic]:
@@ -145,12 +145,12 @@ def beside_heuristics(record: TunedRecord) -> list[BesideHeuristic]:
     A diverged seed is given the tuned configuration's worst value. Verdicts only consider outcomes
     observed on these seeds; the probability that any of them is wrong is at most 5 %.
     """
-    ours, bounds = _fill_missing(record.tuned.greedy, record.goal), ranges_of(record).greedy
-    if not ours:
+    tuned, bounds = _fill_missing(record.tuned.greedy, record.goal), ranges_of(record).greedy
+    if not tuned:
         return []
 
     def decide(who: str, among: int) -> Decision:
-        higher, lower = ours, record.heuristics[who]
+        higher, lower = tuned, record.heuristics[who]
         if record.goal == "minimize":
             higher, lower = lower, higher
         return decided_pairs(higher, lower, bounds=bounds, among=among)
@@ -159,27 +159,27 @@ def beside_heuristics(record: TunedRecord) -> list[BesideHeuristic]:
         record.heuristics, decide, lambda it: it.of_seen in ("better", "worse")
     )
     found = list[BesideHeuristic]()
-    for who, theirs in record.heuristics.items():
-        less = mean([our - their for our, their in zip(ours, theirs, strict=True)])
-        around = paired_interval(ours, theirs, bounds=bounds)
-        unless = decided_pairs(ours, theirs, bounds=bounds).unless
+    for who, heuristic_values in record.heuristics.items():
+        less = mean([own - other for own, other in zip(tuned, heuristic_values, strict=True)])
+        around = paired_interval(tuned, heuristic_values, bounds=bounds)
+        unless = decided_pairs(tuned, heuristic_values, bounds=bounds).unless
         if unless is not None:
             around = unless.interval
         verdict = decisions[who].of_seen
         if verdict == "undecided":
             verdict = "no_difference"
-        centre = _centre_interval(theirs, record.goal, record.estimator, bounds)
+        centre = _centre_interval(heuristic_values, record.goal, record.estimator, bounds)
         found.append(BesideHeuristic(who, verdict, centre, (less, around)))
     return found
 
 
 @lru_cache(maxsize=4_096)  # a list of records and their tables request the same ones
 def _improvement_probability(
-    ours: tuple[float | None, ...], theirs: tuple[float | None, ...], goal: str
+    tuned: tuple[float | None, ...], other: tuple[float | None, ...], goal: str
 ) -> tuple[float, Interval]:
-    if all(value is None for value in (*ours, *theirs)):
+    if all(value is None for value in (*tuned, *other)):
         return math.nan, NO_INTERVAL
-    return chance_of_better(_gains(ours, goal), _gains(theirs, goal), paired=False)
+    return chance_of_better(_gains(tuned, goal), _gains(other, goal), paired=False)
 
 
 def _gains(values: Sequence[float | None], goal: str) -> list[float]:

@@ -352,7 +352,7 @@ def test_timed_program_is_the_program_that_runs(own_caches, tmp_path, monkeypatc
     study = loads(TINY)
     kept = Timings.read(tmp_path / "t.json")
     with shared_programs():
-        found = study_time(LocalFactory(study), kept, told=lambda text: None)
+        found = study_time(LocalFactory(study), kept, notify=lambda text: None)
         assert isinstance(found, TimeEstimate)
         monkeypatch.setattr(LocalFactory, "program_of", program_of)
         study_time(LocalFactory(study), kept, timing=False)
@@ -369,7 +369,7 @@ def test_estimate_states_episode_length_assumption_if_relevant(tmp_path, monkeyp
     study = loads(TINY, overrides=[f"evaluation.steps={steps}"])
     monkeypatch.setattr("hpo.search.study_time.time_program", lambda *_: COSTS)
     kept = Timings.read(tmp_path / "t.json")
-    found = study_time(LocalFactory(study), kept, told=lambda text: None)
+    found = study_time(LocalFactory(study), kept, notify=lambda text: None)
     words = "evaluation episodes as long as the environment allows"
     assert isinstance(found, TimeEstimate) and (words in found.assumes) is said
 
@@ -445,7 +445,7 @@ def test_time_of_several_environments_is_the_sum(tmp_path, monkeypatch):
     monkeypatch.setattr("hpo.search.study_time.time_program", time_program)
     kept = Timings.read(tmp_path / "t.json")
     factory = factories_of(study, of_environment)
-    both = study_time(factory, kept, told=lambda text: None)
+    both = study_time(factory, kept, notify=lambda text: None)
     assert sorted(timed) == ["CartPole-v1", "Catch-bsuite"] and len(kept.known) == 2
     kept.known = {key: dataclasses.replace(one, block=0.25) for key, one in kept.known.items()}
     alike = study_time(factory, kept, timing=False)

@@ -127,7 +127,7 @@ def test_unpaired_ends_against_a_constant_match_monte_carlo() -> None:
     """Beside a constant the other side's seeds are the differences."""
     b = [7.0, 8.0, 6.5, 7.5, 8.5, 7.0]
     ends = unpaired_ends([10.0] * 6, b, 0.04, Bounds(0.0, 12.0))
-    failing = next(end for end in ends if end.cause.of_ours and end.cause.sign < 0.0)
+    failing = next(end for end in ends if end.cause.of_a and end.cause.sign < 0.0)
     share = 1.0 - np.random.default_rng(9).random(200_000) ** (1 / 6)
     weights = np.random.default_rng(8).dirichlet([1.0] * 6, 200_000)
     slow = np.quantile((1 - share) * 10.0 - weights @ b, 0.04 / failing.cause.weight)
@@ -152,7 +152,7 @@ def test_unseen_failure_weight_depends_on_noise_and_tail() -> None:
 
     def weight(own, other):
         unseen = hidden(own, other, Bounds(0.0, 500.0))
-        [found] = [one for one in unseen if one.of_ours and one.sign < 0.0]
+        [found] = [one for one in unseen if one.of_a and one.sign < 0.0]
         return found.weight
 
     even = np.array([-1.0, 1.0] * 4) / np.std([-1.0, 1.0] * 4, ddof=1)

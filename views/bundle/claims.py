@@ -320,10 +320,10 @@ class _Tables:
         limited: ConstraintSamples | None,
     ) -> tuple[str, Against] | None:
         """Return SQL and comparison of a trial with the default on shared test seeds, or None."""
-        ours, theirs = (self._sql(one.trial, "report") for one in (row, default))
+        trial_sql, default_sql = (self._sql(one.trial, "report") for one in (row, default))
         a, b = (
             self._values_by_seed(sql) | dict.fromkeys(one.report_diverged, math.nan)
-            for sql, one in ((ours, row), (theirs, default))
+            for sql, one in ((trial_sql, row), (default_sql, default))
         )
         if not (both := a.keys() & b.keys()) or "report" in (*row.copies, *default.copies):
             return None
@@ -340,8 +340,8 @@ class _Tables:
                 interim=begins_interim(looks),
             )
         )
-        sql = f"SELECT replicate, a.seen AS ours, b.seen AS theirs FROM ({ours}) a JOIN "
-        return f"{sql}({theirs}) b USING (replicate) ORDER BY replicate", found.against
+        sql = f"SELECT replicate, a.seen AS ours, b.seen AS theirs FROM ({trial_sql}) a JOIN "
+        return f"{sql}({default_sql}) b USING (replicate) ORDER BY replicate", found.against
 
     def _sql(self, trial: int, stream: str) -> str:
         """Return SQL for `replicate` and `seen`: the replicate's last value, or its episodes.

@@ -89,8 +89,8 @@ def _packed_again(path: Path, content: bytes) -> str:
     for state in (_named(changed, "changed"), _named(missing, "missing"), _named(added, "added")):
         if state:
             return f"{path} was repacked by another program: {state} since hpo wrote it"
-    told = f"{path} was repacked by another program; its members are unchanged"
-    return f"{told}, but only the original file can be verified"
+    text = f"{path} was repacked by another program; its members are unchanged"
+    return f"{text}, but only the original file can be verified"
 
 
 def _foreign_members(content: bytes) -> tuple[dict[str, str], dict[str, str]] | None:

@@ -190,10 +190,12 @@ def _seeds_apart(side: ClaimSeeds, found: Replay) -> list[str]:
         if now == was:
             ends[point.replicate] = "the curve or the episodes differ from the recorded ones"
     for seed in found.apart:
-        told = ends.get(seed, "diverged")
+        outcome = ends.get(seed, "diverged")
         if (seed in found.diverged) != (seed in found.diverged_now):
-            told = "diverged only in the study" if seed in found.diverged else "diverged only here"
-        lines.append(f"{side.name}, {SEED_KINDS[side.stream]} seed {seed}: {told}")
+            outcome = (
+                "diverged only in the study" if seed in found.diverged else "diverged only here"
+            )
+        lines.append(f"{side.name}, {SEED_KINDS[side.stream]} seed {seed}: {outcome}")
     return lines
 
 
@@ -308,8 +310,8 @@ def agree(before: Sequence[float], now: Sequence[float], of: str) -> tuple[bool 
     if not before or not now or not all(map(math.isfinite, [*before, *now])):
         return None, "no values to compare"
     found = compare(now, before)
-    ours, theirs = map(number, found.means)
-    words = f"{ours} on {counted(len(now), of)}, recorded {theirs} on {len(before)}"
+    mean_now, mean_before = map(number, found.means)
+    words = f"{mean_now} on {counted(len(now), of)}, recorded {mean_before} on {len(before)}"
     around = found.difference_interval
     if around.low is None or around.high is None:
         return None, f"{words}; an interval needs 5 {of}s per side"

@@ -330,12 +330,15 @@ class Bundle:
         """Return a table's number of rows, and how the rows differ from those in the journal."""
         paths = (glob.escape(str(one / name)) for one in (self.folder, again))
         quoted = (path.replace("'", "''") for path in paths)
-        ours, theirs = (f"FROM read_parquet('{path}')" for path in quoted)
-        here = query(self.folder, f"DESCRIBE SELECT * {ours}")[1]
-        if here != query(self.folder, f"DESCRIBE SELECT * {theirs}")[1]:
+        bundle_rows, journal_rows = (f"FROM read_parquet('{path}')" for path in quoted)
+        here = query(self.folder, f"DESCRIBE SELECT * {bundle_rows}")[1]
+        if here != query(self.folder, f"DESCRIBE SELECT * {journal_rows}")[1]:
             return 0, [f"{name}: its columns differ from the journal's"]
-        apart = (f"FROM ({a} EXCEPT ALL {b})" for a, b in ((ours, theirs), (theirs, ours)))
-        counts = ", ".join(f"(SELECT count(*) {one})" for one in (ours, *apart))
+        apart = (
+            f"FROM ({a} EXCEPT ALL {b})"
+            for a, b in ((bundle_rows, journal_rows), (journal_rows, bundle_rows))
+        )
+        counts = ", ".join(f"(SELECT count(*) {one})" for one in (bundle_rows, *apart))
         [(rows, lacking, added)] = query(self.folder, f"SELECT {counts}")[1]
         wrong: list[str] = []
         if lacking:

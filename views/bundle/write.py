@@ -117,8 +117,8 @@ def as_text(data: Any) -> str:
 def _copy_source(meta: StudyMeta, source: Path, to: Path) -> list[str]:
     """Copy the files named by the study; return those outside its folder, which are omitted."""
     if changes := changed_files(meta.files, source):
-        told = "files changed since the study ran; restore them, or name the study file's folder"
-        raise StoreError(f"{told}:\n{words_of_changes(changes)}", source="DIR")
+        text = "files changed since the study ran; restore them, or name the study file's folder"
+        raise StoreError(f"{text}:\n{words_of_changes(changes)}", source="DIR")
     _copy_files(source_files(meta, source), source, to)
     return [path for path in meta.files if not is_inside(path)]
 

@@ -92,8 +92,8 @@ def _require_test_values(snapshot: Snapshot) -> None:
     if first is None or first.measured_from != Stream.REPORT:
         raise ConfigError(f"the winner of study {name!r} has no test seeds; remove this study")
     if snapshot.meta.goal == "minimize" and _reference_scores(snapshot) is None:
-        told = f"study {name!r} minimises {snapshot.meta.metric}, which has no reference scores"
-        raise ConfigError(f"{told}; remove this study")
+        text = f"study {name!r} minimises {snapshot.meta.metric}, which has no reference scores"
+        raise ConfigError(f"{text}; remove this study")
 
 
 def _reference_scores(snapshot: Snapshot) -> Reference | None:
@@ -171,25 +171,25 @@ def _grid_of(
         cell = grid.setdefault(method_words(snapshot.study), {})
         if _environment(snapshot) in cell:
             other = cell[_environment(snapshot)].meta.name
-            told = f"{other!r} and {snapshot.meta.name!r} have the same method and environment"
-            raise ConfigError(f"{told}; remove one of them")
+            text = f"{other!r} and {snapshot.meta.name!r} have the same method and environment"
+            raise ConfigError(f"{text}; remove one of them")
         cell[_environment(snapshot)] = snapshot
     for name, cell in grid.items():
         missing = [env for env in environments if env not in cell]
         if missing and len(grid) > 1:
-            told = f"no study of {name} on {missing[0]} was given"
-            raise ConfigError(f"{told}; every method needs a study on every environment")
+            text = f"no study of {name} on {missing[0]} was given"
+            raise ConfigError(f"{text}; every method needs a study on every environment")
     return grid
 
 
 def _on_several(snapshots: Sequence[Snapshot], environments: Sequence[str]) -> Sides:
     for snapshot in snapshots:
         if snapshot.study.more_envs:
-            told = f"study {snapshot.meta.name!r} already covers several environments"
-            raise ConfigError(f"{told}; compare it with studies on the same environments")
+            text = f"study {snapshot.meta.name!r} already covers several environments"
+            raise ConfigError(f"{text}; compare it with studies on the same environments")
         if _reference_scores(snapshot) is None:
-            told = f"{_environment(snapshot)} has no reference score for {snapshot.meta.metric}"
-            raise ConfigError(f"{told}; give studies on one environment, or remove its study")
+            text = f"{_environment(snapshot)} has no reference score for {snapshot.meta.metric}"
+            raise ConfigError(f"{text}; give studies on one environment, or remove its study")
     grid = _grid_of(snapshots, environments)
     sides: list[MethodValues] = []
     for name, cell in grid.items():

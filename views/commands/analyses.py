@@ -104,10 +104,10 @@ def do_what_if(args: Namespace) -> int:
 
     folder = study_of(args)
     source = path_or_none(args.source)
-    told = sys.stderr.isatty()
+    shows_progress = sys.stderr.isatty()
 
     def report(at: int, total: int, rule: str) -> None:
-        if told:
+        if shows_progress:
             note(f"replaying {at} of {total}: {rule}")
 
     found = what_if(folder.path, args.early_terminate, args.seeds, source=source, report=report)

@@ -27,10 +27,10 @@ def do_bench(args: Namespace) -> int:
     file, target = read_bench(args.file, args.set), path_or_none(args.to)
     if target is not None and target.suffix != ".json":
         raise ConfigError(f"--to {target}: use a name that ends in .json")
-    told = sys.stderr.isatty() and not args.quiet
+    shows_progress = sys.stderr.isatty() and not args.quiet
 
     def report(done: int, total: int) -> None:
-        if told and 10 * done // total > 10 * (done - 1) // total:
+        if shows_progress and 10 * done // total > 10 * (done - 1) // total:
             note(f"{done} of {total} searches")
 
     results = run_bench(file, args.jobs, report)

@@ -134,8 +134,8 @@ def _write_page(args: Namespace) -> int:
     if path.exists():
         raise StoreError(f"{path} already exists; choose another file")
     write_text(path, verify_page())
-    told = f"wrote {path}: open it in a browser and drop a bundle on it"
-    print_answer(args.json, {"page": str(path)}, told)
+    text = f"wrote {path}: open it in a browser and drop a bundle on it"
+    print_answer(args.json, {"page": str(path)}, text)
     return 0
 
 

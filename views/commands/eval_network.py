@@ -80,15 +80,15 @@ def found_loads(
     return {"supported_loads": rows, "more_load": beside}
 
 
-def more_load(ours: SupportedLoad, theirs: SupportedLoad) -> dict[str, float | None]:
+def more_load(policy: SupportedLoad, heuristic: SupportedLoad) -> dict[str, float | None]:
     """Return the extra load that one rule supports, as a fraction of the other rule's load."""
-    pairs = zip(ours.of_seeds, theirs.of_seeds, strict=True)
+    pairs = zip(policy.of_seeds, heuristic.of_seeds, strict=True)
     logs = [math.log(own) - math.log(other) for own, other in pairs]
     around = NO_INTERVAL
     if len(set(logs)) > 1:
         around = interval(logs)
     low, high = (None if end is None else math.expm1(end) for end in (around.low, around.high))
-    return {"more": ours.load / theirs.load - 1.0, "ci_low": low, "ci_high": high}
+    return {"more": policy.load / heuristic.load - 1.0, "ci_low": low, "ci_high": high}
 
 
 def results_data(results: Compared, policies: Sequence[str]) -> dict[str, Any]:
@@ -140,9 +140,12 @@ def _figure_data(summary: HeuristicSummary, several: bool) -> dict[str, Any]:
 
 def _differences(policy: str, heuristic: str, results: Compared) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
-    ours, theirs = results[policy], results[heuristic]
+    policy_sums, heuristic_sums = results[policy], results[heuristic]
     for load, own, other in zip(
-        ours.loads, ours.service_blocking, theirs.service_blocking, strict=True
+        policy_sums.loads,
+        policy_sums.service_blocking,
+        heuristic_sums.service_blocking,
+        strict=True,
     ):
         values = own - other
         std = None
@@ -284,10 +287,10 @@ def _blocking_points(sums: HeuristicSums) -> _Points:
     return found
 
 
-def _difference_points(ours: HeuristicSums, theirs: HeuristicSums) -> _Points:
+def _difference_points(sums: HeuristicSums, baseline: HeuristicSums) -> _Points:
     found: list[tuple[float, float, float | None, float | None]] = []
-    differences = ours.service_blocking - theirs.service_blocking
-    for load, values in zip(ours.loads, differences, strict=True):
+    differences = sums.service_blocking - baseline.service_blocking
+    for load, values in zip(sums.loads, differences, strict=True):
         around = interval(values.tolist())
         found.append((float(load), float(values.mean()), around.low, around.high))
     return found

@@ -167,8 +167,8 @@ def _algorithm_of(name: str, folder: Path, imports: Sequence[str]) -> Algorithm:
     file, _, label = name.partition(":")
     places = [Path(path).parent for path in imports if Path(path).name == Path(file).name]
     if not places:
-        told = f"{folder} was trained by {name}; read that file, then run"
-        raise ConfigError(f"{told}: hpo eval {folder} --import {file}")
+        text = f"{folder} was trained by {name}; read that file, then run"
+        raise ConfigError(f"{text}: hpo eval {folder} --import {file}")
     return loaded_algorithm(f"{Path(file).name}:{label}", places[0])
 
 

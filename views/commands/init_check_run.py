@@ -86,7 +86,7 @@ def _timed_words(study: Study) -> str:
     from ...search.study_estimate import preview
 
     with plain_warnings():
-        report, _ = preview(study, timing=True, told=note)
+        report, _ = preview(study, timing=True, notify=note)
     if report.time is None:
         return f"time not known: {report.time_note}"
     return f"the study takes about {report.time.words()[0]} on this machine"
@@ -262,8 +262,8 @@ def _check_answer(report: CheckReport, file: str) -> str:
         what = f"{counted(trials, 'trial')} of {env}"
     if report.not_run:
         files, way = ", ".join(report.not_run), f"hpo check --time {shlex.quote(file)}"
-        told = f"The study file is OK. Not checked: {files}; to check the code, run {way}"
-        return f"{told}. Runs {what}."
+        text = f"The study file is OK. Not checked: {files}; to check the code, run {way}"
+        return f"{text}. Runs {what}."
     if report.time is None:
         why = clause("; time not known: {}", report.time_note)
         return f"OK. Runs {what}{why}."

@@ -110,8 +110,8 @@ def table_pieces(rows: Rows) -> Iterator[str]:
     for some in rows:
         waiting += [[*map(_cell_text, row)] for row in some]
         if len(waiting) * len(header) > CELLS:
-            told = f"the table has more than {CELLS:,} cells"
-            raise StoreError(f"{told}; add LIMIT 1000, or use --csv or --json")
+            text = f"the table has more than {CELLS:,} cells"
+            raise StoreError(f"{text}; add LIMIT 1000, or use --csv or --json")
         for place, column in enumerate(zip(*waiting[-len(some) :], strict=True)):
             widths[place] = max(widths[place], *map(len, column))
             right[place] = right[place] and all(_is_number(r[place]) for r in some)
@@ -317,14 +317,14 @@ def do_best(args: Namespace) -> int:
     first = next(iter(entries), None)
     if first is None or first.value is None:
         return _print_leader(folder, results, args)
-    told: dict[str, Any] = {"metric": meta.metric, "conclusion": as_json(results.conclusion)}
-    told |= {"exported_to": None, "exported": None}
+    details: dict[str, Any] = {"metric": meta.metric, "conclusion": as_json(results.conclusion)}
+    details |= {"exported_to": None, "exported": None}
     target = path_or_none(args.export)
     if target is not None:
         export_policy(folder, first.trial, target, args.onnx)
-        told |= {"exported_to": str(target), "exported": _origin_of(target)}
+        details |= {"exported_to": str(target), "exported": _origin_of(target)}
     if args.json:
-        print_json({**first.as_json(), **told})
+        print_json({**first.as_json(), **details})
         return 0
     lines = _front_lines(results, first) if meta.objectives else _winner_lines(results)
     for text in lines:
@@ -391,9 +391,9 @@ def _print_leader(folder: StudyFolder, results: _Board, args: Namespace) -> int:
     params, reached = points.params(trial, at), len(known[at])
     if args.json:
         entry = next(entry for entry in results.entries if entry.trial == trial)
-        told = {"metric": results.meta.metric, "conclusion": as_json(results.conclusion)}
-        told |= {"at": at, "value_at": value, "trials_at": reached}
-        print_json({**entry.as_json(), **told, "exported_to": None, "exported": None})
+        details = {"metric": results.meta.metric, "conclusion": as_json(results.conclusion)}
+        details |= {"at": at, "value_at": value, "trials_at": reached}
+        print_json({**entry.as_json(), **details, "exported_to": None, "exported": None})
         return 0
     seeds = counted(len(points.seeds[str(Stream.SEARCH), trial, at]), "search seed")
     text = f"No trial has finished its run. Trial {trial} leads {reached} trials at {steps(at)} "
@@ -461,8 +461,8 @@ def export_policy(folder: StudyFolder, trial: int, target: Path, onnx: bool = Fa
     """
     source = folder.policies / f"trial_{trial}"
     if not source.is_dir():
-        told = f"no policy of trial {trial} was saved; raise checkpoint.keep_best"
-        raise StoreError(f"{told} in the study file and run the study with --new")
+        text = f"no policy of trial {trial} was saved; raise checkpoint.keep_best"
+        raise StoreError(f"{text} in the study file and run the study with --new")
     check_export(target)
     model = None
     if onnx:

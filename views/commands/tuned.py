@@ -209,9 +209,9 @@ def _sources(record: TunedRecord) -> list[str]:
         text, source = f"{one.who}: P(tuned better) by AUC {number(beside.area[0])}", one.source
         if math.isfinite(beside.training[0]):
             text += f", by training return {number(beside.training[0])}"
-        if theirs := source.get("env_steps"):
+        if source_steps := source.get("env_steps"):
             text += f"; from {source['repository']}, "
-            text += f"which trains it for {steps(int(theirs))} env steps"
+            text += f"which trains it for {steps(int(source_steps))} env steps"
             text += clause(", without {}", ", ".join(source.get("without") or ()))
             text += clause(", written for {}", source.get("written_for"))
         lines.append(text)

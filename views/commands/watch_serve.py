@@ -72,8 +72,8 @@ def _bind_server(root: Path, host: str, port: int | None, always: bool) -> LiveS
         except OSError as error:
             if error.errno == errno.EADDRINUSE and port is None:
                 continue
-            told = f"cannot listen on {host} port {at}: {error.strerror or error}"
-            raise ConfigError(f"{told}; change --host or --port") from error
+            text = f"cannot listen on {host} port {at}: {error.strerror or error}"
+            raise ConfigError(f"{text}; change --host or --port") from error
     raise ConfigError(f"no free port on {host}; choose one with --port")
 
 

@@ -103,7 +103,7 @@ def _check_comparable(
 ) -> None:
     """Raise ConfigError if the values of two studies measure different things."""
     a, b = names
-    for does, what, (ours, theirs) in (
+    for does, what, (value_a, value_b) in (
         ("measures {}", "of the same metric", [meta.metric for meta in metas]),
         ("has the goal to {}", "with the same goal", [meta.goal for meta in metas]),
         ("ran in {}", "from the same environment", [side.world["env"] for side in sides]),
@@ -113,8 +113,8 @@ def _check_comparable(
             [side.scores.over for side in sides],
         ),
     ):
-        if ours != theirs:
-            both = f"{a} {does.format(ours)} and {b} {does.format(theirs)}"
+        if value_a != value_b:
+            both = f"{a} {does.format(value_a)} and {b} {does.format(value_b)}"
             raise ConfigError(f"{both}; only values {what} can be compared")
 
 
@@ -170,8 +170,8 @@ class _CommonPoint:
 
 def _values_in_common(folder: StudyFolder, numbers: Sequence[int]) -> _CommonPoint:
     points = read_points(folder.path)
-    ours, theirs = (_reached(points, number) for number in numbers)
-    if not (both := ours & theirs):
+    first, second = (_reached(points, number) for number in numbers)
+    if not (both := first & second):
         one, other = numbers
         text = f"trials {one} and {other} of {folder.name!r} have no evaluation at the same "
         text += f"number of {points.study.algorithm.unit}"

@@ -127,9 +127,9 @@ def _values_table(sides: Sequence[Side], chosen: ComparedValues, result: Compari
 
 def _seed_by_seed(result: Comparison, sides: Sequence[Side], chosen: ComparedValues) -> str:
     ahead = int(result.difference < 0.0)
-    ours, theirs = chosen.values[ahead], chosen.values[1 - ahead]
+    leading, trailing = chosen.values[ahead], chosen.values[1 - ahead]
     sign = sign_of(chosen.goal)
-    apart = [sign * (x - y) for x, y in zip(ours, theirs, strict=True)]
+    apart = [sign * (x - y) for x, y in zip(leading, trailing, strict=True)]
     wins, losses = sum(d > 0 for d in apart), sum(d < 0 for d in apart)
     ties = len(apart) - wins - losses
     counts = f"  Seed by seed, {sides[ahead].name} wins {wins}, ties {ties}, loses {losses}."
@@ -148,25 +148,25 @@ def _environment_part(
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the scores on each environment (if there are several) as JSON data and as lines."""
     names, bounds = sides[0].scores.names, sides[0].scores.bounds
-    ours, theirs = map(_scores_of, sides, chosen.streams)
-    if not names or not ours or not theirs:
+    scores_a, scores_b = map(_scores_of, sides, chosen.streams)
+    if not names or not scores_a or not scores_b:
         return {}, []
     if chosen.paired:
-        common = sorted(ours.keys() & theirs.keys())
-        ours, theirs = of_seeds(ours, common), of_seeds(theirs, common)
-    found = beside(ours, theirs, paired=chosen.paired, bounds=bounds)
+        common = sorted(scores_a.keys() & scores_b.keys())
+        scores_a, scores_b = of_seeds(scores_a, common), of_seeds(scores_b, common)
+    found = beside(scores_a, scores_b, paired=chosen.paired, bounds=bounds)
     if not decides:
         found = _without_intervals(found)
-    summaries = [on_each(side, bounds) for side in (ours, theirs)]
+    summaries = [on_each(side, bounds) for side in (scores_a, scores_b)]
     data = {
         "names": list(names),
         **asdict(found),
         "together": [_over_environments(side) for side in summaries],
         "scores": [list(map(asdict, side.each)) for side in summaries],
-        "profiles": [asdict(one) for one in profiles((ours, theirs))],
+        "profiles": [asdict(one) for one in profiles((scores_a, scores_b))],
     }
     labels = [one.name for one in sides]
-    lines = beside_lines(names, (ours, theirs), found, labels, bounds)
+    lines = beside_lines(names, (scores_a, scores_b), found, labels, bounds)
     return {"environments": finite_json(data)}, ["", *lines, AGGREGATES_NOTE]
 
 

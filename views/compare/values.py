@@ -52,31 +52,34 @@ def compared_values(a: Side, b: Side) -> ComparedValues:
 
 def _values_of_studies(a: Side, b: Side) -> ComparedValues:
     """Return values on test seeds, paired if both studies have the same seed."""
-    ours, theirs = a.values[Stream.REPORT], b.values[Stream.REPORT]
-    shared = [seed for seed in ours if seed in theirs]
-    fewest = min(FEWEST_PAIRS, max(len(ours), len(theirs), 1))
+    values_a, values_b = a.values[Stream.REPORT], b.values[Stream.REPORT]
+    shared = [seed for seed in values_a if seed in values_b]
+    fewest = min(FEWEST_PAIRS, max(len(values_a), len(values_b), 1))
     if a.seed != b.seed or len(shared) < fewest:
         return _unpaired_values(a, b)
-    values = [_on_seeds(side, shared) for side in (ours, theirs)]
+    values = [_on_seeds(side, shared) for side in (values_a, values_b)]
     return ComparedValues(values, True, (Stream.REPORT, Stream.REPORT))
 
 
 def _is_better_elsewhere(a: Side, b: Side, stream: Stream) -> bool:
     """Return whether a stream has too few pairs so far, and a different stream can replace it."""
-    partial, ours, theirs = a.partial | b.partial, a.values[stream], b.values[stream]
-    if stream not in partial or len([seed for seed in ours if seed in theirs]) >= FEWEST_PAIRS:
+    partial, values_a, values_b = a.partial | b.partial, a.values[stream], b.values[stream]
+    if (
+        stream not in partial
+        or len([seed for seed in values_a if seed in values_b]) >= FEWEST_PAIRS
+    ):
         return False
     others = [other for other in Stream if other is not stream and other not in partial]
     return any(a.values.get(other) and b.values.get(other) for other in others)
 
 
 def _values_on_stream(a: Side, b: Side, stream: Stream) -> ComparedValues:
-    ours, theirs = a.values[stream], b.values[stream]
-    shared = [seed for seed in ours if seed in theirs]
-    paired = ours.keys() == theirs.keys() or len(shared) >= FEWEST_PAIRS
-    values = [list(side.values()) for side in (ours, theirs)]
+    values_a, values_b = a.values[stream], b.values[stream]
+    shared = [seed for seed in values_a if seed in values_b]
+    paired = values_a.keys() == values_b.keys() or len(shared) >= FEWEST_PAIRS
+    values = [list(side.values()) for side in (values_a, values_b)]
     if paired:
-        values = [_on_seeds(side, shared) for side in (ours, theirs)]
+        values = [_on_seeds(side, shared) for side in (values_a, values_b)]
     earlier, interim = _looks_at(a, b, [seed for _, seed in shared])
     is_test = stream is Stream.REPORT
     if not paired or not is_test:

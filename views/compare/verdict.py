@@ -17,10 +17,10 @@ from .values import ComparedValues
 
 def compare_values(chosen: ComparedValues) -> Comparison:
     """Compare values; seeds that ranked trials or trained identically give only a difference."""
-    ours, theirs = chosen.values
+    values_a, values_b = chosen.values
     found = compare(
-        ours,
-        theirs,
+        values_a,
+        values_b,
         chosen.goal,
         chosen.paired,
         chosen.earlier,

@@ -74,12 +74,12 @@ def _study_row(line: StudyLine) -> str:
     name = escape(line.name)
     link = f'<a href="/study/{quote(line.name, safe="")}">{name}</a>'
     if line.standing is None:
-        told, state = "reading ...", ""
+        text, state = "reading ...", ""
         if line.error:
-            told, state = escape(line.error), "cannot be read"
+            text, state = escape(line.error), "cannot be read"
         return (
             f'<tr><td class="name">{link}</td><td class="state">{state}</td>'
-            f'<td colspan="5" class="told">{told}</td></tr>'
+            f'<td colspan="5" class="told">{text}</td></tr>'
         )
     standing, study = line.standing, line.standing.study
     first, progress = standing.first, standing.progress
@@ -128,5 +128,5 @@ def _section_body(name: str, part: str) -> str:
         return _loading_piece(name, part)
     of = f'data-study="{escape(name)}" data-part="{part}"'
     button = f'<button type="button" class="ask" {of}>Compute it now</button>'
-    told = "This takes a few seconds with hundreds of trials, longer with thousands."
-    return f'<div class="asked" {of}><p class="nothing">{told}</p><p>{button}</p></div>'
+    text = "This takes a few seconds with hundreds of trials, longer with thousands."
+    return f'<div class="asked" {of}><p class="nothing">{text}</p><p>{button}</p></div>'

@@ -179,9 +179,9 @@ class _Handler(BaseHTTPRequestHandler):
             answer = _text_answer(on_command_line(error), HTTPStatus.SERVICE_UNAVAILABLE)
         # a bug: the page reports it, and other requests are still served
         except Exception as error:
-            told = f"{type(error).__name__}: {error}"
-            echo(f"warning: {self.path.partition('?')[0][:200]}: {told}", file=sys.stderr)
-            answer = _text_answer(told, HTTPStatus.INTERNAL_SERVER_ERROR)
+            text = f"{type(error).__name__}: {error}"
+            echo(f"warning: {self.path.partition('?')[0][:200]}: {text}", file=sys.stderr)
+            answer = _text_answer(text, HTTPStatus.INTERNAL_SERVER_ERROR)
         self._send_answer(answer)
 
     do_HEAD = do_GET  # `_answer` omits the body
@@ -229,8 +229,8 @@ class _Handler(BaseHTTPRequestHandler):
         assert isinstance(self.server, LiveServer)
         guard = self.server.guard
         if not guard.knows(self.headers.get("Host")):
-            told = "This server does not accept that host name; use its address or localhost."
-            return _text_answer(told, HTTPStatus.MISDIRECTED_REQUEST)
+            text = "This server does not accept that host name; use its address or localhost."
+            return _text_answer(text, HTTPStatus.MISDIRECTED_REQUEST)
         asked = parse_qs(place.query)
         if guard.token is not None and "token" in asked and guard.takes(asked["token"][0]):
             rest = urlencode([(k, v) for k, vs in asked.items() if k != "token" for v in vs])
@@ -240,8 +240,8 @@ class _Handler(BaseHTTPRequestHandler):
                 "", HTTPStatus.SEE_OTHER, {"Location": where, "Set-Cookie": cookie}
             )
         if not guard.admits(self.headers.get("Cookie")):
-            told = "This page needs a token; open the address that hpo serve printed."
-            return _text_answer(told, HTTPStatus.FORBIDDEN)
+            text = "This page needs a token; open the address that hpo serve printed."
+            return _text_answer(text, HTTPStatus.FORBIDDEN)
         return _answer_at(self.server, place.path)
 
 

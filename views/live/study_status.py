@@ -138,12 +138,12 @@ def _lane(lane: int, run: Replicate | None, state: LoopState) -> str:
         return f'<li class="idle" title="lane {lane}: idle"></li>'
     trial = state.live[run.trial]
     knobs = ", ".join(f"{name} {param(value)}" for name, value in trial.params.items())
-    told = (
+    title = (
         f"lane {lane}: trial {run.trial}, {SEED_KINDS[run.stream]} seed {run.replicate}, "
         f"{counted(run.chunks, 'chunk')} done; {knobs}"
     )
     kind = _STREAMS[run.stream]
-    return f'<li class="{kind}" data-t="{run.trial}" title="{escape(told)}">{run.trial}</li>'
+    return f'<li class="{kind}" data-t="{run.trial}" title="{escape(title)}">{run.trial}</li>'
 
 
 ASKED = ("importance",)

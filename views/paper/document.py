@@ -181,8 +181,8 @@ def write_paper(paper: Paper, folder: Path) -> list[Path]:
     drawn = [f"{one.name}.{kind}" for one in paper.figures for kind in _FORMATS]
     there = [name for name in (*texts, *drawn) if (folder / name).exists()]
     if there:
-        told = f"{folder}/ already contains {there[0]}"
-        raise StoreError(f"{told}; choose another folder with --to, or delete it")
+        message = f"{folder}/ already contains {there[0]}"
+        raise StoreError(f"{message}; choose another folder with --to, or delete it")
     make_folder(folder)
     for name, text in texts.items():
         write_text(folder / name, text)

@@ -218,7 +218,7 @@ def check(study: Source, *, name: str | None = None, time: bool = False) -> Chec
     from ...search.study_estimate import preview
 
     with speaks_python(), plain_warnings():
-        return Checked(*preview(read_study(study, name)[0], time, own_code=time, told=note))
+        return Checked(*preview(read_study(study, name)[0], time, own_code=time, notify=note))
 
 
 def learn(
@@ -244,11 +244,11 @@ def learn(
         HpoError: as for `run`; it is a SearchError if the training diverged or failed.
     """
     if not isinstance(config or {}, Mapping):
-        told = f"config is {config!r}; allowed: a mapping of hyperparameters"
-        raise ConfigError(f"{told}, such as {{'learning_rate': 1e-3}}")
+        text = f"config is {config!r}; allowed: a mapping of hyperparameters"
+        raise ConfigError(f"{text}, such as {{'learning_rate': 1e-3}}")
     if not isinstance(env, str | Mapping):
-        told = f"env is {env!r}; allowed: an id or a mapping with `id`"
-        raise ConfigError(f"{told}; for several environments: hpo.train({{'env': [...], ...}})")
+        text = f"env is {env!r}; allowed: an id or a mapping with `id`"
+        raise ConfigError(f"{text}; for several environments: hpo.train({{'env': [...], ...}})")
     study: dict[str, Any] = {
         "name": "learn",
         "env": env,
@@ -315,7 +315,7 @@ def _check_options(progress: Any, **several: Any) -> None:
         if not isinstance(given, Sequence) or isinstance(given, str):
             raise ConfigError(f"{name} is {given!r:.60}; allowed: a list of {name}")
     for one in several["callbacks"]:
-        heard = any(hasattr(one, name) for name in vars(Callback) if name.startswith("on_"))
-        if isinstance(one, type) or not heard:
+        has_method = any(hasattr(one, name) for name in vars(Callback) if name.startswith("on_"))
+        if isinstance(one, type) or not has_method:
             text = f"a callback is {one!r:.60}; allowed: an object with methods of hpo.Callback"
             raise ConfigError(text)

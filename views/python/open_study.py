@@ -266,8 +266,8 @@ class Opened:
             trial = best.trial
         kept = StudyFolder(self.folder).policies / f"trial_{trial}"
         if not kept.is_dir():
-            told = f"{self.name} has no saved policy for trial {trial}"
-            raise StoreError(f"{told}; to keep more, set checkpoint: {{keep_best: N}}")
+            text = f"{self.name} has no saved policy for trial {trial}"
+            raise StoreError(f"{text}; to keep more, set checkpoint: {{keep_best: N}}")
         return load_policy(kept, imports=imports)
 
     def what_if(self, *rules: str, seeds: int | None = None) -> WhatIf:
@@ -302,8 +302,8 @@ class Opened:
     def _summary(self) -> str:
         with Journal(self.folder) as journal:
             meta, counts = journal.meta, journal.count_by_state()
-        told = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
-        return f"{self.state}; {meta.metric}; {told or 'no trial yet'}"
+        states = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+        return f"{self.state}; {meta.metric}; {states or 'no trial yet'}"
 
 
 def _import_pandas(purpose: str) -> Any:

@@ -130,11 +130,11 @@ def environments_section(snapshot: Snapshot) -> str:
         against = beside(*sides, paired=True, bounds=scores.bounds)
     many = seeds_text(max(one.seeds for one in found), stream)
     lost = sum(one.lost for one in found)
-    told = f"Mean scores over {many}, with 95% intervals; 0 is random actions, 1 the reference."
+    text = f"Mean scores over {many}, with 95% intervals; 0 is random actions, 1 the reference."
     if lost:
-        told += f" Means exclude diverged runs ({lost:,}); the profile ranks them lowest."
+        text += f" Means exclude diverged runs ({lost:,}); the profile ranks them lowest."
     return (
-        f'<p class="note">{escape(told)}</p>{_scores(snapshot, found, names, against)}'
+        f'<p class="note">{escape(text)}</p>{_scores(snapshot, found, names, against)}'
         f"{_improvement(trials[0], against, stream)}{_overall_scores(found, names, against)}"
         f'<p class="note">{escape(AGGREGATES_NOTE)}</p>{figure(profile(snapshot))}'
     )
@@ -264,8 +264,8 @@ def _notes(shown: Board, same: str, trials: int) -> list[str]:
     if same:
         notes.append(escape(same))
     if len(shown.trials) < trials:
-        told = f"The first {len(shown.trials)} of {trials:,} trials"
-        notes.append(f"{told}; for all: <code>trials.parquet</code>.")
+        text = f"The first {len(shown.trials)} of {trials:,} trials"
+        notes.append(f"{text}; for all: <code>trials.parquet</code>.")
     return notes
 
 

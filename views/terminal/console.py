@@ -98,7 +98,7 @@ def to_stderr(text: str) -> None:
 @contextmanager
 def plain_warnings(say: Callable[[str], None] = to_stderr) -> Iterator[None]:
     """Print each Python `UserWarning` once, as one line without the file name and source code."""
-    told: set[str] = set()
+    printed: set[str] = set()
     with warnings.catch_warnings():
         original = warnings.showwarning
 
@@ -106,8 +106,8 @@ def plain_warnings(say: Callable[[str], None] = to_stderr) -> Iterator[None]:
             text = " ".join(str(message).split())
             if not issubclass(category, UserWarning):
                 original(message, category, *rest)
-            elif text not in told:
-                told.add(text)
+            elif text not in printed:
+                printed.add(text)
                 say(text)
 
         warnings.simplefilter("always", UserWarning)

@@ -110,10 +110,10 @@ class PolicyRule:
 
 
 def check_fits(learnt_in: Environment, environment: OpticalEnvironment) -> None:
-    for what, theirs, ours in differing(unwrapped(learnt_in), environment):
+    for what, trained, given in differing(unwrapped(learnt_in), environment):
         raise ConfigError(
-            f"the {what} in the policy's training ({theirs}) differ from those of this "
-            f"environment ({ours}); use the same slots, k, aggregate_slots, no_op, "
+            f"the {what} in the policy's training ({trained}) differ from those of this "
+            f"environment ({given}); use the same slots, k, aggregate_slots, no_op, "
             "observation and topology as in training"
         )
 
@@ -360,7 +360,7 @@ def _run_replicate(
 
         return carry.after(environment, after, memory, steps, fresh)
 
-    carry = Carry.begun((episodes,), state, (), memories).with_info(step)
+    carry = Carry.initial((episodes,), state, (), memories).with_info(step)
     return carry.played(environment, step, last_step(environment, steps))
 
 

@@ -253,7 +253,7 @@ def test_replay_from_log_survives_a_worker_death(workers, tmp_path):
     once = str(tmp_path / "once")
     source = opened(steady(workers))
     played(source, steps=8)
-    values = {3: {"how": "kill", "once": once, "at": int(source.log.begun[3])}}
+    values = {3: {"how": "kill", "once": once, "at": int(source.log.steps_since_seed[3])}}
     assert values[3]["at"] > 1
     made = steady(workers)
     made.log = source.log

@@ -276,7 +276,9 @@ def check_lives(id_):
         answers = simulator.receive()
         if answers.terminated[0]:
             lives.append(int(answers.info["lives"][0]))
-            assert answers.goes_on is not None and answers.goes_on[0] == (lives[-1] > 0)
+            assert answers.game_continues is not None and answers.game_continues[0] == (
+                lives[-1] > 0
+            )
             simulator.restart(np.array([0]))
     assert lives == [4, 3, 2, 1, 0, 4]
     simulator.close()

@@ -308,7 +308,9 @@ def test_a_damaged_checkpoint_is_not_taken_for_the_end(cluster, tmp_path):
 
 def test_a_refused_first_job_ends_the_study(cluster, tmp_path):
     (cluster / "refusal").write_text("invalid partition specified: sort")
-    with pytest.raises(SearchError, match="sbatch: error: invalid partition specified: sort; correct"):
+    with pytest.raises(
+        SearchError, match="sbatch: error: invalid partition specified: sort; correct"
+    ):
         run(submitted(tmp_path))
 
 
