@@ -149,11 +149,11 @@ def install_command(extra: str) -> str:
 
     here = Path(__file__).resolve().parent
     if (here / "pyproject.toml").is_file():
-        return f"pip install -e {_requirement(here, extra)}"
-    return f"pip install {_requirement(_source_folder(), extra)}"
+        return f"pip install -e {_pip_requirement(here, extra)}"
+    return f"pip install {_pip_requirement(_source_folder(), extra)}"
 
 
-def _requirement(folder: Path | None, extra: str) -> str:
+def _pip_requirement(folder: Path | None, extra: str) -> str:
     """Return pip's argument, quoted for a shell: the folder, or else the package in the index."""
     import shlex
     from pathlib import Path

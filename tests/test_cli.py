@@ -121,7 +121,7 @@ def commands_of(parser):
 def test_help_is_as_wide_as_the_terminal(monkeypatch, columns, width):
     monkeypatch.setenv("COLUMNS", columns)
     monkeypatch.setattr(sys, "__stdout__", io.StringIO())
-    assert cli._columns() == shutil.get_terminal_size().columns == width
+    assert cli._terminal_width() == shutil.get_terminal_size().columns == width
 
 
 def test_no_arguments_print_the_help(say):

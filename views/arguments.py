@@ -40,7 +40,7 @@ def one_of(kind: str, names: Sequence[str]) -> Callable[[str], str]:
 
 
 def positive(text: str) -> int:
-    return _integer(text, 1)
+    return _parse_integer(text, 1)
 
 
 def env_steps(text: str) -> int:
@@ -56,7 +56,7 @@ def env_steps(text: str) -> int:
 
 
 def seed(text: str) -> int:
-    return _integer(text, 0)
+    return _parse_integer(text, 0)
 
 
 def seconds(text: str) -> float:
@@ -67,7 +67,7 @@ def seconds(text: str) -> float:
 
 
 def port(text: str) -> int:
-    found = _integer(text, 0)
+    found = _parse_integer(text, 0)
     if found > 65_535:
         raise argparse.ArgumentTypeError(f"{text!r} is not a port; allowed: 0 to 65535")
     return found
@@ -81,7 +81,7 @@ def trial(text: str) -> int:
         raise argparse.ArgumentTypeError(message) from None
 
 
-def _integer(text: str, low: int) -> int:
+def _parse_integer(text: str, low: int) -> int:
     if not text.isascii() or not text.isdigit() or not low <= int(text) < 2**31:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {low}")
     return int(text)

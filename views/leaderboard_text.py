@@ -36,7 +36,7 @@ from .formatting import (
     with_interval,
 )
 from .time_spent import confirm_command, confirm_cost
-from .trial_view import Board, Measured, TrialView
+from .trial_view import Board, SeedMean, TrialView
 
 _INTERVAL = "95% interval"
 _GAP = 1  # spaces between two columns
@@ -58,7 +58,7 @@ order    confirmed trials by select, then finished ones by search, then stopped
          trials, those stopped latest first."""
 
 
-class Kind(Enum):
+class ColumnKind(Enum):
     """A kind of leaderboard column."""
 
     TRIAL = ""
@@ -77,7 +77,7 @@ class BoardColumn:
     cells: Sequence[str]
     sorts: Sequence[Any] | None = None  # None: by text
     right: bool = True
-    kind: Kind = Kind.TRIAL
+    kind: ColumnKind = ColumnKind.TRIAL
 
     @property
     def width(self) -> int:
@@ -85,7 +85,7 @@ class BoardColumn:
 
     def folded(self) -> BoardColumn:
         """Return the column with its name on several lines, no wider than necessary."""
-        if self.kind is Kind.TRIAL:
+        if self.kind is ColumnKind.TRIAL:
             return self
         name = broken_name(self.name, max(map(len, self.cells)), self.kind.breaks)
         return replace(self, name=name)
@@ -98,7 +98,7 @@ def knob_columns(trials: Sequence[TrialView]) -> tuple[list[BoardColumn], str]:
     apart = [name for name in names if name not in equal]
     apart.sort(key=_is_traced)
     words = ", ".join(f"{name} {param(trials[0].params[name])}" for name in equal)
-    return [_knob(name, trials) for name in apart], clause("Equal in all: {}.", words)
+    return [_knob_column(name, trials) for name in apart], clause("Equal in all: {}.", words)
 
 
 def _is_equal(name: str, trials: Sequence[TrialView]) -> bool:
@@ -111,19 +111,21 @@ def _is_traced(name: str) -> bool:
     return name not in KNOBS or KNOBS[name].traced
 
 
-def _knob(name: str, trials: Sequence[TrialView]) -> BoardColumn:
+def _knob_column(name: str, trials: Sequence[TrialView]) -> BoardColumn:
     cells = [param(one.params[name]) if name in one.params else "" for one in trials]
-    return BoardColumn(name, cells, [one.params.get(name) for one in trials], kind=Kind.PARAM)
+    return BoardColumn(
+        name, cells, [one.params.get(name) for one in trials], kind=ColumnKind.PARAM
+    )
 
 
 def score_columns(board: Board) -> list[BoardColumn]:
-    return [_score(at, name, board.trials) for at, name in enumerate(board.environments)]
+    return [_score_column(at, name, board.trials) for at, name in enumerate(board.environments)]
 
 
-def _score(at: int, name: str, trials: Sequence[TrialView]) -> BoardColumn:
+def _score_column(at: int, name: str, trials: Sequence[TrialView]) -> BoardColumn:
     scores = [one.scores[at] if one.scores else None for one in trials]
     cells = ["" if score is None else number(score) for score in scores]
-    return BoardColumn(name, cells, scores, kind=Kind.SCORE)
+    return BoardColumn(name, cells, scores, kind=ColumnKind.SCORE)
 
 
 def explained(unit: str = ENV_STEPS) -> str:
@@ -225,13 +227,13 @@ def print_leaderboard(
     if not shown.trials:
         console.print("No trial yet.", highlight=False)
         return
-    columns, hidden = _fitting(shown, console.width)
-    console.print(_table(columns, shown.trials))
+    columns, hidden = _fitting_columns(shown, console.width)
+    console.print(_board_table(columns, shown.trials))
     for text in _notes_below(board, shown, hidden, which):
         console.print(Text(text, style="dim"))
 
 
-def _fitting(board: Board, width: int) -> tuple[list[BoardColumn], list[str]]:
+def _fitting_columns(board: Board, width: int) -> tuple[list[BoardColumn], list[str]]:
     """Return the columns that fit into a width, and the names of the others."""
     columns = board_columns(board)
     left = width - sum(one.width + _GAP for one in columns)
@@ -246,7 +248,7 @@ def _fitting(board: Board, width: int) -> tuple[list[BoardColumn], list[str]]:
     return columns, hidden
 
 
-def _table(columns: Sequence[BoardColumn], trials: Sequence[TrialView]) -> Table:
+def _board_table(columns: Sequence[BoardColumn], trials: Sequence[TrialView]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0, show_edge=False)
     for column in columns:
         side = "right" if column.right else "left"
@@ -292,7 +294,12 @@ def board_columns(board: Board) -> list[BoardColumn]:
         )
     if board.objectives:
         return [*columns, *_front_columns(board)]
-    return [*columns, *_search_or_rung_value(trials), *_selected(trials), *_tested(trials)]
+    return [
+        *columns,
+        *_search_or_rung_value(trials),
+        *_selection_columns(trials),
+        *_test_columns(trials),
+    ]
 
 
 _FEASIBLE = {True: "yes", False: "no", None: ""}
@@ -302,7 +309,7 @@ def _search_or_rung_value(trials: Sequence[TrialView]) -> list[BoardColumn]:
     return _by_seeds("search", [one.search for one in trials], "seeds")
 
 
-def _selected(trials: Sequence[TrialView]) -> list[BoardColumn]:
+def _selection_columns(trials: Sequence[TrialView]) -> list[BoardColumn]:
     if all(one.select.value is None for one in trials):
         return []
     most = max(one.select.seeds for one in trials)
@@ -311,13 +318,13 @@ def _selected(trials: Sequence[TrialView]) -> list[BoardColumn]:
     return [_number_column(f"select*{most}", same)]
 
 
-def _tested(trials: Sequence[TrialView]) -> list[BoardColumn]:
+def _test_columns(trials: Sequence[TrialView]) -> list[BoardColumn]:
     if all(one.test.value is None for one in trials):
         return []
     return _by_seeds("test", [one.test for one in trials], "test\nseeds")
 
 
-def _by_seeds(name: str, measured: Sequence[Measured], title: str) -> list[BoardColumn]:
+def _by_seeds(name: str, measured: Sequence[SeedMean], title: str) -> list[BoardColumn]:
     """Return a column of values, and a column of their seed counts if these differ."""
     values = [one.value for one in measured]
     seeds = [None if one.value is None else one.seeds for one in measured]
@@ -342,14 +349,14 @@ def _front_columns(board: Board) -> list[BoardColumn]:
     trials = board.trials
     columns = [_integer_column("front", [one.front for one in trials])]
     for index, name in enumerate(board.objectives):
-        values = [_objective(one, index) for one in trials]
+        values = [_objective_value(one, index) for one in trials]
         found = _number_column("", values)
         header = broken_name(name.removeprefix("eval/"), max(map(len, found.cells)))
         columns.append(replace(found, name=header))
     return [*columns, _integer_column("seeds", [one.seeds for one in trials])]
 
 
-def _objective(one: TrialView, index: int) -> float | None:
+def _objective_value(one: TrialView, index: int) -> float | None:
     """Return one of a trial's objective values; if it has none, the first is its search value."""
     if one.objectives:
         return one.objectives[index]

@@ -93,7 +93,10 @@ def versus(winner: str, against: Against, metric: str, *, lone: bool = False) ->
         kind = "seed"
     seeds = counted(against.seeds, kind)
     if against.limits is not None and against.by_value != against.verdict:
-        return [_of_constraints(winner, rival, against), *_difference(winner, against, seeds)]
+        return [
+            _of_constraints(winner, rival, against),
+            *_difference_sentences(winner, against, seeds),
+        ]
     match against.verdict:
         case "nothing" | "default":
             return []
@@ -169,7 +172,7 @@ def _numbers_text(winner: str, rival: str, against: Against) -> str:
     return text + clause(", {}", interval_words(low, high))
 
 
-def _difference(winner: str, against: Against, seeds: str) -> list[str]:
+def _difference_sentences(winner: str, against: Against, seeds: str) -> list[str]:
     if against.means is None or against.difference is None:
         return []
     rival = _rival_name(against.rival)

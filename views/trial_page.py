@@ -72,7 +72,7 @@ class Evaluated:
 
 
 @dataclass(frozen=True)
-class CurvePoint:
+class ReturnPoint:
     """The mean training return over the search seeds."""
 
     env_steps: int
@@ -105,7 +105,7 @@ class TrialAudit:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class TrialConclusion:
     """The study's conclusion about one trial."""
 
     sentences: Sequence[str]
@@ -113,7 +113,7 @@ class Verdict:
     data: Mapping[str, Any]  # the whole conclusion as JSON
 
     @classmethod
-    def of(cls, conclusion: Conclusion) -> Verdict:
+    def of(cls, conclusion: Conclusion) -> TrialConclusion:
         data = as_json(conclusion)
         return cls(data["sentences"], data["details"], data)
 
@@ -138,8 +138,8 @@ class TrialPage:
     audit: TrialAudit | None
     scores: Mapping[str, Any] | None  # on each of several environments
     evaluations: Sequence[Evaluated]
-    curve: Sequence[CurvePoint]
-    verdict: Verdict | None
+    curve: Sequence[ReturnPoint]
+    verdict: TrialConclusion | None
 
     def as_json(self) -> dict[str, Any]:
         audit, conclusion = None, None
@@ -208,8 +208,8 @@ def trial_page(folder: StudyFolder, number: int) -> TrialPage:
             weight = 0.0
         if names:
             scores = _environment_scores(journal, rows, entry)
-        if _concerns(conclusion, row, rows):
-            verdict = Verdict.of(conclusion)
+        if _is_in_conclusion(conclusion, row, rows):
+            verdict = TrialConclusion.of(conclusion)
         return TrialPage(
             view=TrialView.of(entry),
             entry=entry,
@@ -227,7 +227,7 @@ def trial_page(folder: StudyFolder, number: int) -> TrialPage:
             audit=_audit_of(journal, row, rows, decisions),
             scores=scores,
             evaluations=evaluations,
-            curve=_curve(folder, number, bool(names)),
+            curve=_training_curve(folder, number, bool(names)),
             verdict=verdict,
         )
 
@@ -319,7 +319,7 @@ def _audit_outcome(audit: Audit, row: TrialRow, meta: StudyMeta) -> str | None:
     return "worse than"
 
 
-def _concerns(conclusion: Conclusion, row: TrialRow, rows: Sequence[TrialRow]) -> bool:
+def _is_in_conclusion(conclusion: Conclusion, row: TrialRow, rows: Sequence[TrialRow]) -> bool:
     """Return whether the study's conclusion compares a trial, as its winner or as the default."""
     default = default_of(rows)
     is_default = default is not None and default.trial == row.trial
@@ -332,31 +332,33 @@ def _concerns(conclusion: Conclusion, row: TrialRow, rows: Sequence[TrialRow]) -
 def _by_environment(row: EvaluationRow, environments: Sequence[str]) -> list[Evaluated]:
     """Return an evaluation, split by environment if there are several."""
     if not environments:
-        return [_evaluated(row, slice(None), None)]
+        return [_make_evaluated(row, slice(None), None)]
     each = len(row.returns) // len(environments)
     return [
-        _evaluated(row, slice(at * each, (at + 1) * each), name)
+        _make_evaluated(row, slice(at * each, (at + 1) * each), name)
         for at, name in enumerate(environments)
     ]
 
 
-def _evaluated(row: EvaluationRow, own: slice, environment: str | None) -> Evaluated:
+def _make_evaluated(row: EvaluationRow, own: slice, environment: str | None) -> Evaluated:
     returns = row.returns[own].tolist()
     return Evaluated(
         stream=str(row.stream),
         replicate=row.replicate,
         env_steps=row.env_steps,
         episodes=len(returns),
-        return_mean=_mean(returns),
+        return_mean=_mean_or_none(returns),
         return_min=finite_or_none(min(returns)),
         return_max=finite_or_none(max(returns)),
-        length_mean=_mean(row.lengths[own].tolist()),
-        metrics={name: _mean(values[own].tolist()) for name, values in row.metrics.items()},
+        length_mean=_mean_or_none(row.lengths[own].tolist()),
+        metrics={
+            name: _mean_or_none(values[own].tolist()) for name, values in row.metrics.items()
+        },
         environment=environment,
     )
 
 
-def _curve(folder: StudyFolder, trial: int, several: bool) -> list[CurvePoint]:
+def _training_curve(folder: StudyFolder, trial: int, several: bool) -> list[ReturnPoint]:
     if not has_column(folder.path, "curves", _CURVE):
         return []
     keys = "env_steps"
@@ -368,11 +370,11 @@ def _curve(folder: StudyFolder, trial: int, several: bool) -> list[CurvePoint]:
         f"WHERE trial = {int(trial)} AND stream = 'search' GROUP BY {keys} ORDER BY {keys}",
     )
     if several:
-        return [CurvePoint(at, finite_or_none(value), name) for name, at, value in rows]
-    return [CurvePoint(at, finite_or_none(value)) for at, value in rows]
+        return [ReturnPoint(at, finite_or_none(value), name) for name, at, value in rows]
+    return [ReturnPoint(at, finite_or_none(value)) for at, value in rows]
 
 
-def _mean(values: Sequence[float]) -> float | None:
+def _mean_or_none(values: Sequence[float]) -> float | None:
     if not values:
         return None
     return finite_or_none(math.fsum(values) / len(values))

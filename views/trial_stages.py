@@ -148,14 +148,14 @@ def _group_cells(group: Sequence[Evaluated]) -> list[str]:
     return [
         str(len(group)),
         str(sum(row.episodes for row in group)),
-        _cell([row.return_mean for row in group], fmean),
-        _cell([row.return_min for row in group], min),
-        _cell([row.return_max for row in group], max),
-        _cell([row.length_mean for row in group], fmean),
+        _statistic_cell([row.return_mean for row in group], fmean),
+        _statistic_cell([row.return_min for row in group], min),
+        _statistic_cell([row.return_max for row in group], max),
+        _statistic_cell([row.length_mean for row in group], fmean),
     ]
 
 
-def _cell(values: Sequence[float | None], how: Callable[[list[float]], float]) -> str:
+def _statistic_cell(values: Sequence[float | None], how: Callable[[list[float]], float]) -> str:
     known = [value for value in values if value is not None]
     if len(known) < len(values):
         return number(None)

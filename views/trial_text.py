@@ -21,7 +21,7 @@ from .formatting import (
 )
 from .output import finite_or_none
 from .time_spent import time_text
-from .trial_page import CurvePoint, TrialAudit, TrialPage
+from .trial_page import ReturnPoint, TrialAudit, TrialPage
 from .trial_stages import evaluations_table, stages_table
 
 _WIDTH, _LABEL = 80, 11
@@ -37,7 +37,7 @@ def trial_text(page: TrialPage, blocks: bool = True, verbose: bool = False) -> s
     if page.row.schedule:
         parts.append(lineage_text(page.row.schedule))
     parts.append(stages_table(page, verbose))
-    parts += [_measurements(page, name, blocks, verbose) for name in page.environments]
+    parts += [_measurements_text(page, name, blocks, verbose) for name in page.environments]
     if verbose:
         lines = (folded(line, _WIDTH, _LABEL * (line[0] != " ")) for line in _detail_lines(page))
         parts.append("\n".join(lines))
@@ -164,7 +164,9 @@ def lineage_text(schedule: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(["lineage", *lines])
 
 
-def _measurements(page: TrialPage, environment: str | None, blocks: bool, verbose: bool) -> str:
+def _measurements_text(
+    page: TrialPage, environment: str | None, blocks: bool, verbose: bool
+) -> str:
     """Return the evaluations and the curve on one environment."""
     several = environment is not None
     found, gap = list[str](), "\n\n"
@@ -179,7 +181,7 @@ def _measurements(page: TrialPage, environment: str | None, blocks: bool, verbos
     return gap.join(found)
 
 
-def curve_line(curve: Sequence[CurvePoint], width: int, blocks: bool) -> str:
+def curve_line(curve: Sequence[ReturnPoint], width: int, blocks: bool) -> str:
     points = [point.value for point in curve]
     finite = [point for point in points if point is not None]
     if not finite:

@@ -22,7 +22,7 @@ _PLAIN_DEFAULT = (TrialState.FINISHED, TrialState.CONFIRMED, TrialState.REFERENC
 
 
 @dataclass(frozen=True)
-class Measured:
+class SeedMean:
     """A mean over one kind of seeds; `value` is None if nothing was measured."""
 
     value: float | None = None
@@ -41,9 +41,9 @@ class TrialView:
     is_confirmed: bool
     is_winner: bool  # first and confirmed; several objectives have a front instead of a winner
     has_value: bool  # whether it has a value for a full run
-    search: Measured  # for the full run; for a stopped trial, at its last rung
-    select: Measured
-    test: Measured
+    search: SeedMean  # for the full run; for a stopped trial, at its last rung
+    select: SeedMean
+    test: SeedMean
     seeds: int  # number of seeds behind the value by which it is ranked
     stop: str  # the rule that stopped it or would have; "" without one
     stopped_at: int | None  # env steps of each seed at its last rung
@@ -68,9 +68,9 @@ class TrialView:
             is_confirmed=entry.confirmed,
             is_winner=first and not entry.objectives,
             has_value=entry.value is not None,
-            search=Measured(searched, entry.search_seeds),
-            select=Measured(entry.choose_value, entry.choose_seeds),
-            test=Measured(entry.report_value, entry.report_seeds),
+            search=SeedMean(searched, entry.search_seeds),
+            select=SeedMean(entry.choose_value, entry.choose_seeds),
+            test=SeedMean(entry.report_value, entry.report_seeds),
             seeds=entry.seeds,
             stop=entry.stop_rule,
             stopped_at=entry.rung_env_steps,
@@ -82,10 +82,10 @@ class TrialView:
             low=entry.ci_low,
             high=entry.ci_high,
         )
-        return replace(made, note=_note(made))
+        return replace(made, note=_state_note(made))
 
 
-def _note(one: TrialView) -> str:
+def _state_note(one: TrialView) -> str:
     state = _state_words(one)
     if not one.is_default:
         return state

@@ -17,7 +17,7 @@ from hpo.store.verdict_text import sentences
 from hpo.studies.search_spec import Confirm, EarlyTerminate
 from hpo.views.commands import train
 from hpo.views.commands.watched_run import (
-    Words,
+    StudyWords,
     next_commands,
     nothing_learnt,
     print_results,
@@ -47,7 +47,7 @@ def test_best_notes_hyperparameters_changed_during_training(tmp_path, results, c
 
 def printed(results, **how):
     console = Console(file=io.StringIO(), width=80, markup=False, highlight=False)
-    print_results(console, results, Words("eval/return_mean"), **how)
+    print_results(console, results, StudyWords("eval/return_mean"), **how)
     return console.file.getvalue()
 
 

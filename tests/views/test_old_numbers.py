@@ -31,7 +31,7 @@ from hpo.store.rows import BaselineRow, Commit, Stream
 from hpo.store.statistics import interval, iqm, mean
 from hpo.studies.search_spec import EarlyTerminate, Metric
 from hpo.studies.stopping_rules import finishing_rules
-from hpo.views.commands.watched_run import Words, print_results, results_data
+from hpo.views.commands.watched_run import StudyWords, print_results, results_data
 from hpo.views.formatting import duration, number, steps
 from hpo.views.time_spent import usage_at
 
@@ -100,7 +100,7 @@ class Studied:
         if command == "run -v":
             told = io.StringIO()
             console = Console(file=told, width=300, highlight=False)
-            print_results(console, self.results, Words(self.meta.metric), verbose=True)
+            print_results(console, self.results, StudyWords(self.meta.metric), verbose=True)
             return told.getvalue()
         trials = {
             name: str(getattr(self, name).trial)

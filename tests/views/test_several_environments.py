@@ -309,7 +309,7 @@ def test_report_shows_winner_minus_default_score(folder):
 def test_train_reports_every_environment(tmp_path):
     study = single(engine.several(seeds=Seeds(3)))
     results = run(study, tmp_path / "t", engine.factory(study), (), engine.samples.quick())
-    trained = train._trained(study, results)
+    trained = train._read_trained(study, results)
     data = trained.as_json()
     picture = train._draw_curves(results)
     assert Path(picture).read_bytes().startswith(b"\x89PNG")  # a panel for each environment

@@ -10,7 +10,7 @@ from hpo.store.study_folder import StudyFolder
 from hpo.studies.execution_spec import Budget
 from hpo.studies.search_spec import Confirm, Metric
 from hpo.views.formatting import number, steps
-from hpo.views.trial_page import CurvePoint, trial_page
+from hpo.views.trial_page import ReturnPoint, trial_page
 from hpo.views.trial_text import trial_text
 
 
@@ -182,7 +182,7 @@ def test_trial_without_published_tables_has_no_curve(results, tmp_path):
 
 
 def test_trial_curve_is_drawn_with_or_without_unicode(results, folder):
-    points = [CurvePoint(at, value) for at, value in ((10, None), (20, 1.0), (30, 9.0))]
+    points = [ReturnPoint(at, value) for at, value in ((10, None), (20, 1.0), (30, 9.0))]
     page = trial_page(folder, of_state(results, "stopped"))
     drawn = replace(page, curve=points)
     assert "1  ▁█ 9" in trial_text(drawn)

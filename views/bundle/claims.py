@@ -157,7 +157,7 @@ def _value_claims(
     if first is not study.entries[0]:
         said.append(f"Trial {first.trial} has rank {first.rank} of {len(study.entries)} trials.")
     rests = [(first.trial, first.measured_from)]
-    yield _claim("value", said, rests, sql=sql, estimator=_MEAN, numbers=numbers)
+    yield _make_claim("value", said, rests, sql=sql, estimator=_MEAN, numbers=numbers)
 
 
 def _verdict_claims(
@@ -177,11 +177,11 @@ def _verdict_claims(
         of_both = [*versus(winner, against, metric), *limit_quotes(winner, against)]
         seeds = [(row.trial, "report"), (default.trial, "report")]
         numbers = asdict(against)
-        yield _claim("verdict", of_both, seeds, sql=sql, estimator=_VERDICT, numbers=numbers)
+        yield _make_claim("verdict", of_both, seeds, sql=sql, estimator=_VERDICT, numbers=numbers)
     if others:
         numbers = {"verdict": study.conclusion.verdict}
         ranks = "FROM trials ORDER BY rank"
-        yield _claim("others", others, [], sql=ranks, estimator=_VERDICT, numbers=numbers)
+        yield _make_claim("others", others, [], sql=ranks, estimator=_VERDICT, numbers=numbers)
 
 
 def _of_others(conclusion: Conclusion, metric: str) -> list[str]:
@@ -205,10 +205,10 @@ def _cost_claim(folder: Path, study: _Study) -> dict[str, Any]:
     )
     numbers = {"trained": trained, "evaluated": evaluated, "unit": unit, "rows": of_rows}
     how = "as counted by the search; `rows` are sums over the tables"
-    return _claim("cost", [said], [], sql=_COST, estimator=how, numbers=numbers)
+    return _make_claim("cost", [said], [], sql=_COST, estimator=how, numbers=numbers)
 
 
-def _claim(
+def _make_claim(
     about: str,
     said: Sequence[str],
     seeds: Sequence[tuple[int, str]],
@@ -299,7 +299,7 @@ class _Tables:
 
     def value(self, entry: Entry) -> tuple[str, dict[str, Any]] | None:
         """Return the SQL for a trial's rows, and its value with interval; None without rows."""
-        sql = self._sql(entry.trial, entry.measured_from)
+        sql = self._values_sql(entry.trial, entry.measured_from)
         found = [*self._values_by_seed(sql).values()]
         if not found:
             return None
@@ -320,7 +320,7 @@ class _Tables:
         limited: ConstraintSamples | None,
     ) -> tuple[str, Against] | None:
         """Return SQL and comparison of a trial with the default on shared test seeds, or None."""
-        trial_sql, default_sql = (self._sql(one.trial, "report") for one in (row, default))
+        trial_sql, default_sql = (self._values_sql(one.trial, "report") for one in (row, default))
         a, b = (
             self._values_by_seed(sql) | dict.fromkeys(one.report_diverged, math.nan)
             for sql, one in ((trial_sql, row), (default_sql, default))
@@ -343,7 +343,7 @@ class _Tables:
         sql = f"SELECT replicate, a.seen AS ours, b.seen AS theirs FROM ({trial_sql}) a JOIN "
         return f"{sql}({default_sql}) b USING (replicate) ORDER BY replicate", found.against
 
-    def _sql(self, trial: int, stream: str) -> str:
+    def _values_sql(self, trial: int, stream: str) -> str:
         """Return SQL for `replicate` and `seen`: the replicate's last value, or its episodes.
 
         If training returns are part of the metric, they are in the column `trained`.

@@ -44,8 +44,8 @@ def pack(files: Mapping[str, Path], path: Path) -> None:
             content = file.read_bytes()
             _check_name(name, entries)
             entries.append((name, len(content), zlib.crc32(content)))
-            zipped.write(_local(*entries[-1]) + content)
-        zipped.writelines(part for _, part in _directory(entries))
+            zipped.write(_local_header(*entries[-1]) + content)
+        zipped.writelines(part for _, part in _central_directory(entries))
 
 
 def unpack(path: Path, folder: Path) -> dict[str, str]:
@@ -86,7 +86,11 @@ def _packed_again(path: Path, content: bytes) -> str:
     changed = [name for name, given in written.items() if sums.get(name, given) != given]
     missing = [name for name in written if name not in sums]
     added = [name for name in sums if name not in written]
-    for state in (_named(changed, "changed"), _named(missing, "missing"), _named(added, "added")):
+    for state in (
+        _state_sentence(changed, "changed"),
+        _state_sentence(missing, "missing"),
+        _state_sentence(added, "added"),
+    ):
         if state:
             return f"{path} was repacked by another program: {state} since hpo wrote it"
     text = f"{path} was repacked by another program; its members are unchanged"
@@ -111,7 +115,7 @@ def _foreign_members(content: bytes) -> tuple[dict[str, str], dict[str, str]] | 
     return dict(manifest["members"]), sums
 
 
-def _named(names: Sequence[str], what: str) -> str:
+def _state_sentence(names: Sequence[str], what: str) -> str:
     """Return a sentence about the state of some members, naming the first; "" if none."""
     if not names:
         return ""
@@ -142,7 +146,7 @@ def _as_written(path: Path, content: bytes) -> dict[str, bytes]:
         _check_name(name, entries, f"{path}: the member {listed}: ")
         if method or packed != size:
             raise StoreError(f"{path}: {listed} is compressed, but bundle members must not be")
-        head = _local(name, size, crc)
+        head = _local_header(name, size, crc)
         if listed != name or not content.startswith(head, at):
             raise StoreError(f"{path} is damaged: the header of {listed} ({name}) changed")
         at += len(head)
@@ -152,7 +156,7 @@ def _as_written(path: Path, content: bytes) -> dict[str, bytes]:
         entries.append((name, size, crc))
         members[name] = data
         at += size
-    for name, part in _directory(entries):
+    for name, part in _central_directory(entries):
         if not content.startswith(part, at):
             raise StoreError(f"{path} is damaged: {name} in its list of members changed")
         at += len(part)
@@ -181,18 +185,18 @@ def _check_name(name: str, before: Sequence[Entry], prefix: str = "") -> None:
             raise StoreError(f"{prefix}two members are named {name}")
 
 
-def _local(name: str, size: int, crc: int) -> bytes:
+def _local_header(name: str, size: int, crc: int) -> bytes:
     fields = (20, 0, 0, 0, _DAY, crc, size, size, len(name), 0)
     return _LOCAL.pack(b"PK\3\4", *fields) + name.encode()
 
 
-def _directory(entries: Sequence[Entry]) -> Iterator[tuple[str, bytes]]:
+def _central_directory(entries: Sequence[Entry]) -> Iterator[tuple[str, bytes]]:
     """Yield (description, bytes) for everything after the members."""
     at, parts = 0, list[bytes]()
     for name, size, crc in entries:
         fields = (0x0314, 20, 0, 0, 0, _DAY, crc, size, size, len(name), 0, 0, 0, 0, _MODE, at)
         parts.append(_CENTRAL.pack(b"PK\1\2", *fields) + name.encode())
         yield name, parts[-1]
-        at += len(_local(name, size, crc)) + size
+        at += len(_local_header(name, size, crc)) + size
     count = len(entries)
     yield "the end", _END.pack(b"PK\5\6", 0, 0, count, count, sum(map(len, parts)), at, 0)

@@ -82,7 +82,7 @@ def policy_files(folder: Path, study: Study, code: Mapping[str, str]) -> Sums:
     for part in study.checkpoint.parts:
         file = f"{_PARTS}/{part}.npz"
         found |= {file: None} if (folder / file).is_file() else {}
-    return found | dict(_arrays(folder))
+    return found | dict(_array_checksums(folder))
 
 
 def is_whole_lane(path: Path) -> bool:
@@ -105,7 +105,7 @@ def _environment_files(folder: Path) -> list[str]:
     return [file for plan in plans for file in files_of(plan.id, dict(plan.keys)).values()]
 
 
-def _arrays(folder: Path) -> Iterator[tuple[str, str | None]]:
+def _array_checksums(folder: Path) -> Iterator[tuple[str, str | None]]:
     path = folder / _ARRAYS / _SUMS
     if not path.is_file():
         raise StoreError(f"{_ARRAYS}/{_SUMS} of the policy is missing")

@@ -156,7 +156,7 @@ class _Graph:
 
     def model(self) -> Any:
         """Return the whole model, for batches of any size."""
-        helper, action, about = self._onnx.helper, self._mode(self._add_network()), self._about
+        helper, action, about = self._onnx.helper, self._add_mode(self._add_network()), self._about
         self._nodes.append(helper.make_node("Identity", [action], ["action"]))
         types, value = self._onnx.TensorProto, helper.make_tensor_value_info
         given = helper.np_dtype_to_tensor_dtype(self.dtype)
@@ -171,12 +171,14 @@ class _Graph:
 
     def _add_node(self, operator: str, *inputs: Any, **attributes: Any) -> str:
         """Add a node whose inputs are names or constants; return the name of its output."""
-        names = [given if isinstance(given, str) else self._constant(given) for given in inputs]
+        names = [
+            given if isinstance(given, str) else self._add_constant(given) for given in inputs
+        ]
         output = f"{operator}_{len(self._nodes)}"
         self._nodes.append(self._onnx.helper.make_node(operator, names, [output], **attributes))
         return output
 
-    def _constant(self, value: Any) -> str:
+    def _add_constant(self, value: Any) -> str:
         name = f"constant_{len(self._constants)}"
         self._constants.append(self._onnx.numpy_helper.from_array(np.asarray(value), name))
         return name
@@ -237,7 +239,7 @@ class _Graph:
     def _slice_columns(self, x: str, begin: int, end: int) -> str:
         return self._add_node("Slice", x, np.array([begin]), np.array([end]), np.array([1]))
 
-    def _mode(self, x: str) -> str:
+    def _add_mode(self, x: str) -> str:
         about, add = self._about, self._add_node
         if self._kind in ("categorical", "multi_discrete"):
             ends = itertools.pairwise(np.cumsum([0, *about["sizes"]]).tolist())

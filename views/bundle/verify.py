@@ -153,10 +153,15 @@ class Bundle:
             rows, others = self._check_rows()
             numpy, of_numpy = self._check_numpy()
             lock = parse_json(read_text(self.folder / LOCK))
-            wrong += [*self._study(meta), *self._foreign_members(meta), *others, *of_numpy]
-            wrong += [*values_apart(self.folder), *self._policy(meta)]
+            wrong += [
+                *self._study_differences(meta),
+                *self._foreign_members(meta),
+                *others,
+                *of_numpy,
+            ]
+            wrong += [*values_apart(self.folder), *self._policy_differences(meta)]
             shown, of_report = self._check_report(dict(lock["packages"]))
-            wrong += [*of_report, *self._page()]
+            wrong += [*of_report, *self._page_differences()]
         if wrong and not self.ours:
             made = f"the bundle was made by hpo {self.made_by}, whose code differs from "
             wrong.append(f"{made}hpo {__version__}; verify it with hpo {self.made_by}")
@@ -176,7 +181,7 @@ class Bundle:
         unread += "times, earlier tests"
         return Level("consistent", not wrong, words, wrong, unread), found
 
-    def _study(self, meta: StudyMeta) -> Iterator[str]:
+    def _study_differences(self, meta: StudyMeta) -> Iterator[str]:
         """Yield the differences between the journal and the text of its study."""
         name, study = "study.resolved.yaml", recorded(meta.study_text)
         if (self.folder / name).read_bytes() != meta.study_text.encode():
@@ -273,7 +278,7 @@ class Bundle:
             return "", [f"{REPORT}: differs from the journal's report"]
         return f"; {REPORT} was not compared, because different versions wrote it", []
 
-    def _page(self) -> Iterator[str]:
+    def _page_differences(self) -> Iterator[str]:
         if PAGE not in self.members or not self.ours:
             return
         if (self.folder / PAGE).read_text(encoding="utf-8") != verify_page():
@@ -296,7 +301,7 @@ class Bundle:
             if not is_inside(name):
                 raise StoreError(f"{self.path} names {name!r:.200}, which is outside of it")
 
-    def _policy(self, meta: StudyMeta) -> Iterator[str]:
+    def _policy_differences(self, meta: StudyMeta) -> Iterator[str]:
         """Yield each difference between the policy's claimed origin and the journal's rows."""
         about = self.about_policy()
         if not about:
@@ -326,7 +331,7 @@ class Bundle:
             objective = objective.of_test
         return objective.measure(row)
 
-    def _differences(self, name: str, again: Path) -> tuple[int, list[str]]:
+    def _compare_table(self, name: str, again: Path) -> tuple[int, list[str]]:
         """Return a table's number of rows, and how the rows differ from those in the journal."""
         paths = (glob.escape(str(one / name)) for one in (self.folder, again))
         quoted = (path.replace("'", "''") for path in paths)
@@ -356,7 +361,7 @@ class Bundle:
         foreign = sorted(tables - made - {"curves.parquet"})
         wrong += [f"{name}: the journal has no such rows" for name in foreign]
         for name in sorted(made):
-            rows, apart = self._differences(name, again)
+            rows, apart = self._compare_table(name, again)
             total += rows
             wrong += apart
         shutil.rmtree(again)

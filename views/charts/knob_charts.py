@@ -93,7 +93,10 @@ def parallel(snapshot: Snapshot) -> Picture:
     keys = [*compared.knobs][:_RAILS]
     values = value_scale(compared.values.values(), snapshot.metric)
     shown = {key: compared.knobs[key] for key in keys}
-    rails = [Rail(_label(key, one), knob_ticks(one.distribution)) for key, one in shown.items()]
+    rails = [
+        Rail(_parameter_label(key, one), knob_ticks(one.distribution))
+        for key, one in shown.items()
+    ]
     heights = tuple((values.share(value), text) for value, text in values.ticks)
     rails.append(Rail(snapshot.metric.removeprefix("eval/"), heights))
     ordered = sorted(compared.values, key=lambda n: snapshot.sign * compared.values[n])
@@ -118,7 +121,7 @@ def parallel(snapshot: Snapshot) -> Picture:
     return Picture("parallel", title, caption, (panel,))
 
 
-def _label(key: str, parameter: Parameter) -> str:
+def _parameter_label(key: str, parameter: Parameter) -> str:
     if "#" not in key:
         return key
     when = ", ".join(f"{one.name} {'/'.join(map(param, one.values))}" for one in parameter.when)
@@ -173,7 +176,7 @@ def _slice_panel(
         if trial == first:
             dots.append(Dot(x, value, "c1", shape="ring"))
     scale = Scale(*_ENDS, knob_ticks(parameter.distribution))
-    return XY(_label(key, parameter), scale, y, tuple(dots))
+    return XY(_parameter_label(key, parameter), scale, y, tuple(dots))
 
 
 def _jitter(parameter: Parameter, trial: int) -> float:

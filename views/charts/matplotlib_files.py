@@ -55,10 +55,10 @@ def draw_picture(path: Path, picture: Picture, study: str | None, width: float =
 
 
 def figure_size(picture: Picture, width: float = _WIDE) -> tuple[float, float]:
-    rows = _rows(picture.panels)
+    rows = _panel_rows(picture.panels)
     wide = [row[0].wide for row in rows]
     scale = [width / _WIDE if is_wide and width < _WIDE else 1.0 for is_wide in wide]
-    heights = zip(_heights(rows), scale, strict=True)
+    heights = zip(_row_heights(rows), scale, strict=True)
     return width, sum(height * share for height, share in heights) + 0.6 * (width == _WIDE)
 
 
@@ -72,11 +72,11 @@ def fill_figure(figure: Any, picture: Picture, study: str | None) -> list[Any]:
 
 
 def _draw_panels(figure: Any, picture: Picture, study: str | None) -> list[Any]:
-    rows = _rows(picture.panels)
+    rows = _panel_rows(picture.panels)
     if study is not None:
         title = f"{study}: {picture.title}"
         figure.suptitle(title, fontsize="x-large", fontweight="bold", color=_INK)
-    parts = figure.subfigures(len(rows), 1, height_ratios=_heights(rows), squeeze=False)[:, 0]
+    parts = figure.subfigures(len(rows), 1, height_ratios=_row_heights(rows), squeeze=False)[:, 0]
     columns, drawn = max(map(len, rows)), []
     for part, row in zip(parts, rows, strict=True):
         count = columns
@@ -100,11 +100,11 @@ def _draw_panels(figure: Any, picture: Picture, study: str | None) -> list[Any]:
     return drawn
 
 
-def _heights(rows: list[list[Panel]]) -> list[float]:
-    return [max(map(_height, row)) for row in rows]
+def _row_heights(rows: list[list[Panel]]) -> list[float]:
+    return [max(map(_panel_height, row)) for row in rows]
 
 
-def _rows(panels: Sequence[Panel]) -> list[list[Panel]]:
+def _panel_rows(panels: Sequence[Panel]) -> list[list[Panel]]:
     rows: list[list[Panel]] = []
     for panel in panels:
         if rows and not panel.wide and not rows[-1][-1].wide and len(rows[-1]) < _COLUMNS:
@@ -114,7 +114,7 @@ def _rows(panels: Sequence[Panel]) -> list[list[Panel]]:
     return rows
 
 
-def _height(panel: Panel) -> float:
+def _panel_height(panel: Panel) -> float:
     if isinstance(panel, Bars):
         return max(1.6, _BAR * len(panel.bars) + 0.6)
     if panel.wide:

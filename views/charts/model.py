@@ -231,13 +231,13 @@ def value_scale(values: Iterable[float], label: str, may_be_log: bool = True) ->
     low, high = min(finite, default=0.0), max(finite, default=1.0)
     if may_be_log and low > 0.0 and high / low > _MANY_DECADES:
         low, high = low / 1.2, high * 1.2
-        return Scale(low, high, _ticks(decades(low, high), number), label, log=True)
+        return Scale(low, high, _labelled_ticks(decades(low, high), number), label, log=True)
     if not high > low:
         reach = abs(low) * 0.1 or 1.0
         low, high = low - reach, high + reach
     margin = _MARGIN * (high - low)
     low, high = low - margin, high + margin
-    return Scale(low, high, _ticks(round_ticks(low, high), number), label)
+    return Scale(low, high, _labelled_ticks(round_ticks(low, high), number), label)
 
 
 def leaders_scale(
@@ -257,7 +257,9 @@ def leaders_scale(
 
 def steps_scale(high: float, label: str = "env steps of one seed") -> Scale:
     high = max(1.0, high)
-    return Scale(0.0, high, _ticks(round_ticks(0.0, high), lambda at: steps(round(at))), label)
+    return Scale(
+        0.0, high, _labelled_ticks(round_ticks(0.0, high), lambda at: steps(round(at))), label
+    )
 
 
 def spread(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:
@@ -283,7 +285,9 @@ def spread(places: Sequence[float], gap: float, low: float, high: float) -> list
     return [placed[at] for at in range(len(places))]
 
 
-def _ticks(values: Sequence[float], say: Callable[[float], str]) -> tuple[tuple[float, str], ...]:
+def _labelled_ticks(
+    values: Sequence[float], say: Callable[[float], str]
+) -> tuple[tuple[float, str], ...]:
     return tuple((value, say(value)) for value in values)
 
 

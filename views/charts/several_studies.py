@@ -74,13 +74,13 @@ def sides_of(snapshots: Sequence[Snapshot]) -> Sides:
         _require_test_values(snapshot)
     if len(snapshots) > _MOST:
         raise ConfigError(f"a figure shows at most {_MOST} studies; {len(snapshots)} were given")
-    environments = list(dict.fromkeys(map(_environment, snapshots)))
+    environments = list(dict.fromkeys(map(_environment_label, snapshots)))
     if len(environments) == 1:
         return _on_one(snapshots)
     return _on_several(snapshots, environments)
 
 
-def _environment(snapshot: Snapshot) -> str:
+def _environment_label(snapshot: Snapshot) -> str:
     return env_words(snapshot.study)
 
 
@@ -135,7 +135,7 @@ def _on_one(snapshots: Sequence[Snapshot]) -> Sides:
     label = metric_name(snapshots[0].study)
     if scaled:
         label = "normalised score"
-    return Sides(tuple(found), (_environment(snapshots[0]),), label)
+    return Sides(tuple(found), (_environment_label(snapshots[0]),), label)
 
 
 def _default_sides(snapshots: Sequence[Snapshot], scaled: bool) -> list[MethodValues]:
@@ -169,11 +169,11 @@ def _grid_of(
     grid: dict[str, dict[str, Snapshot]] = {}
     for snapshot in snapshots:
         cell = grid.setdefault(method_words(snapshot.study), {})
-        if _environment(snapshot) in cell:
-            other = cell[_environment(snapshot)].meta.name
+        if _environment_label(snapshot) in cell:
+            other = cell[_environment_label(snapshot)].meta.name
             text = f"{other!r} and {snapshot.meta.name!r} have the same method and environment"
             raise ConfigError(f"{text}; remove one of them")
-        cell[_environment(snapshot)] = snapshot
+        cell[_environment_label(snapshot)] = snapshot
     for name, cell in grid.items():
         missing = [env for env in environments if env not in cell]
         if missing and len(grid) > 1:
@@ -188,7 +188,9 @@ def _on_several(snapshots: Sequence[Snapshot], environments: Sequence[str]) -> S
             text = f"study {snapshot.meta.name!r} already covers several environments"
             raise ConfigError(f"{text}; compare it with studies on the same environments")
         if _reference_scores(snapshot) is None:
-            text = f"{_environment(snapshot)} has no reference score for {snapshot.meta.metric}"
+            text = (
+                f"{_environment_label(snapshot)} has no reference score for {snapshot.meta.metric}"
+            )
             raise ConfigError(f"{text}; give studies on one environment, or remove its study")
     grid = _grid_of(snapshots, environments)
     sides: list[MethodValues] = []
@@ -272,7 +274,7 @@ def _diverged_seeds(side: MethodValues) -> int:
     return sum(not all(map(math.isfinite, scores)) for scores in side.scores.values())
 
 
-def _style(place: int, side: MethodValues) -> str:
+def _side_style(place: int, side: MethodValues) -> str:
     if side.is_default:
         return "base"
     return f"c{place % _MOST}"
@@ -306,7 +308,7 @@ def _interval_panel(
     marks: list[Line | Dot | Band] = []
     names: list[tuple[float, str]] = []
     for row, (side, one) in enumerate(reversed(known)):
-        style = _style(places[side.name], side)
+        style = _side_style(places[side.name], side)
         names.append((float(row), side.name))
         tip = f"{side.name}: {around(one.value, one.interval)}"
         if one.interval.low is not None and one.interval.high is not None:
@@ -327,7 +329,7 @@ def _profile_panel(found: Sides) -> XY:
     marks: list[Line | Dot | Band] = []
     labels: list[Label] = []
     for place, (side, one) in enumerate(zip(found.sides, curves, strict=True)):
-        style = _style(place, side)
+        style = _side_style(place, side)
         points = tuple(zip(one.thresholds, one.shares, strict=True))
         if one.band is not None:
             ends = zip(one.thresholds, one.band, strict=True)

@@ -136,7 +136,7 @@ def what_if_text(found: WhatIf, width: int | None = None, unit: str = ENV_STEPS)
             f"No trial has finished its run, so the replay ends runs at {here} of {whole} {unit}"
         )
         head.insert(0, f"{said}, the latest point that at least two trials reached.")
-    return "\n".join([*head, "", *table, "", *_notes(found)])
+    return "\n".join([*head, "", *table, "", *_whatif_notes(found)])
 
 
 def _own_rule(found: WhatIf, unit: str) -> str:
@@ -155,7 +155,7 @@ def _own_rule(found: WhatIf, unit: str) -> str:
     return f"{found.study} ran {own.rule}: {saved}{lost}."
 
 
-def _notes(found: WhatIf) -> list[str]:
+def _whatif_notes(found: WhatIf) -> list[str]:
     if found.best is None:
         notes = ["lost: unknown without a finished trial, or with several objectives."]
     else:

@@ -124,15 +124,15 @@ def _beats_row(results: BenchResults, found: BenchComparison, ratio: Ratio) -> t
     near = sum(row.trials * row.nearest for row in mine)
     far = sum(row.trials * row.nearest * row.distance for row in mine) / max(near, 1e-9)
     nearest = f"{near / max(trials, 1e-9):.0%} at {far:.2f}"
-    return ratio.method, *cells, _ratio(ratio), nearest
+    return ratio.method, *cells, _ratio_cell(ratio), nearest
 
 
 def _score_row(results: BenchResults, found: BenchComparison, method: str) -> tuple[str, ...]:
     scores = {one.budget: one.score for one in found.scores if one.method == method}
-    return method, *(_score(scores.get(budget)) for budget in results.file.spec.budgets)
+    return method, *(_score_cell(scores.get(budget)) for budget in results.file.spec.budgets)
 
 
-def _score(found: BenchEstimate | None) -> str:
+def _score_cell(found: BenchEstimate | None) -> str:
     if found is None:
         return "-"
     if math.isnan(found.low):
@@ -140,7 +140,7 @@ def _score(found: BenchEstimate | None) -> str:
     return f"{found.value:.2f} [{found.low:.2f}, {found.high:.2f}]"
 
 
-def _ratio(found: Ratio) -> str:
+def _ratio_cell(found: Ratio) -> str:
     def shown(value: float) -> str:
         if value < 1e3:
             return f"{value:.2f}"

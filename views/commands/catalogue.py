@@ -47,7 +47,9 @@ def studies_listing(studies: Sequence[StudySummary], now: float | None = None) -
 
 
 def knobs_listing(knobs: Iterable[Knob] = tuple(KNOBS.values())) -> Listing:
-    rows = [[knob.name, _default_text(knob.default), _range(knob), knob.meaning] for knob in knobs]
+    rows = [
+        [knob.name, _default_text(knob.default), _range_text(knob), knob.meaning] for knob in knobs
+    ]
     return Listing(("hyperparameter", "default", "range", "meaning"), rows, [False] * 4)
 
 
@@ -105,11 +107,11 @@ def _default_text(value: Any) -> str:
     return param(value)
 
 
-def _range(knob: Knob) -> str:
+def _range_text(knob: Knob) -> str:
     """Describe a hyperparameter's allowed values in a few characters.
 
-    >>> _range(KNOBS["gamma"]), _range(KNOBS["learning_rate"]), _range(KNOBS["num_envs"])
-    ('0 to 1', '> 0', '1 to 4096')
+    >>> [_range_text(KNOBS[name]) for name in ("gamma", "learning_rate", "num_envs")]
+    ['0 to 1', '> 0', '1 to 4096']
     """
     words = {"choice": "a name", "bool": "true, false", "widths": "a list"}
     if knob.type in words:

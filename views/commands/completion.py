@@ -31,21 +31,21 @@ def complete_words(parser: ArgumentParser) -> None:
     (verbs,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
     for command, verb in verbs.choices.items():
         for action in verb._actions:
-            completer = _completer(command, action.dest)
+            completer = _find_completer(command, action.dest)
             if completer is not None:
                 setattr(action, "completer", completer)  # noqa: B010 - argcomplete reads it
     argcomplete.autocomplete(parser)
 
 
-def _completer(command: str, word: str) -> Callable[..., Iterable[str]] | None:
+def _find_completer(command: str, word: str) -> Callable[..., Iterable[str]] | None:
     if (command, word) == ("knobs", "word"):
         return lambda **_: import_module("....knobs", __name__).KNOBS
     if (command, word) in (("init", "env"), ("envs", "word")):
         return lambda **_: import_module("....environments.table", __name__).ENVIRONMENTS
-    return _studies if word == "study" or (command, word) == ("confirm", "words") else None
+    return _study_names if word == "study" or (command, word) == ("confirm", "words") else None
 
 
-def _studies(parsed_args: Namespace, **_: Any) -> Iterable[str]:
+def _study_names(parsed_args: Namespace, **_: Any) -> Iterable[str]:
     """Return folders that look like studies, without opening any, to keep completion fast."""
     root = getattr(parsed_args, "out", None) or "results"
     found = os.listdir(root) if os.access(root, os.R_OK) and os.path.isdir(root) else ()

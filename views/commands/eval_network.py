@@ -114,7 +114,7 @@ def results_data(results: Compared, policies: Sequence[str]) -> dict[str, Any]:
         row
         for policy in policies
         for heuristic in others
-        for row in _differences(policy, heuristic, results)
+        for row in _paired_differences(policy, heuristic, results)
     ]
     first = next(iter(results.values()))
     return {
@@ -138,7 +138,7 @@ def _figure_data(summary: HeuristicSummary, several: bool) -> dict[str, Any]:
     }
 
 
-def _differences(policy: str, heuristic: str, results: Compared) -> list[dict[str, Any]]:
+def _paired_differences(policy: str, heuristic: str, results: Compared) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     policy_sums, heuristic_sums = results[policy], results[heuristic]
     for load, own, other in zip(
@@ -315,13 +315,13 @@ class _Curve:
             marks.append(Band(tuple(bands), self.style))
         if drawn := self.drawn(even):
             marks.append(Line(tuple(drawn), self.style, tip=self.name))
-        return [*marks, *(self._dot(at, mean) for at, mean in drawn)]
+        return [*marks, *(self._dot_with_tip(at, mean) for at, mean in drawn)]
 
     def drawn(self, even: bool) -> list[tuple[float, float]]:
         """Return the means, without zeros if the scale is logarithmic."""
         return [(at, mean) for at, mean, _, _ in self.points if even or mean > 0.0]
 
-    def _dot(self, at: float, mean: float) -> Dot:
+    def _dot_with_tip(self, at: float, mean: float) -> Dot:
         return Dot(at, mean, self.style, tip=f"{self.name}: {number(mean)}")
 
 
@@ -378,7 +378,7 @@ def do_eval_network(args: Namespace) -> int:
     if not question.rules:
         raise ConfigError("nothing to evaluate; give --heuristic ksp_ff (or all), or --policy DIR")
     if args.trace is not None:
-        return _trace(args, question)
+        return _write_trace(args, question)
     size: dict[str, Any] = {"seeds": args.seeds, "steps": args.steps, "seed": args.seed}
     if args.find_load is not None:
         found = found_loads(question, args.find_load, size)
@@ -506,7 +506,7 @@ def _optical_file(args: Namespace) -> EnvFile | None:
     return file
 
 
-def _trace(args: Namespace, question: _Question) -> int:
+def _write_trace(args: Namespace, question: _Question) -> int:
     from ...core.envs.optical.heuristic_evaluation import trace_heuristic
 
     if len(question.rules) > 1:

@@ -82,8 +82,8 @@ def _eval_policy(args: Namespace) -> int:
         "episodes": len(returns),
         "seed": args.seed,
         "greedy": greedy,
-        **_statistics(returns, lengths, _bounds(env)),
-        "metrics": _means({name: values[0] for name, values in found.metrics.items()}),
+        **_episode_statistics(returns, lengths, _return_bounds(env)),
+        "metrics": _metric_means({name: values[0] for name, values in found.metrics.items()}),
         "returns": [finite_or_none(value) for value in returns],
         "about": dict(saved.about),
     }
@@ -91,7 +91,9 @@ def _eval_policy(args: Namespace) -> int:
     return 0
 
 
-def _statistics(returns: list[float], lengths: list[float], bounds: Bounds) -> dict[str, Any]:
+def _episode_statistics(
+    returns: list[float], lengths: list[float], bounds: Bounds
+) -> dict[str, Any]:
     around = bounded_interval(returns, bounds)
     found = {
         "return_mean": mean(returns),
@@ -105,14 +107,14 @@ def _statistics(returns: list[float], lengths: list[float], bounds: Bounds) -> d
     return {**{name: finite_or_none(value) for name, value in found.items()}, "cut": cut}
 
 
-def _bounds(env: EnvPlan) -> Bounds:
+def _return_bounds(env: EnvPlan) -> Bounds:
     known = find(env.id)
     if known is None:
         return Bounds()
     return Bounds(*known.return_range(dict(env.keys)))
 
 
-def _means(values: Mapping[str, Any]) -> dict[str, Any]:
+def _metric_means(values: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: finite_or_none(mean([*map(float, given)])) for name, given in sorted(values.items())
     }
@@ -135,13 +137,13 @@ def _eval_training(args: Namespace) -> int:
         given = saved.lane.training.given
         bounds = Bounds()
         if given is not None:
-            bounds = _bounds(given.plan)
-        data |= _statistics(returns, lengths or [math.nan], bounds)
+            bounds = _return_bounds(given.plan)
+        data |= _episode_statistics(returns, lengths or [math.nan], bounds)
         about_returns = _lines_of_returns(data)
         if not lengths:
             about_returns = about_returns[:2]
         lines += about_returns
-    metrics = _means(values)
+    metrics = _metric_means(values)
     data |= {"metrics": metrics, "returns": [finite_or_none(value) for value in returns]}
     lines += [f"{name}  {number(value)}" for name, value in metrics.items()]
     data["about"] = dict(read_about(folder / TRAINING))

@@ -128,7 +128,7 @@ def do_import(args: Namespace) -> int:
 
         if has_program(path, given):
             return _import_program(path, given, args.to)
-    draft = _draft(args, given)
+    draft = _converted_study(args, given)
     draft.override(given)
     if args.space:
         add_space(draft)
@@ -178,7 +178,7 @@ def _import_program(path: Path, given: Mapping[str, Any], to: str | None) -> int
     return 0
 
 
-def _draft(args: Namespace, given: Mapping[str, Any]) -> ConvertedStudy:
+def _converted_study(args: Namespace, given: Mapping[str, Any]) -> ConvertedStudy:
     from ...importers import readers, storages, wandb_sweeps
 
     of_file = {

@@ -147,7 +147,7 @@ def _csv_cell(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class _Board:
+class _StudyResults:
     rows: Mapping[int, TrialRow]
     entries: list[Entry]
     baselines: list[BaselineEntry]
@@ -159,7 +159,7 @@ class _Board:
     conclusion: Conclusion
 
 
-def _read_board(folder: StudyFolder) -> _Board:
+def _read_results(folder: StudyFolder) -> _StudyResults:
     with Journal(folder.path) as journal, journal.at_one_commit():
         meta, head = journal.meta, journal.head()
         rows = trials_seen(journal)
@@ -170,7 +170,7 @@ def _read_board(folder: StudyFolder) -> _Board:
         baselines = baseline_entries(baselines_of(journal), entries, meta.goal, value_bounds(meta))
         conclusion = conclusion_of(journal, rows, entries)
         metric = recorded_value_words(journal)
-    return _Board(
+    return _StudyResults(
         rows={row.trial: row for row in rows},
         entries=entries,
         baselines=baselines,
@@ -185,7 +185,7 @@ def _read_board(folder: StudyFolder) -> _Board:
 
 def do_top(args: Namespace) -> int:
     folder = study_of(args)
-    results = _read_board(folder)
+    results = _read_results(folder)
     if args.json:
         print_json(_top_data(folder.name, results, args.n))
     elif args.latex or args.markdown:
@@ -197,7 +197,7 @@ def do_top(args: Namespace) -> int:
     return 0
 
 
-def _top_data(name: str, results: _Board, most: int | None) -> dict[str, Any]:
+def _top_data(name: str, results: _StudyResults, most: int | None) -> dict[str, Any]:
     environments = environment_names(results.meta.environments)
     several, audit = dict[str, Any](), None
     if environments:
@@ -217,7 +217,7 @@ def _top_data(name: str, results: _Board, most: int | None) -> dict[str, Any]:
     }
 
 
-def _print_top(out: Console, folder: Path, results: _Board, most: int | None) -> None:
+def _print_top(out: Console, folder: Path, results: _StudyResults, most: int | None) -> None:
     board, which = Board.of_study(results.meta, results.entries), target(folder)
     print_headline(
         out, headline(results.conclusion, results.entries, results.metric, results.unit)
@@ -241,7 +241,7 @@ def _print_top(out: Console, folder: Path, results: _Board, most: int | None) ->
         print_baselines(out, results.baselines)
 
 
-def _ways_on(folder: Path, results: _Board) -> list[str]:
+def _ways_on(folder: Path, results: _StudyResults) -> list[str]:
     """Return the command that tests a finished study or resumes an interrupted one, if any."""
     if results.state == "interrupted":
         return [f"Interrupted: {resuming(folder)}"]
@@ -253,7 +253,7 @@ def _ways_on(folder: Path, results: _Board) -> list[str]:
     return [f"To decide ({deciding[1]}):\n  {deciding[0]}"]
 
 
-def _print_for_paper(results: _Board, args: Namespace) -> None:
+def _print_for_paper(results: _StudyResults, args: Namespace) -> None:
     from ..paper.results import leaderboard_for_paper
 
     if args.latex and args.markdown:
@@ -312,7 +312,7 @@ def do_best(args: Namespace) -> int:
     if args.onnx and args.export is None:
         raise ConfigError("--onnx needs --export DIR, where it writes policy.onnx")
     folder = study_of(args)
-    results = _read_board(folder)
+    results = _read_results(folder)
     entries, meta = results.entries, results.meta
     first = next(iter(entries), None)
     if first is None or first.value is None:
@@ -338,7 +338,7 @@ def do_best(args: Namespace) -> int:
     return 0
 
 
-def _front_lines(results: _Board, first: Entry) -> list[str]:
+def _front_lines(results: _StudyResults, first: Entry) -> list[str]:
     said = [*results.conclusion.said]
     said.append(front_line(results.entries, volume_of(results.entries, Ranking.of(results.meta))))
     lines = [in_columns(text, sys.stdout) for text in said]
@@ -349,7 +349,7 @@ def _front_lines(results: _Board, first: Entry) -> list[str]:
     return lines
 
 
-def _winner_lines(results: _Board) -> list[str]:
+def _winner_lines(results: _StudyResults) -> list[str]:
     said = [winner_line(results.entries, results.metric, results.unit)]
     said += headline(results.conclusion, results.entries, results.metric, results.unit)
     return [in_columns(text, sys.stdout) for text in dict.fromkeys(said)]
@@ -373,15 +373,15 @@ def _print_fixed(meta: StudyMeta, params: Mapping[str, Any]) -> None:
         echo(f"  {name}: {_yaml_text(value)}")
 
 
-def _finite(values: Mapping[int, float]) -> dict[int, float]:
+def _finite_values(values: Mapping[int, float]) -> dict[int, float]:
     return {trial: value for trial, value in values.items() if math.isfinite(value)}
 
 
-def _print_leader(folder: StudyFolder, results: _Board, args: Namespace) -> int:
+def _print_leader(folder: StudyFolder, results: _StudyResults, args: Namespace) -> int:
     from ...search.analysis.checkpoint_values import read_points  # imports numpy
 
     points = read_points(folder.path)
-    known = {at: _finite(found) for at, found in points.values.items()}
+    known = {at: _finite_values(found) for at, found in points.values.items()}
     at = max((at for at, found in known.items() if len(found) > 1), default=None)
     if at is None or results.meta.objectives or args.export is not None:
         text = f"no trial of {folder.name!r} has finished its run yet; see: hpo top"

@@ -90,7 +90,7 @@ def do_train(args: Namespace) -> int:
     results = watch(study, text, args)
     if results.state == "interrupted":
         return INTERRUPTED
-    found = _trained(study, results)
+    found = _read_trained(study, results)
     if found.value is not None:
         found = replace(found, picture=_draw_curves(results))
     if args.export is not None and found.policy is not None:
@@ -153,7 +153,7 @@ class Trained:
         }
 
     def text(self) -> str:
-        lines = [self._head(), *self._value_lines()]
+        lines = [self._head_line(), *self._value_lines()]
         if self.page.scores is not None:
             each = self.page.scores["environments"]
             scores = [f"{one['environment']} {number(one['score'])}" for one in each]
@@ -163,7 +163,7 @@ class Trained:
             lines.append(f"picture  {self.picture}")
         return "\n".join([*lines, *self._policy_lines()])
 
-    def _head(self) -> str:
+    def _head_line(self) -> str:
         study = self.study
         trained = max((point.env_steps for point in self.page.curve), default=study.env_steps)
         seeds = counted(study.seeds.per_config, "seed")
@@ -217,7 +217,7 @@ _OF_TRIAL = (
 )  # fmt: skip
 
 
-def _trained(study: Study, results: RunResults) -> Trained:
+def _read_trained(study: Study, results: RunResults) -> Trained:
     folder = StudyFolder(results.folder)
     policy = folder.policies / "trial_0"
     seed_policies = _policy_folders(folder.policies / "trial_0_seeds")

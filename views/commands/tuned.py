@@ -54,7 +54,7 @@ def records_table(records: Sequence[TunedRecord]) -> str:
         return "no tuned configuration yet; make one with: scripts/tuned add STUDY"
     rows = list[list[str]]()
     for record in records:
-        found = {who: summary.greedy[0] for who, summary in _summaries(record).items()}
+        found = {who: summary.greedy[0] for who, summary in _test_summaries(record).items()}
         compared = {one.who: one for one in comparisons(record)}
         against = compared.pop(DEFAULT, None)
         default_verdict = "-"
@@ -84,7 +84,7 @@ def records_table(records: Sequence[TunedRecord]) -> str:
     return f"{aligned(header, rows, right)}\n\n{words}"
 
 
-def _summaries(record: TunedRecord) -> dict[str, TestSummary]:
+def _test_summaries(record: TunedRecord) -> dict[str, TestSummary]:
     return {one.who: summary_in(record, one) for one in record.contenders}
 
 
@@ -97,9 +97,9 @@ def record_words(record: TunedRecord, stream: TextIO, verbose: bool = False) -> 
     origin, made = record.origin, record.made
     cost = f"{counted(origin.trials, 'trial')}, {steps(origin.env_steps)} env steps"
     lines = [
-        *_verdict(record),
+        *_verdict_lines(record),
         "",
-        *_configuration(record),
+        *_configuration_lines(record),
         "",
         *_benchmark_lines(record, verbose),
         "",
@@ -110,7 +110,7 @@ def record_words(record: TunedRecord, stream: TextIO, verbose: bool = False) -> 
         versions = ", ".join(f"{name} {version}" for name, version in made.versions.items())
         lines += [
             "",
-            *_sources(record),
+            *_source_lines(record),
             f"study    trial {origin.trial} won: {origin.said}",
             f"made     {made.on}, commit {commit}, {made.backend}, {versions}",
         ]
@@ -123,8 +123,8 @@ def record_words(record: TunedRecord, stream: TextIO, verbose: bool = False) -> 
     return "\n".join(in_columns(line, stream, indent) for line in lines)
 
 
-def _verdict(record: TunedRecord) -> list[str]:
-    found = _summaries(record)
+def _verdict_lines(record: TunedRecord) -> list[str]:
+    found = _test_summaries(record)
     verdicts = {one.who: one.verdict for one in comparisons(record)}
     said = f"{record.name}: {around(*found[TUNED].greedy)}"
     if DEFAULT in found:
@@ -140,7 +140,7 @@ def _verdict(record: TunedRecord) -> list[str]:
     return lines
 
 
-def _configuration(record: TunedRecord) -> list[str]:
+def _configuration_lines(record: TunedRecord) -> list[str]:
     moved = least(knobs_of(record))
     if not moved:
         return ["The configuration is the default."]
@@ -200,7 +200,7 @@ def _benchmark_lines(record: TunedRecord, verbose: bool) -> list[str]:
     return [*table, *notes]
 
 
-def _sources(record: TunedRecord) -> list[str]:
+def _source_lines(record: TunedRecord) -> list[str]:
     compared = {one.who: one for one in comparisons(record)}
     lines = list[str]()
     for one in record.contenders:
@@ -256,18 +256,18 @@ def _contender_data(
         "source": dict(one.source),
         "seeds": len(one.greedy),
         "diverged": summary.diverged,
-        **_measures(summary),
+        **_measures_data(summary),
         "reached": summary.reached,
         "env_steps_to_threshold": summary.to_threshold,
         "cost": vars(one.cost),
         "curve": vars(one.curve),
     }
     if beside is not None:
-        data |= {"verdict": beside.verdict, "improvement": _measures(beside)}
+        data |= {"verdict": beside.verdict, "improvement": _measures_data(beside)}
     return data
 
 
-def _measures(found: TestSummary | TunedComparison) -> dict[str, Any]:
+def _measures_data(found: TestSummary | TunedComparison) -> dict[str, Any]:
     return {name: _interval_data(*getattr(found, name)) for name in ("greedy", "training", "area")}
 
 
@@ -319,7 +319,7 @@ def do_tuned(args: Namespace) -> int:
             raise ConfigError(f"--{option} works only with hpo tuned verify")
     place = path_or_none(args.tuned)
     if first == "verify":
-        return _verify(find_record(rest[0], place), args)
+        return _verify_record(find_record(rest[0], place), args)
     if first:
         record = find_record(first, place)
         text = record_words(record, sys.stdout, args.verbose)
@@ -330,7 +330,7 @@ def do_tuned(args: Namespace) -> int:
     return 0
 
 
-def _verify(record: TunedRecord, args: Namespace) -> int:
+def _verify_record(record: TunedRecord, args: Namespace) -> int:
     from ...search.tuned_runs import FRESH, RECORDED, verify
 
     seeds = args.seeds or FRESH

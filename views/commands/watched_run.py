@@ -57,7 +57,7 @@ _Show = Callable[[RunResults], None]
 
 
 @dataclass(frozen=True)
-class Words:
+class StudyWords:
     """The names under which a study's values and units are displayed."""
 
     metric: str
@@ -70,7 +70,7 @@ class Words:
 def print_results(
     console: Console,
     results: RunResults,
-    words: Words,
+    words: StudyWords,
     *,
     quiet: bool = False,
     verbose: bool = False,
@@ -83,7 +83,7 @@ def print_results(
     if entries:
         console.print()
         board = Board.of(entries, words.objectives, words.environments)
-        print_leaderboard(console, board, _rows(words, verbose), target(results.folder))
+        print_leaderboard(console, board, _row_count(words, verbose), target(results.folder))
     if quiet:
         return
     console.print()
@@ -105,7 +105,7 @@ def print_results(
         console.print(line, soft_wrap=True)
 
 
-def _rows(words: Words, verbose: bool) -> int:
+def _row_count(words: StudyWords, verbose: bool) -> int:
     if verbose:
         return _SHOWN
     if words.objectives:
@@ -279,11 +279,11 @@ def run_watched(study: Study, text: str, args: Namespace) -> int:
     return int(nothing_learnt(results))
 
 
-def _words_of(study: Study, results: RunResults) -> Words:
+def _words_of(study: Study, results: RunResults) -> StudyWords:
     with Journal(results.folder) as journal:
         environments = environment_names(journal.meta.environments)
         alone = counts_evaluations_alone(journal.attributes())
-    return Words(
+    return StudyWords(
         value_words(study, alone),
         [metric.name for metric in study.objectives],
         environments,

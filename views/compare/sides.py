@@ -72,15 +72,17 @@ def seed_counts(side: Side) -> str:
 
 def sides_of_trials(folder: StudyFolder, numbers: Sequence[int]) -> tuple[StudyMeta, list[Side]]:
     """Return two trials of a study, with values at a common point unless both ran in full."""
-    board = _read_board(folder)
+    study_trials = _read_study_trials(folder)
     for trial in numbers:
-        if trial not in board.rows:
+        if trial not in study_trials.rows:
             raise StoreError(f"study {folder.name!r} has no trial {trial}", trials=folder.name)
     common = None
-    if not all(board.has_full_run(number) for number in numbers):
+    if not all(study_trials.has_full_run(number) for number in numbers):
         common = _values_in_common(folder, numbers)
-    sides = [_make_side(folder, board, number, f"trial {number}", common) for number in numbers]
-    return board.meta, sides
+    sides = [
+        _make_side(folder, study_trials, number, f"trial {number}", common) for number in numbers
+    ]
+    return study_trials.meta, sides
 
 
 def sides_of_studies(a: str, b: str, root: Path) -> tuple[StudyMeta, list[Side]]:
@@ -88,12 +90,12 @@ def sides_of_studies(a: str, b: str, root: Path) -> tuple[StudyMeta, list[Side]]
     sides, metas = list[Side](), list[StudyMeta]()
     for name in (a, b):
         folder = find_study(name, root, note)
-        board = _read_board(folder)
-        first = min(board.trials.values(), key=lambda one: one.place, default=None)
+        study_trials = _read_study_trials(folder)
+        first = min(study_trials.trials.values(), key=lambda one: one.place, default=None)
         if first is None:
             raise StoreError(f"study {name!r} has no trial yet")
-        sides.append(_make_side(folder, board, first.trial, name))
-        metas.append(board.meta)
+        sides.append(_make_side(folder, study_trials, first.trial, name))
+        metas.append(study_trials.meta)
     _check_comparable((a, b), metas, sides)
     return metas[0], sides
 
@@ -119,7 +121,7 @@ def _check_comparable(
 
 
 @dataclass(frozen=True)
-class _Board:
+class _StudyTrials:
     """The trials of a study as of one commit."""
 
     meta: StudyMeta
@@ -148,7 +150,7 @@ class _Board:
         return self.trials[trial].has_value or any(self.fresh_of(trial).values())
 
 
-def _read_board(folder: StudyFolder) -> _Board:
+def _read_study_trials(folder: StudyFolder) -> _StudyTrials:
     with Journal(folder.path) as journal, journal.at_one_commit():
         rows = {row.trial: row for row in trials_seen(journal)}
         meta = journal.meta
@@ -157,7 +159,7 @@ def _read_board(folder: StudyFolder) -> _Board:
         weight = ranking_objective(journal).metric.training_weight
     views = map(TrialView.of, leaderboard_of(meta, list(rows.values())))
     trials = {view.trial: view for view in views}
-    return _Board(meta, rows, trials, scores, fresh, looks, weight)
+    return _StudyTrials(meta, rows, trials, scores, fresh, looks, weight)
 
 
 @dataclass(frozen=True)
@@ -170,7 +172,7 @@ class _CommonPoint:
 
 def _values_in_common(folder: StudyFolder, numbers: Sequence[int]) -> _CommonPoint:
     points = read_points(folder.path)
-    first, second = (_reached(points, number) for number in numbers)
+    first, second = (_reached_steps(points, number) for number in numbers)
     if not (both := first & second):
         one, other = numbers
         text = f"trials {one} and {other} of {folder.name!r} have no evaluation at the same "
@@ -183,7 +185,7 @@ def _values_in_common(folder: StudyFolder, numbers: Sequence[int]) -> _CommonPoi
     return _CommonPoint(at, {n: points.seeds[str(Stream.SEARCH), n, at] for n in numbers})
 
 
-def _reached(points: CheckpointValues, number: int) -> set[int]:
+def _reached_steps(points: CheckpointValues, number: int) -> set[int]:
     """Return the env steps at which a trial was evaluated in the search."""
     found = ((trial, at) for kind, trial, at in points.seeds if kind == Stream.SEARCH)
     return {at for trial, at in found if trial == number}
@@ -191,14 +193,14 @@ def _reached(points: CheckpointValues, number: int) -> set[int]:
 
 def _make_side(
     folder: StudyFolder,
-    board: _Board,
+    study_trials: _StudyTrials,
     number: int,
     name: str,
     common: _CommonPoint | None = None,
 ) -> Side:
-    row, view, meta = board.rows[number], board.trials[number], board.meta
+    row, view, meta = study_trials.rows[number], study_trials.trials[number], study_trials.meta
     whole = view.has_value and view.seeds > 0  # otherwise the values are from an earlier point
-    fresh = board.fresh_of(number)
+    fresh = study_trials.fresh_of(number)
     if common is None and not (whole or any(fresh.values())):
         text = f"trial {row.trial} of {folder.name!r} is {view.state.value} and has no full run"
         raise StoreError(f"{text}; compare trials that finished")
@@ -213,18 +215,18 @@ def _make_side(
         study=str(folder.path.resolve()),
         seed=study.seed,
         trial=row.trial,
-        wins=view.place == 1 and len(board.trials) > 1,
+        wins=view.place == 1 and len(study_trials.trials) > 1,
         values={Stream.SEARCH: _search_seeds(study, row, searched), **_finite_seeds(fresh)},
-        partial=_unfinished(row, fresh),
+        partial=_unfinished_streams(row, fresh),
         world=evaluated_in(plain(read_text(meta.study_text, "study.resolved.yaml")), row.params),
-        weight=board.weight,
+        weight=study_trials.weight,
         unfit=view.feasible is False,
-        scores=board.scores,
-        looks=board.looks,
+        scores=study_trials.scores,
+        looks=study_trials.looks,
         at=at,
         default=view.is_default,
         copies=row.copies,
-        ranked=board.ranked,
+        ranked=study_trials.ranked,
     )
 
 
@@ -238,14 +240,14 @@ def _search_seeds(study: Study, row: TrialRow, values: Sequence[float]) -> SeedV
 
 def _finite_seeds(fresh: Mapping[Stream, Mapping[int, float]]) -> dict[Stream, SeedValues]:
     """Return the seeds of each stream, without those that diverged."""
-    return {stream: _finite(stream, known) for stream, known in fresh.items()}
+    return {stream: _finite_seed_values(stream, known) for stream, known in fresh.items()}
 
 
-def _finite(stream: Stream, known: Mapping[int, float]) -> SeedValues:
+def _finite_seed_values(stream: Stream, known: Mapping[int, float]) -> SeedValues:
     return {(str(stream), n): value for n, value in known.items() if math.isfinite(value)}
 
 
-def _unfinished(row: TrialRow, fresh: Mapping[Stream, Mapping[int, float]]) -> set[Stream]:
+def _unfinished_streams(row: TrialRow, fresh: Mapping[Stream, Mapping[int, float]]) -> set[Stream]:
     """Return the streams on which the confirm stage did not finish."""
     ended = {Stream.CHOOSE: row.choose_values, Stream.REPORT: row.by_report_seed}
     return {stream for stream, known in ended.items() if fresh.get(stream) and not known}

@@ -100,7 +100,7 @@ def lanes_table(snapshot: Snapshot, standing: StudyStatus) -> str:
     styles = {stream: style for stream, style in _STREAMS.items() if stream in streams}
     keys = [Key(f"{SEED_KINDS[stream]} seeds", style, "") for stream, style in styles.items()]
     lanes = standing.study.algorithm.lanes
-    buckets = "".join(_bucket(state, at, lanes) for at in range(len(state.buckets)))
+    buckets = "".join(_bucket_html(state, at, lanes) for at in range(len(state.buckets)))
     note = _lanes_note(standing, lanes, waiting)
     return f'{legend(keys)}{buckets}<p class="note">{note}</p>'
 
@@ -114,11 +114,11 @@ def _lanes_note(standing: StudyStatus, lanes: str, waiting: int) -> str:
     return note
 
 
-def _bucket(state: LoopState, at: int, lanes: str) -> str:
+def _bucket_html(state: LoopState, at: int, lanes: str) -> str:
     bucket = state.buckets[at]
     busy = {run.lane: run for run in in_lanes(state, bucket.key)}
     shown = range(min(bucket.lanes, _MOST_LANES))
-    cells = "".join(_lane(lane, busy.get(lane), state) for lane in shown)
+    cells = "".join(_lane_html(lane, busy.get(lane), state) for lane in shown)
     several = len(state.buckets) > 1
     many = f"{bucket.lanes} {lanes}"
     if lanes == "lanes":
@@ -133,7 +133,7 @@ def _bucket(state: LoopState, at: int, lanes: str) -> str:
     return f'<h3>{escape(title)}</h3><ol class="lanes">{cells}</ol>'
 
 
-def _lane(lane: int, run: Replicate | None, state: LoopState) -> str:
+def _lane_html(lane: int, run: Replicate | None, state: LoopState) -> str:
     if run is None:
         return f'<li class="idle" title="lane {lane}: idle"></li>'
     trial = state.live[run.trial]

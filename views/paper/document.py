@@ -68,7 +68,7 @@ class Paper:
 def paper_of(snapshots: Sequence[Snapshot], figures: bool = True) -> Paper:
     """Return the parts of a paper about these studies, as of their last commits."""
     notes: list[str] = []
-    methods, results = _methods(snapshots), _results(snapshots)
+    methods, results = _methods_paragraphs(snapshots), _results_paragraphs(snapshots)
     tables = [results_table([one for one in snapshots if not one.meta.objectives])]
     tables += [front_table(one) for one in snapshots if one.meta.objectives]
     drawn: list[Figure] = []
@@ -87,7 +87,7 @@ def paper_of(snapshots: Sequence[Snapshot], figures: bool = True) -> Paper:
     return Paper(title, methods, results, [one for one in tables if one], drawn, notes)
 
 
-def _methods(snapshots: Sequence[Snapshot]) -> list[str]:
+def _methods_paragraphs(snapshots: Sequence[Snapshot]) -> list[str]:
     texts = [methods_text(snapshot) for snapshot in snapshots]
     if len(snapshots) == 1:
         return texts
@@ -95,7 +95,7 @@ def _methods(snapshots: Sequence[Snapshot]) -> list[str]:
     return [f"Study {code(snapshot.meta.name)}. {text}" for snapshot, text in named]
 
 
-def _results(snapshots: Sequence[Snapshot]) -> list[str]:
+def _results_paragraphs(snapshots: Sequence[Snapshot]) -> list[str]:
     found: list[str] = []
     for snapshot in snapshots:
         metric, conclusion = metric_name(snapshot.study), snapshot.conclusion
@@ -170,8 +170,8 @@ def _capitalise_label(scale: Scale) -> Scale:
 def write_paper(paper: Paper, folder: Path) -> list[Path]:
     """Write all files; raise if the folder already has one of them."""
     texts = {
-        "methods.tex": _paragraphs(paper.methods, "latex"),
-        "results.tex": _paragraphs(paper.results, "latex"),
+        "methods.tex": _written_paragraphs(paper.methods, "latex"),
+        "results.tex": _written_paragraphs(paper.results, "latex"),
         "tables.tex": "\n".join(table.written("latex") for table in paper.tables),
         "figures.tex": "\n".join(map(_latex_figure, paper.figures)),
         "paper.tex": _latex_document(paper),
@@ -192,7 +192,7 @@ def write_paper(paper: Paper, folder: Path) -> list[Path]:
     return [folder / name for name in (*texts, *drawn)]
 
 
-def _paragraphs(texts: Sequence[str], form: Form) -> str:
+def _written_paragraphs(texts: Sequence[str], form: Form) -> str:
     return "\n\n".join(written(text, form) for text in texts) + "\n"
 
 
@@ -240,9 +240,9 @@ def _latex_document(paper: Paper) -> str:
 
 def _markdown_document(paper: Paper) -> str:
     parts = [f"# {written(paper.title, 'markdown')}", "## Methods"]
-    parts.append(_paragraphs(paper.methods, "markdown").rstrip())
+    parts.append(_written_paragraphs(paper.methods, "markdown").rstrip())
     parts.append("## Results")
-    parts.append(_paragraphs(paper.results, "markdown").rstrip())
+    parts.append(_written_paragraphs(paper.results, "markdown").rstrip())
     parts += [table.written("markdown").rstrip() for table in paper.tables]
     for one in paper.figures:
         caption = written(one.picture.caption, "markdown")

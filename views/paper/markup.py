@@ -130,10 +130,10 @@ class MarkupTable:
 
     def written(self, form: Form) -> str:
         if form == "latex":
-            return self._latex()
-        return self._markdown()
+            return self._latex_table()
+        return self._markdown_table()
 
-    def _latex(self) -> str:
+    def _latex_table(self) -> str:
         columns = "".join("r" if is_right else "l" for is_right in self.right)
         lines = [
             "% needs \\usepackage{booktabs} and \\usepackage{graphicx}",
@@ -163,7 +163,7 @@ class MarkupTable:
     def _markdown_row(self, row: Sequence[str]) -> str:
         return f"| {' | '.join(written(cell, 'markdown') for cell in row)} |"
 
-    def _markdown(self) -> str:
+    def _markdown_table(self) -> str:
         sides = ["---:" if is_right else "---" for is_right in self.right]
         lines = [self._markdown_row(row) for row in (self.header, *self.rows)]
         lines.insert(1, f"| {' | '.join(sides)} |")

@@ -69,14 +69,14 @@ SeedCounts = tuple[int, int, int]
 def methods_text(snapshot: Snapshot) -> str:
     """Return the methods paragraph for one study, as marked-up text."""
     parts = [
-        _task(snapshot),
-        _space(snapshot),
-        _search(snapshot),
-        _stopping(snapshot),
+        _task_sentence(snapshot),
+        _space_sentences(snapshot),
+        _search_sentences(snapshot),
+        _stopping_sentence(snapshot),
         _selection_sentences(snapshot),
         _value_sentences(snapshot),
-        _statistics(snapshot),
-        _cost(snapshot),
+        _statistics_sentences(snapshot),
+        _cost_sentence(snapshot),
         _software_sentences(snapshot),
     ]
     return " ".join(filter(None, parts))
@@ -93,7 +93,7 @@ def counted_words(count: int, noun: str) -> str:
     return f"{_NUMBERS[count]} {noun}{'s' * (count != 1)}"
 
 
-def _version(snapshot: Snapshot) -> str:
+def _hpo_version(snapshot: Snapshot) -> str:
     """Return the version of hpo that ran the study, or the current one if none was recorded."""
     recorded = snapshot.meta.versions.get("hpo-lanes", "absent")
     if recorded == "absent":
@@ -101,39 +101,39 @@ def _version(snapshot: Snapshot) -> str:
     return recorded
 
 
-def _task(snapshot: Snapshot) -> str:
+def _task_sentence(snapshot: Snapshot) -> str:
     study = snapshot.study
     trained = "PPO [@schulman2017ppo]"
     if not study.algorithm.is_ppo:
         trained = f"the training algorithm {code(study.algorithm.label)}"
-    where = _environments(study)
+    where = _environments_text(study)
     verb = "We trained"
     if study.space.parameters:
         verb = "We tuned"
-    return f"{verb} {trained}{where} with hpo {_version(snapshot)} [@hpo]."
+    return f"{verb} {trained}{where} with hpo {_hpo_version(snapshot)} [@hpo]."
 
 
-def _environments(study: Study) -> str:
+def _environments_text(study: Study) -> str:
     if not study.algorithm.takes_env:
         return ""
-    each = [_environment(one, study) for one in environments_of(study)]
+    each = [_environment_text(one, study) for one in environments_of(study)]
     text = f" on {enumerated(each)}"
     if study.more_envs:
         text += ", with one configuration for all environments,"
     return text
 
 
-def _environment(env: EnvSpec, study: Study) -> str:
+def _environment_text(env: EnvSpec, study: Study) -> str:
     given = {name: value for name, value in env.values.items() if name != "id"}
     text = code(env.id)
     if given:
-        text += f" ({_settings(given)})"
+        text += f" ({_settings_text(given)})"
     if study.evaluation.env:
-        text += f" (evaluated with {_settings(study.evaluation.env)})"
+        text += f" (evaluated with {_settings_text(study.evaluation.env)})"
     return text
 
 
-def _settings(given: Any) -> str:
+def _settings_text(given: Any) -> str:
     return ", ".join(f"{code(name)} = {_value_of(value)}" for name, value in given.items())
 
 
@@ -143,12 +143,12 @@ def _value_of(value: Any) -> str:
     return param(value)
 
 
-def _space(snapshot: Snapshot) -> str:
+def _space_sentences(snapshot: Snapshot) -> str:
     study = snapshot.study
     found: list[str] = []
     parameters = study.space.parameters
     if parameters:
-        each = "; ".join(map(_parameter, parameters))
+        each = "; ".join(map(_parameter_text, parameters))
         names = counted_words(len(study.space.names), "hyperparameter")
         found.append(f"The search space has {names}: {each}.")
     found.append(_other_settings(snapshot))
@@ -171,14 +171,14 @@ def _other_settings(snapshot: Snapshot) -> str:
     others = "All hyperparameters"
     if study.space.parameters:
         others = "All other hyperparameters"
-    defaults = f"{others} have the default values of hpo {_version(snapshot)}"
+    defaults = f"{others} have the default values of hpo {_hpo_version(snapshot)}"
     if not changed:
         return f"{defaults}."
-    return f"{defaults}, except {_settings(changed)}."
+    return f"{defaults}, except {_settings_text(changed)}."
 
 
-def _parameter(parameter: Parameter) -> str:
-    text = f"{code(parameter.name)} {_range(parameter.distribution)}"
+def _parameter_text(parameter: Parameter) -> str:
+    text = f"{code(parameter.name)} {_range_text(parameter.distribution)}"
     if not parameter.when:
         return text
     when = [
@@ -187,7 +187,7 @@ def _parameter(parameter: Parameter) -> str:
     return f"{text} if {' and '.join(when)}"
 
 
-def _range(distribution: Distribution) -> str:
+def _range_text(distribution: Distribution) -> str:
     given = distribution.as_mapping()
     if "values" in given:
         return f"in {{{', '.join(map(_value_of, given['values']))}}}"
@@ -202,7 +202,7 @@ def _range(distribution: Distribution) -> str:
     return f"in [{param(given['min'])}, {param(given['max'])}] ({scale}{step}{zero})"
 
 
-def _search(snapshot: Snapshot) -> str:
+def _search_sentences(snapshot: Snapshot) -> str:
     study, trials = snapshot.study, len(snapshot.searched)
     length = f"{_trained_steps(snapshot):,} {study.algorithm.unit}"
     seeds = counted_words(study.seeds.per_config, "search seed")
@@ -245,14 +245,17 @@ def _proposals_sentence(snapshot: Snapshot, trials: int) -> str:
     if not learnt:
         what = counted_words(trials, "configuration")
         first = clause("; the first was {}", default)
-        return f"{_method(study)} proposed {what}{_random_share_text(study, trials)}{first}"
+        return f"{_method_text(study)} proposed {what}{_random_share_text(study, trials)}{first}"
     from_tables = f"{counted_words(learnt, 'configuration')} that hpo learnt from recorded runs"
     given = " and ".join(filter(None, [default, f"{from_tables} on other environments"]))
     tried = f"The search tried {given}"
     if not by_method:
         return tried
     what = counted_words(by_method, "configuration")
-    return f"{tried}. {_method(study)} then proposed {what}{_random_share_text(study, by_method)}"
+    return (
+        f"{tried}. {_method_text(study)} then proposed {what}"
+        f"{_random_share_text(study, by_method)}"
+    )
 
 
 def _random_share_text(study: Study, proposed: int) -> str:
@@ -276,7 +279,7 @@ def _begins_with_default(snapshot: Snapshot) -> bool:
     return first is not None and first.trial == snapshot.default
 
 
-def _method(study: Study) -> str:
+def _method_text(study: Study) -> str:
     if study.search.driver == "ray_tune":
         return f"Ray Tune ({code(study.search.searcher)}, {code(study.search.scheduler)})"
     name = study.search.method
@@ -284,7 +287,7 @@ def _method(study: Study) -> str:
     return words + clause(" [@{}]", OF_METHODS.get(name))
 
 
-def _stopping(snapshot: Snapshot) -> str:
+def _stopping_sentence(snapshot: Snapshot) -> str:
     rule = snapshot.study.early_terminate
     if rule is None or not snapshot.decisions:
         return ""
@@ -385,12 +388,12 @@ def _value_sentences(snapshot: Snapshot) -> str:
         text += " Scores are normalised per environment: 0 is the mean return of random actions "
         text += f"and 1 that of a reference policy ({ends})."
     if study.constraints:
-        limits = enumerated([_limit(one) for one in study.constraints])
+        limits = enumerated([_limit_text(one) for one in study.constraints])
         text += f" Configurations had to satisfy: {limits}."
     return text
 
 
-def _limit(constraint: Any) -> str:
+def _limit_text(constraint: Any) -> str:
     ends = [
         f"{words} {number(end)}"
         for words, end in (("at least", constraint.min), ("at most", constraint.max))
@@ -399,7 +402,7 @@ def _limit(constraint: Any) -> str:
     return f"{plain_metric(constraint.metric)} {' and '.join(ends)}"
 
 
-def _statistics(snapshot: Snapshot) -> str:
+def _statistics_sentences(snapshot: Snapshot) -> str:
     said = [_of_means(snapshot), _of_difference(snapshot)]
     return " ".join(filter(None, said))
 
@@ -453,7 +456,7 @@ def _of_difference(snapshot: Snapshot) -> str:
     return f"{text}."
 
 
-def _cost(snapshot: Snapshot) -> str:
+def _cost_sentence(snapshot: Snapshot) -> str:
     usage, meta = snapshot.usage, snapshot.meta
     unit = snapshot.study.algorithm.unit
     spent = usage.search_env_steps + usage.confirm_env_steps + usage.warmup_env_steps

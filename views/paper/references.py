@@ -157,7 +157,7 @@ def own_entry(path: Path = _CITATION) -> dict[str, str]:
     given: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
     if not is_dict(given) or not given.get("authors") or not given.get("title"):
         raise ConfigError(f"{path} has no title or authors")
-    names = [_author(one) for one in given["authors"]]
+    names = [_author_name(one) for one in given["authors"]]
     entry = {"": "misc", "author": " and ".join(names), "title": f"{{{latex(given['title'])}}}"}
     released = str(given.get("date-released", ""))
     if released:
@@ -169,7 +169,7 @@ def own_entry(path: Path = _CITATION) -> dict[str, str]:
     return entry
 
 
-def _author(given: Any) -> str:
+def _author_name(given: Any) -> str:
     if "name" in given:
         return f"{{{latex(str(given['name']))}}}"  # an organisation has a single name
     return latex(f"{given.get('family-names', '')}, {given.get('given-names', '')}".strip(", "))

@@ -170,7 +170,7 @@ def results_table(snapshots: Sequence[Snapshot]) -> MarkupTable | None:
         if lines:
             groups.append(len(lines))
         lines += _study_lines(form, metric_name(snapshot.study), rows)
-    caption = _caption(each, form.metrics)
+    caption = _table_caption(each, form.metrics)
     return MarkupTable(form.header(), lines, form.right(), caption, groups=groups)
 
 
@@ -217,11 +217,11 @@ def _study_lines(form: _Form, metric: str, rows: Sequence[PaperRow]) -> list[lis
             owner = [code(row.study), environment]
         if lines:
             owner = [""] * len(owner)
-        lines.append([*owner, *_cells(row, form.compares)])
+        lines.append([*owner, *_row_cells(row, form.compares)])
     return lines
 
 
-def _cells(row: PaperRow, compared: bool) -> list[str]:
+def _row_cells(row: PaperRow, compared: bool) -> list[str]:
     seeds = _seeds_cell(row.seeds, row.seeds_from)
     found = [row.configuration, seeds, with_interval(row.value, row.low, row.high)]
     if compared and row.lead is None:
@@ -238,7 +238,7 @@ def _probability_text(row: PaperRow) -> str:
     return with_interval(row.probability, row.probability_low, row.probability_high, ".2f")
 
 
-def _caption(each: Sequence[tuple[Snapshot, list[PaperRow]]], metrics: Sequence[str]) -> str:
+def _table_caption(each: Sequence[tuple[Snapshot, list[PaperRow]]], metrics: Sequence[str]) -> str:
     rows = [row for _, found in each for row in found]
     kinds = list(dict.fromkeys(SEED_KINDS[row.seeds_from] for row in rows if row.seeds_from))
     text = f"{_value_name(metrics)} over {' and '.join(kinds)} seeds"
@@ -330,7 +330,7 @@ def leaderboard_for_paper(
     apart, same = knob_columns(shown.trials)
     columns = [
         *(replace(one, name=one.name.replace("\n", " ")) for one in board_columns(shown)),
-        *_intervals(shown),
+        *_interval_columns(shown),
         *(replace(one, name=code(one.name)) for one in (*score_columns(shown), *apart)),
     ]
     said = [f"Leaderboard of {code(meta.name)}.", *verdict, _columns_words(columns), same]
@@ -341,7 +341,7 @@ def leaderboard_for_paper(
     )
 
 
-def _intervals(shown: Board) -> list[BoardColumn]:
+def _interval_columns(shown: Board) -> list[BoardColumn]:
     if shown.objectives or all(one.low is None for one in shown.trials):
         return []
     return [BoardColumn("95 % CI", [between(one.low, one.high) for one in shown.trials])]

@@ -53,11 +53,11 @@ class Plots:
 
     def curves(self, ax: Any = None) -> Any:
         """Draw the learning curves of the best trials."""
-        return self._draw(curves(self._read_snapshot()), ax)
+        return self._draw_picture(curves(self._read_snapshot()), ax)
 
     def history(self, ax: Any = None) -> Any:
         """Draw every trial's value by trial number, and the best value so far."""
-        return self._draw(history(self._read_snapshot()), ax)
+        return self._draw_picture(history(self._read_snapshot()), ax)
 
     def importance(self, ax: Any = None, *, at: int | None = None) -> Any:
         """Draw the share of rank variance that each hyperparameter explains.
@@ -66,33 +66,33 @@ class Plots:
             ax: the axes to draw in.
             at: env steps at which trials are compared; None: the latest that most trials reached.
         """
-        return self._draw(importance(self._read_snapshot(), at), ax)
+        return self._draw_picture(importance(self._read_snapshot(), at), ax)
 
     def effects(self, ax: Any = None) -> Any:
         """Draw the mean value against each significant hyperparameter, one panel each."""
-        return self._draw(effects(self._read_snapshot()), ax)
+        return self._draw_picture(effects(self._read_snapshot()), ax)
 
     def schedule(self, ax: Any = None) -> Any:
         """Draw the hyperparameters of every population member against env steps."""
-        return self._draw(schedule(self._read_snapshot()), ax)
+        return self._draw_picture(schedule(self._read_snapshot()), ax)
 
     def parallel(self, ax: Any = None) -> Any:
         """Draw all trials in parallel coordinates."""
-        return self._draw(parallel(self._read_snapshot()), ax)
+        return self._draw_picture(parallel(self._read_snapshot()), ax)
 
     def slices(self, ax: Any = None) -> Any:
         """Draw values against each hyperparameter, one panel each."""
-        return self._draw(slices(self._read_snapshot()), ax)
+        return self._draw_picture(slices(self._read_snapshot()), ax)
 
     def pareto(self, ax: Any = None) -> Any:
         """Draw the Pareto front of a study with several objectives."""
-        return self._draw(pareto(self._read_snapshot()), ax)
+        return self._draw_picture(pareto(self._read_snapshot()), ax)
 
     def _read_snapshot(self) -> Snapshot:
         require_matplotlib("hpo.open(...).plot")
         return read_snapshot(StudyFolder(self.folder))
 
-    def _draw(self, picture: Picture, ax: Any) -> Any:
+    def _draw_picture(self, picture: Picture, ax: Any) -> Any:
         if not picture.panels:
             raise StoreError(f"nothing to draw for {self.folder.name!r}: {picture.caption}")
         if ax is not None:
@@ -156,22 +156,22 @@ class Opened:
     @property
     def trials(self) -> pd.DataFrame:
         """One row per trial, best first, as a DataFrame."""
-        return self._frame("trials")
+        return self._read_frame("trials")
 
     @property
     def evaluations(self) -> pd.DataFrame:
         """One row per episode of each evaluation, as a DataFrame."""
-        return self._frame("evaluations")
+        return self._read_frame("evaluations")
 
     @property
     def curves(self) -> pd.DataFrame:
         """One row per seed and chunk, as a DataFrame."""
-        return self._frame("curves")
+        return self._read_frame("curves")
 
     @property
     def baselines(self) -> pd.DataFrame:
         """One row per baseline and seed, as a DataFrame; raises StoreError without baselines."""
-        return self._frame(BASELINES)
+        return self._read_frame(BASELINES)
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
         """Return a table as an Arrow table.
@@ -210,7 +210,7 @@ class Opened:
         columns, rows = query(self.folder, sql)
         return pandas.DataFrame(rows, columns=columns)
 
-    def _frame(self, name: str) -> pd.DataFrame:
+    def _read_frame(self, name: str) -> pd.DataFrame:
         _import_pandas(f"hpo.open(...).{name}")
         return self.table(name).to_pandas()
 
@@ -292,14 +292,14 @@ class Opened:
         return Plots(self.folder)
 
     def __repr__(self) -> str:
-        return f"{self.name}: {self._summary()}\n{self.conclusion}\n{self.leaderboard!r}"
+        return f"{self.name}: {self._summary_line()}\n{self.conclusion}\n{self.leaderboard!r}"
 
     def _repr_html_(self) -> str:
         said = "".join(f"<li>{escape(text)}</li>" for text in self.conclusion.said)
-        head = f"<p><strong>{escape(self.name)}</strong> {escape(self._summary())}</p>"
+        head = f"<p><strong>{escape(self.name)}</strong> {escape(self._summary_line())}</p>"
         return f"{head}<ul>{said}</ul>{self.leaderboard._repr_html_()}"
 
-    def _summary(self) -> str:
+    def _summary_line(self) -> str:
         with Journal(self.folder) as journal:
             meta, counts = journal.meta, journal.count_by_state()
         states = ", ".join(f"{count} {state}" for state, count in counts.items() if count)

@@ -64,7 +64,7 @@ def html_page(title: str, more: str, body: str) -> str:
 
 
 def style_text() -> str:
-    return _colours() + Path(__file__).with_name("report.css").read_text(encoding="utf-8")
+    return _colours_css() + Path(__file__).with_name("report.css").read_text(encoding="utf-8")
 
 
 def script_text() -> str:
@@ -77,7 +77,7 @@ def allowed(text: str) -> str:
     return f"'sha256-{digest}'"
 
 
-def _colours() -> str:
+def _colours_css() -> str:
     both = {**GROUNDS, **STYLES}
     light = "".join(f"--{name}:{colour};" for name, (colour, _) in both.items())
     dark = "".join(f"--{name}:{colour};" for name, (_, colour) in both.items())
@@ -155,19 +155,19 @@ def scrolling(caption: str, heads: str, rows: str, whole: bool = False) -> str:
 def figure(picture: Picture) -> str:
     if not picture.panels:
         return f'<p class="nothing">{escape(picture.caption)}</p>'
-    parts = [_panel(picture, panel, _WIDE) for panel in picture.panels if panel.wide]
+    parts = [_panel_html(picture, panel, _WIDE) for panel in picture.panels if panel.wide]
     small = [panel for panel in picture.panels if not panel.wide]
     if small:
         width, kind = _THIRD, "panels"
         if len(small) <= 2:
             width, kind = _HALF, "panels pair"
-        drawn = "".join(_panel(picture, panel, width) for panel in small)
+        drawn = "".join(_panel_html(picture, panel, width) for panel in small)
         parts.append(f'{legend(picture.keys)}<div class="{kind}">{drawn}</div>')
     caption = f"<figcaption>{escape(picture.caption)}</figcaption>"
     return f'<figure class="{picture.name}">{"".join(parts)}{caption}</figure>'
 
 
-def _panel(picture: Picture, panel: Panel, width: int) -> str:
+def _panel_html(picture: Picture, panel: Panel, width: int) -> str:
     alt = f"{picture.title}: {panel.title}. {picture.caption}"
     drawn = panel_svg(panel, width, alt)
     if width > _NARROW:  # in two widths: a phone shows the other one

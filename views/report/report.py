@@ -37,7 +37,7 @@ from ..formatting import (
 )
 from ..leaderboard_text import (
     BoardColumn,
-    Kind,
+    ColumnKind,
     audit_words,
     baselines_listing,
     board_columns,
@@ -134,8 +134,8 @@ def environments_section(snapshot: Snapshot) -> str:
     if lost:
         text += f" Means exclude diverged runs ({lost:,}); the profile ranks them lowest."
     return (
-        f'<p class="note">{escape(text)}</p>{_scores(snapshot, found, names, against)}'
-        f"{_improvement(trials[0], against, stream)}{_overall_scores(found, names, against)}"
+        f'<p class="note">{escape(text)}</p>{_scores_table(snapshot, found, names, against)}'
+        f"{_improvement_html(trials[0], against, stream)}{_overall_scores(found, names, against)}"
         f'<p class="note">{escape(AGGREGATES_NOTE)}</p>{figure(profile(snapshot))}'
     )
 
@@ -144,7 +144,7 @@ def _estimate_cell(found: Estimate) -> TableCell:
     return TableCell(around(found.value, found.interval), found.value)
 
 
-def _scores(
+def _scores_table(
     snapshot: Snapshot, found: Sequence[OnEach], names: Sequence[str], against: Beside | None
 ) -> str:
     header = ["environment", *names]
@@ -181,7 +181,7 @@ def _overall_scores(found: Sequence[OnEach], names: Sequence[str], against: Besi
     return table("Scores over all environments", header, rows)
 
 
-def _improvement(first: int, against: Beside | None, stream: Stream) -> str:
+def _improvement_html(first: int, against: Beside | None, stream: Stream) -> str:
     if against is None and stream is Stream.REPORT:
         return ""
     if against is None:
@@ -221,7 +221,7 @@ def leaderboard_table(snapshot: Snapshot) -> str:
         return '<p class="nothing">No trial yet.</p>'
     apart, same = knob_columns(shown.trials)
     columns = [*board_columns(shown), *score_columns(shown), *apart]
-    cells = [_cells(column) for column in columns]
+    cells = [_cells_of_column(column) for column in columns]
     text = table(
         "Leaderboard",
         [column.name.replace("\n", "") for column in columns],
@@ -229,22 +229,25 @@ def leaderboard_table(snapshot: Snapshot) -> str:
         trials=[one.trial for one in shown.trials],
         right=[_is_right(*pair) for pair in zip(columns, cells, strict=True)],
     )
-    notes = [f'<p class="note">{note}</p>' for note in _notes(shown, same, len(snapshot.entries))]
+    notes = [
+        f'<p class="note">{note}</p>'
+        for note in _leaderboard_notes(shown, same, len(snapshot.entries))
+    ]
     if not shown.objectives:
         meaning = f"<summary>What the columns mean</summary>{_column_meanings(snapshot.unit)}"
         notes.append(f"<details>{meaning}</details>")
     return f"{text}{''.join(notes)}"
 
 
-def _cells(column: BoardColumn) -> list[TableCell]:
+def _cells_of_column(column: BoardColumn) -> list[TableCell]:
     sorts = column.sorts or [None] * len(column.cells)
     shown = column.cells
-    if column.kind is Kind.PARAM:
-        shown = map(_shortened, shown)
+    if column.kind is ColumnKind.PARAM:
+        shown = map(_shortened_value, shown)
     return [TableCell(text, _sortable_number(by)) for text, by in zip(shown, sorts, strict=True)]
 
 
-def _shortened(text: str) -> str:
+def _shortened_value(text: str) -> str:
     """Shorten the value of a hyperparameter that would make its column too wide."""
     if len(text) <= _LONGEST_CELL:
         return text
@@ -252,12 +255,12 @@ def _shortened(text: str) -> str:
 
 
 def _is_right(column: BoardColumn, cells: Sequence[TableCell]) -> bool:
-    if column.kind is Kind.PARAM:
+    if column.kind is ColumnKind.PARAM:
         return all(cell.sort is not None or not cell.text for cell in cells)
     return column.right
 
 
-def _notes(shown: Board, same: str, trials: int) -> list[str]:
+def _leaderboard_notes(shown: Board, same: str, trials: int) -> list[str]:
     notes: list[str] = []
     if shown.environments:
         notes.append("Environment columns are scores: 0 is random actions, 1 the reference.")
@@ -330,9 +333,9 @@ PARTS: dict[str, tuple[str, Callable[[Snapshot], str]]] = {
     "parallel": ("Parallel coordinates", lambda s: figure(parallel(s))),
     "slices": ("Slices", lambda s: figure(slices(s))),
     "schedule": ("Schedules", lambda s: _if_drawn(schedule(s))),
-    "stopping": ("Early stopping", lambda s: _stopping(s)),
+    "stopping": ("Early stopping", lambda s: _stopping_html(s)),
     "baselines": ("Baselines", lambda s: baselines_table(s) if s.baselines else ""),
-    "study": ("The study", lambda s: _study(s)),
+    "study": ("The study", lambda s: _study_html(s)),
 }
 """Name -> (title, HTML) of the sections of a report, in order; empty ones are omitted."""
 
@@ -347,7 +350,7 @@ def report_html(snapshot: Snapshot, portable: bool = False) -> str:
     """Return the whole page; a portable one omits commands, because they contain local folders."""
     parts = {name: build for name, (_, build) in PARTS.items()}
     if portable:
-        parts["study"] = lambda snapshot: _study(snapshot, portable=True)
+        parts["study"] = lambda snapshot: _study_html(snapshot, portable=True)
     bodies = {name: build(snapshot) for name, build in parts.items()}
     sections = [(name, PARTS[name][0], body) for name, body in bodies.items() if body]
     title = f"{snapshot.meta.name} - hpo report"
@@ -363,11 +366,11 @@ def head_html(snapshot: Snapshot, portable: bool = False) -> str:
     return (
         f"<h1>{escape(snapshot.meta.name)}</h1>"
         f'<p class="sub">{escape(sub)} <span class="standing">{snapshot.standing}</span></p>'
-        f"{_conclusion(snapshot, portable)}{facts(_key_facts(snapshot))}{commands}"
+        f"{_conclusion_html(snapshot, portable)}{facts(_key_facts(snapshot))}{commands}"
     )
 
 
-def _conclusion(snapshot: Snapshot, portable: bool) -> str:
+def _conclusion_html(snapshot: Snapshot, portable: bool) -> str:
     best = snapshot.winner
     first, *others = headline(
         snapshot.conclusion, snapshot.entries, snapshot.metric, snapshot.unit
@@ -432,7 +435,7 @@ def _default_words(snapshot: Snapshot) -> str:
     return f"{between(around.low, around.high)} on {seeds}".lstrip()
 
 
-def _costs(snapshot: Snapshot) -> str:
+def _costs_html(snapshot: Snapshot) -> str:
     budget, usage, unit = snapshot.study.budget, snapshot.usage, snapshot.unit
     limits: list[str] = []
     if budget.trials is not None:
@@ -463,7 +466,7 @@ def _footer_text(head: CommitHead) -> str:
     return f"Written by hpo {escape(__version__)} from {commit}. This file works offline."
 
 
-def _stopping(snapshot: Snapshot) -> str:
+def _stopping_html(snapshot: Snapshot) -> str:
     spec = snapshot.study.early_terminate
     if spec is None:
         return '<p class="nothing">The study has no stopping rule.</p>'
@@ -488,7 +491,7 @@ def _stopping(snapshot: Snapshot) -> str:
     return f'{body}<p class="note">{why}</p>'
 
 
-def _study(snapshot: Snapshot, portable: bool = False) -> str:
+def _study_html(snapshot: Snapshot, portable: bool = False) -> str:
     meta = snapshot.meta
     versions = ", ".join(f"{name} {version}" for name, version in meta.versions.items())
     where = counted(meta.devices, f"{meta.backend} device")
@@ -497,14 +500,14 @@ def _study(snapshot: Snapshot, portable: bool = False) -> str:
     given = ""
     if snapshot.folder.study_file.is_file() and not portable:
         text = snapshot.folder.study_file.read_text(encoding="utf-8", errors="replace")
-        given = _details("as given", text)
+        given = _details_html("as given", text)
     return (
-        f"{given}{_details('with every default written out', meta.study_text)}"
-        f"<details><summary>time, speed, versions</summary>{_costs(snapshot)}"
+        f"{given}{_details_html('with every default written out', meta.study_text)}"
+        f"<details><summary>time, speed, versions</summary>{_costs_html(snapshot)}"
         f'<p class="note">{escape(f"{where}; {versions}")}</p></details>'
     )
 
 
-def _details(summary: str, text: str) -> str:
+def _details_html(summary: str, text: str) -> str:
     code = f'<pre tabindex="0"><code>{escape(text)}</code></pre>'
     return f"<details><summary>{summary}</summary>{code}</details>"

@@ -139,7 +139,7 @@ def panel(
     if title:
         parts.append(Text(title, style="bold", no_wrap=True, overflow="ellipsis"))
     if progress is not None:
-        parts += [_progress_row(progress, age), _facts(progress, compiled, unit, lanes)]
+        parts += [_progress_row(progress, age), _facts_table(progress, compiled, unit, lanes)]
     if doing:
         parts.append(Text(doing, style="cyan", no_wrap=True, overflow="ellipsis"))
     return Group(*parts)
@@ -157,7 +157,7 @@ def _progress_row(progress: Progress, age: float) -> Table:
     return row
 
 
-def _facts(progress: Progress, compiled: tuple[int, float], unit: str, lanes: str) -> Table:
+def _facts_table(progress: Progress, compiled: tuple[int, float], unit: str, lanes: str) -> Table:
     count, seconds = compiled
     compiles = ""
     if count:
