@@ -14,7 +14,7 @@ from helpers.recorded_study import write_study
 from hpo.cli import main
 from hpo.store.comparison import compare as compare_values
 from hpo.store.journal import Journal
-from hpo.store.rows import TrialRow, TrialState
+from hpo.store.rows import Stream, TrialRow, TrialState
 from hpo.store.statistics import mean
 from hpo.store.study_folder import StudyFolder
 from hpo.store.study_store import StudyStore
@@ -255,6 +255,62 @@ def test_winners_of_two_studies_are_compared_on_test_seeds(capsys, tmp_path):
     text = capsys.readouterr().out
     assert "To decide, run both on test seeds:" in text
     assert text.count("hpo confirm") == 1 and str(tmp_path / "two") in text
+
+
+POOR = samples.search.parameter(
+    "learning_rate", 1e-5, min=1e-5, max=1.0, distribution="log_uniform"
+)  # a default that a search beats
+
+
+@pytest.mark.parametrize("loses", ["winner", "default"])
+def test_side_that_diverged_on_more_test_seeds_is_not_called_better(capsys, tmp_path, loses):
+    def among(config):
+        return (config["learning_rate"] == 1e-5) == (loses == "default")
+
+    found = samples.make_results(
+        tmp_path,
+        factory=samples.search.LosingFactory(replicate=8, chunk=16, among=among),
+        seeds=Seeds(1),
+        space=samples.search.Space((POOR, samples.search.REAL.parameters[1])),
+        confirm=samples.search.Confirm(3, 3, 9),
+    )
+    winner = found.best.trial
+    assert (found.conclusion.against.verdict == "diverged") == (loses == "winner")
+    for pair in ((winner, 0), (0, winner)):
+        data, text = compared(capsys, found, *pair)
+        words = " ".join(text.split())
+        assert (data["seeds"] == [8, 8] and "leads" in words) or "is better" in words
+        if loses == "winner":
+            assert data["decision"] is None and data["probability"] is None
+            assert f"trial {winner} diverged on 1 of 9" in data["verdict"]
+            assert "is better" not in words and "hpo confirm" not in words
+        else:
+            assert f"rial {winner} is better than trial 0" in words
+            assert "rial 0 diverged on 1 of 9" in data["caution"]
+
+
+def test_lead_with_a_condition_names_it_and_suggests_no_run(capsys, results, monkeypatch):
+    """A small lead on each of ten seeds: no affordable number of seeds excludes a new outcome."""
+    trials = compare.sides_of_trials
+
+    def with_small_lead(*given):
+        meta, sides = trials(*given)
+        values = [
+            {("report", n): 100.0 + 8 * (n % 3) + lead for n in range(10)} for lead in (1, 0)
+        ]
+        return meta, [
+            replace(side, values={Stream.REPORT: own}, lost=frozenset())
+            for side, own in zip(sides, values, strict=True)
+        ]
+
+    monkeypatch.setattr(compare, "sides_of_trials", with_small_lead)
+    one, other = (entry.trial for entry in results.leaderboard[:2])
+    data, text = compared(capsys, results, one, other)
+    assert data["decision"] == "undecided" and data["more_seeds"] is None
+    rare = data["unless"]["one_in"]
+    said = f"Trial {one} is better than trial {other} unless 1 in {rare} seeds gives a new result"
+    assert " ".join(text.split()).startswith(f"{said}: by 1 ")
+    assert "hpo confirm" not in text
 
 
 def test_studies_with_equal_seed_are_compared_pairwise(capsys, tmp_path):

@@ -55,6 +55,7 @@ class Side:
     # stream -> number of trials with values
     ranked: Mapping[Stream, int] = field(default_factory=dict[Stream, int])
     copies: tuple[str, ...] = ()  # streams on which two seeds trained identically
+    lost: Set[int] = frozenset()  # test seeds on which it diverged
     at: int | None = None  # env steps per seed, if these are not full runs
 
 
@@ -224,6 +225,7 @@ def _make_side(
         at=at,
         default=view.is_default,
         copies=row.copies,
+        lost=_lost_seeds(row, fresh),
         ranked=board.ranked,
     )
 
@@ -243,6 +245,14 @@ def _finite_seeds(fresh: Mapping[Stream, Mapping[int, float]]) -> dict[Stream, S
 
 def _finite(stream: Stream, known: Mapping[int, float]) -> SeedValues:
     return {(str(stream), n): value for n, value in known.items() if math.isfinite(value)}
+
+
+def _lost_seeds(row: TrialRow, fresh: Mapping[Stream, Mapping[int, float]]) -> frozenset[int]:
+    """Return the test seeds on which a trial diverged."""
+    tested = fresh.get(Stream.REPORT, {})
+    return frozenset(row.report_diverged).union(
+        number for number, value in tested.items() if not math.isfinite(value)
+    )
 
 
 def _unfinished(row: TrialRow, fresh: Mapping[Stream, Mapping[int, float]]) -> set[Stream]:

@@ -29,6 +29,8 @@ class ComparedValues:
     streams: tuple[Stream, Stream]
     ranked: bool = False  # whether these values ranked the trials, and so led to this pair
     copied: tuple[str, ...] = ()  # sides with seeds that trained identically
+    lost: tuple[int, int] = (0, 0)  # compared test seeds on which each side diverged
+    tested: tuple[int, int] = (0, 0)  # compared test seeds of each side, with those
     at: int | None = None  # env steps per seed, if these are not full runs
     goal: str = "maximize"
     unit: str = ENV_STEPS  # unit of a run's length
@@ -127,6 +129,22 @@ def _last_stream(side: Side) -> Stream:
     """Return the last kind of seeds that has values."""
     order = (Stream.REPORT, Stream.CHOOSE, Stream.SEARCH)
     return next(stream for stream in order if side.values.get(stream))
+
+
+def test_seed_counts(
+    sides: Sequence[Side], chosen: ComparedValues
+) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return how many of the compared test seeds each side lost, and how many it ran on.
+
+    Paired sides are compared on the test seeds that both ran on, with a value or without.
+    """
+    if set(chosen.streams) != {Stream.REPORT}:
+        return (0, 0), (0, 0)
+    ran = [{seed for _, seed in side.values[Stream.REPORT]} | side.lost for side in sides]
+    if chosen.paired:
+        ran = [ran[0] & ran[1]] * 2
+    lost = [len(side.lost & seeds) for side, seeds in zip(sides, ran, strict=True)]
+    return (lost[0], lost[1]), (len(ran[0]), len(ran[1]))
 
 
 def sides_with_copies(sides: Sequence[Side], chosen: ComparedValues) -> tuple[str, ...]:
