@@ -254,6 +254,27 @@ def test_rule_of_the_study_is_listed_first(tmp_path, changes, words):
     assert own.exact and own.env_steps == spent
 
 
+@pytest.mark.parametrize("rule", [None, ASHA], ids=["racing alone", "with asha"])
+def test_racing_study_is_compared_with_runs_on_all_seeds(tmp_path, rule):
+    """Its values are of all seeds of a trial, the winner's as well."""
+    asked = study(
+        early_terminate=rule,
+        seeds=Seeds(6, racing=Racing(2, 0.9)),
+        evaluation=EVERY,
+        budget=Budget(trials=8),
+    )
+    found = what_if(ran(tmp_path / "study", asked), quantum=quantum)
+    own = found.rows[0]
+    assert own.own and own.exact and own.lost == 0.0 and own.kept
+    assert own.saved == pytest.approx(1.0 - own.env_steps / (8 * 6 * 16_000))
+    assert 0.0 < own.saved < 1.0
+    none = next(row for row in found.rows if row.rule == "none")
+    assert (found.seeds, found.most_seeds) == (2, 6)
+    assert none.saved == pytest.approx(1.0 - none.env_steps / (8 * 6 * 16_000))
+    words = "saved: compared with runs on all 6 seeds; the other rules are replayed on 2."
+    assert words in what_if_text(found)
+
+
 def test_more_seeds_than_were_recorded_are_refused(record):
     with pytest.raises(ConfigError, match="allowed: 1 to 2"):
         asked_rules(record[1], ["none"], 3)
