@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .chunk_sizes import ChunkSizes
-from .portfolio import places_of
+from .portfolio import given_configurations
 from .rung_forecast import Race, trials_past
 from .search_methods import method_row
 from .spec import Study
@@ -104,7 +104,7 @@ def _passing_rungs(
         early.eta,
         pause=early.pause,
         audit=early.audit,
-        guesses=1 + len(study.enqueue) + len(places_of(study).used),
+        guesses=len(given_configurations(study)),
         learns_from=learns_from,
         random_share=search.random_share,
         keeps_first=search.portfolio > 0,
@@ -122,9 +122,7 @@ def _trial_count(study: Study) -> int | None:
     if limit is None or limit > _MOST_TRIALS:
         limit = _MOST_TRIALS
     space = study.space
-    enqueued = [space.complete(entry) for entry in study.enqueue]
-    learnt = [placed.params for placed in places_of(study).used]
-    first = {space.canonical(params) for params in (space.default(), *enqueued, *learnt)}
+    first = {space.canonical(params) for params in given_configurations(study)}
     grid = itertools.islice(space.grid(points), limit + 1)
     return min(limit, len(first) + sum(space.canonical(params) not in first for params in grid))
 

@@ -19,7 +19,7 @@ from ...studies.algorithm_section import loaded_algorithm
 from ...studies.check import CheckReport
 from ...studies.init_file import init_text, own_init_text
 from ...studies.load import load, loads
-from ...studies.portfolio import forecast_of, placement_words
+from ...studies.portfolio import forecast_of, placement_words, tries_only_given
 from ...studies.script_flags import command_init_text
 from ...studies.spec import Study
 from ...studies.study_environments import env_words
@@ -132,9 +132,8 @@ def do_check(args: Namespace) -> int:
 
 def _after_portfolio(study: Study, method: str) -> str:
     """Describe the learnt configurations, and name the method if it proposes further trials."""
-    given, trials = 1 + len(study.enqueue) + study.search.portfolio, study.budget.trials
     words = placement_words(study)
-    if trials is not None and trials <= given:
+    if tries_only_given(study):
         return words
     return f"{words}, then {method}"
 
