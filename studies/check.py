@@ -524,7 +524,8 @@ def _env_steps_line(report: CheckReport) -> str:
     else:
         parts.append(f"limit {expected.budget:,}")
     if expected.total is not None:
-        parts.append(f"total {expected.total:,}")
+        raced = report.study.seeds.racing is not None and expected.total != expected.limit
+        parts.append(f"total {'at least ' * raced}{expected.total:,}")
     return f"{report.study.algorithm.unit}  {'; '.join(parts)}"
 
 

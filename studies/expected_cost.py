@@ -34,10 +34,17 @@ class Expected:
     asked: int = 0  # for `confirm.also`, at most; outside the budget
 
     @property
+    def limit(self) -> int | None:
+        """The most env steps that the budget allows, with those of `confirm.also`."""
+        if self.budget is None:
+            return None
+        return self.budget + self.asked
+
+    @property
     def is_rough(self) -> bool:
         """Whether the search's cost depends on the trials' values."""
         stops = self.trials is not None and any(past < self.trials for past in self.passing)
-        return stops and (self.budget is None or self.total != self.budget + self.asked)
+        return stops and (self.limit is None or self.total != self.limit)
 
     @property
     def total(self) -> int | None:

@@ -214,13 +214,21 @@ def _training_words(report: CheckReport) -> str:
     return ", ".join([*costs, compiles])
 
 
+def _raced_words(report: CheckReport) -> str:
+    """Return the number of seeds that the forecast counts, if racing may add more."""
+    seeds, expected = report.study.seeds, report.expected
+    if seeds.first == seeds.per_config or expected.total == expected.limit:
+        return ""
+    return f" on {seeds.first} of {seeds.per_config} seeds"
+
+
 def _steps_words(report: CheckReport) -> list[str]:
     """Return the total env steps by stage, as text; empty if unknown."""
     expected = report.expected
     fresh = expected.confirm + expected.asked
     parts: list[str] = []
     if expected.total is not None and expected.search is not None:
-        parts.append(f"search {steps(expected.total - fresh)}")
+        parts.append(f"search {steps(expected.total - fresh)}{_raced_words(report)}")
     if fresh:
         parts.append(f"confirm {steps(fresh)}")
     if not parts:
@@ -228,7 +236,9 @@ def _steps_words(report: CheckReport) -> list[str]:
     total = ""
     if expected.total is not None:
         total = f"{steps(expected.total)} {report.study.algorithm.unit} "
-    if total and expected.is_rough:
+    if total and _raced_words(report):
+        total = f"at least {total}"
+    elif total and expected.is_rough:
         total = f"about {total}"
     return [f"{total}({', '.join(parts)})"]
 
