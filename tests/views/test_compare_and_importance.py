@@ -24,6 +24,7 @@ from hpo.studies.execution_spec import Budget
 from hpo.studies.search_spec import Constraint, EarlyTerminate, Metric, SearchSpec, Seeds
 from hpo.views.commands import compare
 from hpo.views.formatting import steps
+from hpo.views.time_spent import confirm_cost
 
 
 @pytest.fixture(scope="module")
@@ -282,11 +283,25 @@ def test_side_that_diverged_on_more_test_seeds_is_not_called_better(capsys, tmp_
         assert (data["seeds"] == [8, 8] and "leads" in words) or "is better" in words
         if loses == "winner":
             assert data["decision"] is None and data["probability"] is None
-            assert f"trial {winner} diverged on 1 of 9" in data["verdict"]
+            assert "1 of 9" in data["verdict"] and "none of 9" in data["verdict"]
             assert "is better" not in words and "hpo confirm" not in words
         else:
             assert f"rial {winner} is better than trial 0" in words
-            assert "rial 0 diverged on 1 of 9" in data["caution"]
+            assert "1 of 9" in data["caution"] and "none of 9" in data["caution"]
+    runs = [confirm_cost(found.folder, [trial], 9) for trial in (winner, 0)]
+    assert runs == ["no more runs needed"] * 2  # a diverged seed does not run again
+
+
+def test_stopped_default_is_compared_where_others_have_no_test_seeds(capsys, tmp_path):
+    """It was stopped, but has test seeds; the other trial has search seeds of full runs."""
+    space = samples.search.Space((POOR, samples.search.REAL.parameters[1]))
+    found = samples.make_results(tmp_path, space=space)
+    default = next(entry for entry in found.leaderboard if entry.is_default)
+    other = next(entry for entry in found.leaderboard if entry.value_from == "search")
+    assert default.state == "stopped" and default.report_seeds
+    data, text = compared(capsys, found, default.trial, other.trial)
+    assert data["at"] == default.rung_env_steps and data["decision"] is None
+    assert f"hpo confirm {default.trial} {other.trial} --seeds" in " ".join(text.split())
 
 
 def test_lead_with_a_condition_names_it_and_suggests_no_run(capsys, results, monkeypatch):

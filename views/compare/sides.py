@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,11 @@ def seed_counts(side: Side) -> str:
 
 
 def sides_of_trials(folder: StudyFolder, numbers: Sequence[int]) -> tuple[StudyMeta, list[Side]]:
-    """Return two trials of a study, with values at a common point unless both ran in full."""
+    """Return two trials of a study.
+
+    Their values are those of full runs, or of the latest point that both reached if one of them
+    has no full run, or if no full runs are on the same kind of seeds.
+    """
     board = _read_board(folder)
     for trial in numbers:
         if trial not in board.rows:
@@ -80,6 +85,9 @@ def sides_of_trials(folder: StudyFolder, numbers: Sequence[int]) -> tuple[StudyM
     common = None
     if not all(board.has_full_run(number) for number in numbers):
         common = _values_in_common(folder, numbers)
+    elif not board.share_full_runs(numbers):
+        with suppress(StoreError):  # `compared_values` lists the seeds of both
+            common = _values_in_common(folder, numbers)
     sides = [_make_side(folder, board, number, f"trial {number}", common) for number in numbers]
     return board.meta, sides
 
@@ -147,6 +155,12 @@ class _Board:
 
     def has_full_run(self, trial: int) -> bool:
         return self.trials[trial].has_value or any(self.fresh_of(trial).values())
+
+    def share_full_runs(self, numbers: Sequence[int]) -> bool:
+        """Return whether all trials have full runs on the same kind of seeds."""
+        each = [self.fresh_of(number) for number in numbers]
+        searched = all(self.trials[number].has_value for number in numbers)
+        return searched or any(all(known[stream] for known in each) for stream in _FRESH)
 
 
 def _read_board(folder: StudyFolder) -> _Board:

@@ -100,7 +100,7 @@ def _cautions_text(
 ) -> str:
     cautions: list[str] = []
     if any(chosen.lost) and not leader_lost_more(result, chosen):
-        cautions.append(f"{upper_first(lost_words(sides, chosen))}, which have no value.")
+        cautions.append(f"{upper_first(lost_words(sides, chosen))}; these have no value.")
     if chosen.copied:
         cautions.append(COPIES_REMEDY)
     if meta.objectives:

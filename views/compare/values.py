@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from ...errors import StoreError
 from ...store.interim_analyses import (
@@ -17,6 +18,7 @@ from ...store.mean_difference import FEWEST_PAIRS
 from ...store.rows import Stream
 from ...store.unobserved import Bounds
 from ...studies.algorithm import ENV_STEPS
+from ..leaderboard_text import target
 from .sides import SeedValues, Side, seed_counts, winner_first
 
 
@@ -49,7 +51,8 @@ def compared_values(a: Side, b: Side) -> ComparedValues:
             return _values_on_stream(a, b, stream)
     counts = f"{a.name} has {seed_counts(a)}, {b.name} {seed_counts(b)}"
     text = f"{a.name} and {b.name} have no seeds in common: {counts}"
-    raise StoreError(f"{text}; to train both on test seeds: hpo confirm {a.trial} {b.trial}")
+    command = f"hpo confirm {a.trial} {b.trial}{target(Path(a.study))}"
+    raise StoreError(f"{text}; to train both on test seeds: {command}")
 
 
 def _values_of_studies(a: Side, b: Side) -> ComparedValues:

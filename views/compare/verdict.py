@@ -93,9 +93,11 @@ def lost_words(sides: Sequence[Side], chosen: ComparedValues) -> str:
     """Return on how many test seeds each side diverged; "" if on none."""
     if not any(chosen.lost):
         return ""
-    each = zip(sides, chosen.lost, chosen.tested, strict=True)
-    words = [f"{side.name} diverged on {lost or 'none'} of {ran}" for side, lost, ran in each]
-    return f"{' and '.join(words)} test seeds"
+    a, b = (side.name for side in sides)
+    first, second = (
+        f"{lost or 'none'} of {ran}" for lost, ran in zip(chosen.lost, chosen.tested, strict=True)
+    )
+    return f"{a} diverged on {first} test seeds and {b} on {second}"
 
 
 def _why_ranked(result: Comparison, sides: Sequence[Side], chosen: ComparedValues) -> str:
