@@ -204,7 +204,7 @@ def test_unseen_results_are_labelled_and_give_no_loss(tmp_path):
         ("asha,eta=0.5", "eta"),
         ("none,eta=2", "no option"),
         ("pbt", "which cannot be replayed"),
-        ("racing", "start must be from 1"),
+        ("racing", "at least 3 seeds, but these have 2"),
         ("asha,min=500", "first evaluated at 2000; use min=2000 or more"),
         ("asha,min=100k", "no rung is within a run of 16000 env steps"),
     ],
@@ -271,6 +271,8 @@ def test_racing_study_is_compared_with_runs_on_all_seeds(tmp_path, rule):
     none = next(row for row in found.rows if row.rule == "none")
     assert (found.seeds, found.most_seeds) == (2, 6)
     assert none.saved == pytest.approx(1.0 - none.env_steps / (8 * 6 * 16_000))
+    with pytest.raises(ConfigError, match="at least 3 seeds, but these have 2"):
+        what_if(tmp_path / "study", ["racing,start=2"], quantum=quantum)
     words = "saved: compared with runs on all 6 seeds; the other rules are replayed on 2."
     assert words in what_if_text(found)
 
