@@ -15,7 +15,7 @@ from ..store.interim_analyses import FEWEST_SEEDS
 from .chunk_sizes import rung_steps
 from .evaluation import LimitOf, endless_note, goal_note, own_evaluation_note, unknown_limit
 from .expected_cost import Expected, TimeEstimate, confirm_words, expected_steps
-from .portfolio import given_configurations, placement_words, tries_only_given
+from .portfolio import given_configurations, placement_words, trial_count, tries_only_given
 from .programs import ProgramShape, ProgramShapes, buckets_of
 from .search_methods import METHODS, method_row
 from .search_spec import Confirm, Constraint, EarlyTerminate, SearchSpec
@@ -281,7 +281,7 @@ def _of_seeds(study: Study) -> Iterator[str]:
         text = f"confirm.report is {confirm.report}: a verdict about the winner needs at least "
         yield f"{text}{FEWEST_SEEDS} test seeds"
     if _picks_by_luck(study, confirm):
-        text = f"{study.budget.trials} trials on one seed each and no selection: the winner "
+        text = f"{trial_count(study)} trials on one seed each and no selection: the winner "
         yield f"{text}is mostly luck; set confirm.top_k and confirm.choose to 3"
 
 
@@ -294,7 +294,8 @@ def _picks_by_luck(study: Study, confirm: Confirm) -> bool:
     """
     if study.seeds.per_config > 1 or confirm.choose:
         return False
-    return study.budget.trials is None or study.budget.trials >= _MANY
+    trials = trial_count(study)
+    return trials is None or trials >= _MANY
 
 
 def _blind_warning(study: Study, lanes: int) -> Iterator[str]:
@@ -313,8 +314,8 @@ def _blind_warning(study: Study, lanes: int) -> Iterator[str]:
         ),
         1,
     )
-    if tries_only_given(study):
-        return  # the method proposes no configurations
+    if tries_only_given(study) or trial_count(study) != trials:
+        return  # the method proposes no configurations, or all that the space has
     blind = startup + lanes // seeds
     if trials is not None and 2 <= trials <= blind:
         few = max(8, seeds)

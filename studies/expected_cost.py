@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from .chunk_sizes import ChunkSizes
-from .portfolio import given_configurations
+from .portfolio import given_configurations, trial_count
 from .rung_forecast import Race, trials_past
 from .search_methods import method_row
 from .spec import Study
 from .stopping_rules import RULES
 
-_MOST_TRIALS = 1_000_000
 _USUAL_LANES = 16  # used if the number of lanes is unknown
 _STARTUP = 10  # random trials before a method has a model, unless it declares the number
 FACTOR = 1.5  # ratio between actual and expected time, as seen in ten shipped studies
@@ -65,7 +64,7 @@ def expected_steps(study: Study, chunk_sizes: ChunkSizes, lanes: int | None = No
     runs, asked = study.confirming, 0
     if study.confirm is not None:
         asked = study.confirm.asked * run
-    trials = _trial_count(study)
+    trials = trial_count(study)
     if trials is None:
         return Expected(None, None, None, (), runs * run, study.budget.env_steps, asked)
     counts = [float(trials), *_passing_rungs(study, trials, chunk_sizes, lanes)]
@@ -117,21 +116,6 @@ def _passing_rungs(
         keeps_first=search.portfolio > 0,
     )
     return [*trials_past(race)]
-
-
-def _trial_count(study: Study) -> int | None:
-    """Return the number of trials, limited by the budget and the space; None if unlimited."""
-    limit, points = study.budget.trials, 2**31
-    if study.search.method == "grid":
-        points = study.search.options.get("points", 5)
-    elif any(one.distribution.axis.kind == "real" for one in study.space.parameters):
-        return limit
-    if limit is None or limit > _MOST_TRIALS:
-        limit = _MOST_TRIALS
-    space = study.space
-    first = {space.canonical(params) for params in given_configurations(study)}
-    grid = itertools.islice(space.grid(points), limit + 1)
-    return min(limit, len(first) + sum(space.canonical(params) not in first for params in grid))
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ documents the method and the data. This module fits them into a study's space.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from .spec import Study
 
 _FOLDER = Path(__file__).resolve().parent.parent / "results" / "portfolio"
 FILE, FORECAST = _FOLDER / "portfolio.yaml", _FOLDER / "forecast.yaml"
+
+_MOST_TRIALS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -144,9 +147,24 @@ def given_configurations(study: Study) -> list[dict[str, Any]]:
     return [space.default(), *enqueued, *(placed.params for placed in places_of(study).used)]
 
 
+def trial_count(study: Study) -> int | None:
+    """Return the number of trials, limited by the budget and the space; None if unlimited."""
+    limit, points = study.budget.trials, 2**31
+    if study.search.method == "grid":
+        points = study.search.options.get("points", 5)
+    elif any(one.distribution.axis.kind == "real" for one in study.space.parameters):
+        return limit
+    if limit is None or limit > _MOST_TRIALS:
+        limit = _MOST_TRIALS
+    space = study.space
+    first = {space.canonical(params) for params in given_configurations(study)}
+    grid = itertools.islice(space.grid(points), limit + 1)
+    return min(limit, len(first) + sum(space.canonical(params) not in first for params in grid))
+
+
 def tries_only_given(study: Study) -> bool:
     """Return whether the search ends before the method's first proposal."""
-    trials = study.budget.trials
+    trials = trial_count(study)
     if trials is None or study.search.driver != "lanes":
         return False
     return trials <= len(given_configurations(study))

@@ -231,6 +231,20 @@ def test_programs_of_values_that_no_trial_has_are_not_counted():
         assert found.bucket_count == programs
 
 
+def test_method_proposes_nothing_in_a_space_without_further_configurations():
+    """The default and three learnt configurations are all four of the space."""
+    finite = "\n  learning_rate: {values: [0.001, 0.005]}\n  update_epochs: {values: [2, 4]}\n"
+    asked = loads(
+        "env: CartPole-v1\nenv_steps: 100k\nbudget: {trials: 30}\n"
+        f"search: {{method: tpe, portfolio: 8}}\nspace:{finite}{SHORT}"
+    )
+    assert tries_only_given(asked) and forecast_of(asked) is not None
+    report = check(asked, lambda config: "all", lambda bucket: ProgramCost(lanes=8))
+    words = init_check_run.brief(report, "", "x.yaml")
+    assert "Runs 4 trials" in words and "then tpe" not in words
+    assert not any("random search" in text or "30 trials" in text for text in report.warnings)
+
+
 def test_programs_share_the_trials_that_the_space_allows(capsys, tmp_path):
     file = tmp_path / "x.yaml"
     file.write_text(
