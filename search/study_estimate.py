@@ -78,7 +78,7 @@ def preview(
     time, known = report.time, ()
     if time is not None:
         known = (time.phases.get("compile", 0.0), time.seconds())
-    advice = programs_note(study, report.bucket_count, study.budget.trials, *known)
+    advice = programs_note(study, report.bucket_count, report.expected.trials, *known)
     return replace(report, warnings=(*report.warnings, *filter(None, [advice]))), note
 
 

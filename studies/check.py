@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ..environments.hosted import is_hosted
@@ -15,7 +15,7 @@ from ..store.interim_analyses import FEWEST_SEEDS
 from .chunk_sizes import rung_steps
 from .evaluation import LimitOf, endless_note, goal_note, own_evaluation_note, unknown_limit
 from .expected_cost import Expected, TimeEstimate, confirm_words, expected_steps
-from .portfolio import placement_words
+from .portfolio import given_configurations, placement_words, trial_count, tries_only_given
 from .programs import ProgramShape, ProgramShapes, buckets_of
 from .search_methods import METHODS, method_row
 from .search_spec import Confirm, Constraint, EarlyTerminate, SearchSpec
@@ -114,7 +114,7 @@ def check(
     """
     import numpy as np
 
-    buckets = buckets_of(study, bucket_key)
+    buckets = _tried_buckets(study, buckets_of(study, bucket_key), bucket_key)
     if not buckets.found:
         raise ConfigError(f"no configuration can run: {buckets.refused[0]}")
     rng = np.random.default_rng(study.seed)
@@ -135,6 +135,23 @@ def check(
         tuple(dict.fromkeys([*buckets.refused, *_draw_errors(study, allowed)])),
         not_run=not_run,
     )
+
+
+def _tried_buckets(
+    study: Study, buckets: ProgramShapes, bucket_key: Callable[[Config], str] | None
+) -> ProgramShapes:
+    """Leave out the buckets of configurations that no trial has, if all trials are known."""
+    if bucket_key is None or not tries_only_given(study):
+        return buckets
+    first = given_configurations(study)[: study.budget.trials]
+    try:
+        keys = {bucket_key(study.complete(params, bool(study.imports))) for params in first}
+    except ConfigError:
+        return buckets
+    found = tuple(bucket for bucket in buckets.found if bucket.key in keys)
+    if len(found) < len(keys):
+        return buckets
+    return replace(buckets, found=found, more=False)
 
 
 def _unknown_env_arguments(study: Study) -> list[str]:
@@ -264,7 +281,7 @@ def _of_seeds(study: Study) -> Iterator[str]:
         text = f"confirm.report is {confirm.report}: a verdict about the winner needs at least "
         yield f"{text}{FEWEST_SEEDS} test seeds"
     if _picks_by_luck(study, confirm):
-        text = f"{study.budget.trials} trials on one seed each and no selection: the winner "
+        text = f"{trial_count(study)} trials on one seed each and no selection: the winner "
         yield f"{text}is mostly luck; set confirm.top_k and confirm.choose to 3"
 
 
@@ -277,7 +294,8 @@ def _picks_by_luck(study: Study, confirm: Confirm) -> bool:
     """
     if study.seeds.per_config > 1 or confirm.choose:
         return False
-    return study.budget.trials is None or study.budget.trials >= _MANY
+    trials = trial_count(study)
+    return trials is None or trials >= _MANY
 
 
 def _blind_warning(study: Study, lanes: int) -> Iterator[str]:
@@ -296,9 +314,8 @@ def _blind_warning(study: Study, lanes: int) -> Iterator[str]:
         ),
         1,
     )
-    given_first = 1 + len(study.enqueue) + study.search.portfolio
-    if trials is not None and trials <= given_first:
-        return  # the method proposes no configurations
+    if tries_only_given(study) or trial_count(study) != trials:
+        return  # the method proposes no configurations, or all that the space has
     blind = startup + lanes // seeds
     if trials is not None and 2 <= trials <= blind:
         few = max(8, seeds)
@@ -508,7 +525,8 @@ def _env_steps_line(report: CheckReport) -> str:
     else:
         parts.append(f"limit {expected.budget:,}")
     if expected.total is not None:
-        parts.append(f"total {expected.total:,}")
+        raced = report.study.seeds.racing is not None and expected.total != expected.limit
+        parts.append(f"total {'at least ' * raced}{expected.total:,}")
     return f"{report.study.algorithm.unit}  {'; '.join(parts)}"
 
 

@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from .chunk_sizes import ChunkSizes
-from .portfolio import places_of
+from .portfolio import given_configurations, trial_count
 from .rung_forecast import Race, trials_past
 from .search_methods import method_row
 from .spec import Study
 from .stopping_rules import RULES
 
-_MOST_TRIALS = 1_000_000
 _USUAL_LANES = 16  # used if the number of lanes is unknown
 _STARTUP = 10  # random trials before a method has a model, unless it declares the number
 FACTOR = 1.5  # ratio between actual and expected time, as seen in ten shipped studies
@@ -34,10 +33,17 @@ class Expected:
     asked: int = 0  # for `confirm.also`, at most; outside the budget
 
     @property
+    def limit(self) -> int | None:
+        """The most env steps that the budget allows, with those of `confirm.also`."""
+        if self.budget is None:
+            return None
+        return self.budget + self.asked
+
+    @property
     def is_rough(self) -> bool:
         """Whether the search's cost depends on the trials' values."""
         stops = self.trials is not None and any(past < self.trials for past in self.passing)
-        return stops and (self.budget is None or self.total != self.budget + self.asked)
+        return stops and (self.limit is None or self.total != self.limit)
 
     @property
     def total(self) -> int | None:
@@ -58,7 +64,7 @@ def expected_steps(study: Study, chunk_sizes: ChunkSizes, lanes: int | None = No
     runs, asked = study.confirming, 0
     if study.confirm is not None:
         asked = study.confirm.asked * run
-    trials = _trial_count(study)
+    trials = trial_count(study)
     if trials is None:
         return Expected(None, None, None, (), runs * run, study.budget.env_steps, asked)
     counts = [float(trials), *_passing_rungs(study, trials, chunk_sizes, lanes)]
@@ -104,29 +110,12 @@ def _passing_rungs(
         early.eta,
         pause=early.pause,
         audit=early.audit,
-        guesses=1 + len(study.enqueue) + len(places_of(study).used),
+        guesses=len(given_configurations(study)),
         learns_from=learns_from,
         random_share=search.random_share,
         keeps_first=search.portfolio > 0,
     )
     return [*trials_past(race)]
-
-
-def _trial_count(study: Study) -> int | None:
-    """Return the number of trials, limited by the budget and the space; None if unlimited."""
-    limit, points = study.budget.trials, 2**31
-    if study.search.method == "grid":
-        points = study.search.options.get("points", 5)
-    elif any(one.distribution.axis.kind == "real" for one in study.space.parameters):
-        return limit
-    if limit is None or limit > _MOST_TRIALS:
-        limit = _MOST_TRIALS
-    space = study.space
-    enqueued = [space.complete(entry) for entry in study.enqueue]
-    learnt = [placed.params for placed in places_of(study).used]
-    first = {space.canonical(params) for params in (space.default(), *enqueued, *learnt)}
-    grid = itertools.islice(space.grid(points), limit + 1)
-    return min(limit, len(first) + sum(space.canonical(params) not in first for params in grid))
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ documents the method and the data. This module fits them into a study's space.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from .spec import Study
 
 _FOLDER = Path(__file__).resolve().parent.parent / "results" / "portfolio"
 FILE, FORECAST = _FOLDER / "portfolio.yaml", _FOLDER / "forecast.yaml"
+
+_MOST_TRIALS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -83,9 +86,10 @@ def forecast_of(study: Study) -> Forecast | None:
     For any other study, return None. The forecast is that of the largest recorded plan that has at
     most as many configurations and test seeds as this study.
     """
-    confirm, places, trials = study.confirm, study.search.portfolio, study.budget.trials
-    is_short = trials is not None and trials <= 1 + places + len(study.enqueue)
-    if not places or not is_short or study.objectives or study.constraints or confirm is None:
+    confirm, places = study.confirm, len(tried_places(study))
+    if not places or study.objectives or study.constraints or confirm is None:
+        return None
+    if not tries_only_given(study):
         return None
     if (confirm.top_k, confirm.choose, confirm.default) != (1, 0, True):
         return None
@@ -128,10 +132,48 @@ def places_of(study: Study) -> Placement:
     return Placement(tuple(used), tuple(repeated), tuple(forbidden))
 
 
+def tried_places(study: Study) -> tuple[Placed, ...]:
+    """Return the learnt configurations that `budget.trials` covers."""
+    used, trials = places_of(study).used, study.budget.trials
+    if trials is None:
+        return used
+    return used[: max(0, trials - 1 - len(study.enqueue))]
+
+
+def given_configurations(study: Study) -> list[dict[str, Any]]:
+    """Return the searched values of the trials before the method's first proposal, in order."""
+    space = study.space
+    enqueued = [space.complete(entry) for entry in study.enqueue]
+    return [space.default(), *enqueued, *(placed.params for placed in places_of(study).used)]
+
+
+def trial_count(study: Study) -> int | None:
+    """Return the number of trials, limited by the budget and the space; None if unlimited."""
+    limit, points = study.budget.trials, 2**31
+    if study.search.method == "grid":
+        points = study.search.options.get("points", 5)
+    elif any(one.distribution.axis.kind == "real" for one in study.space.parameters):
+        return limit
+    if limit is None or limit > _MOST_TRIALS:
+        limit = _MOST_TRIALS
+    space = study.space
+    first = {space.canonical(params) for params in given_configurations(study)}
+    grid = itertools.islice(space.grid(points), limit + 1)
+    return min(limit, len(first) + sum(space.canonical(params) not in first for params in grid))
+
+
+def tries_only_given(study: Study) -> bool:
+    """Return whether the search ends before the method's first proposal."""
+    trials = trial_count(study)
+    if trials is None or study.search.driver != "lanes":
+        return False
+    return trials <= len(given_configurations(study))
+
+
 def placement_words(study: Study) -> str:
-    """Describe the part of the portfolio that a study uses: `5 learnt configurations (...)`."""
-    found = places_of(study)
-    moved = [placed for placed in found.used if placed.moved]
+    """Describe the part of the portfolio that a study tries: `5 learnt configurations (...)`."""
+    found, tried = places_of(study), tried_places(study)
+    moved = [placed for placed in tried if placed.moved]
     notes = list[str]()
     if moved:
         names = dict.fromkeys(name for placed in moved for name in placed.moved)
@@ -140,7 +182,7 @@ def placement_words(study: Study) -> str:
         notes.append(f"{len(found.repeated)} repeated, skipped")
     if found.forbidden:
         notes.append(f"{len(found.forbidden)} forbidden, skipped")
-    words = counted(len(found.used), "learnt configuration")
+    words = counted(len(tried), "learnt configuration")
     return f"{words} ({'; '.join(notes)})" if notes else words
 
 

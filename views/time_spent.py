@@ -65,8 +65,9 @@ def confirm_cost(folder: Path, trials: Sequence[int], seeds: int) -> str:
     with Journal(folder) as journal, journal.at_one_commit():
         study, usage = recorded(journal.meta.study_text), usage_at(journal.head())
         known = fresh_seeds(journal)
-    tested = [known.get((trial, Stream.REPORT), {}) for trial in trials]
-    runs = sum(replicate not in values for values in tested for replicate in range(seeds))
+        lost = {row.trial: row.report_diverged for row in journal.trials()}
+    tested = [{*known.get((n, Stream.REPORT), ()), *lost.get(n, ())} for n in trials]
+    runs = sum(replicate not in ran for ran in tested for replicate in range(seeds))
     env_steps = runs * study.env_steps * study.spread
     if not runs:
         return "no more runs needed"

@@ -46,6 +46,7 @@ class WhatIf:
     study: str  # name of the study
     trials: int  # recorded trials, and how many seeds each rule was given
     seeds: int
+    most_seeds: int  # seeds of a full run, which `saved` refers to
     metric: str  # the study's metric
     goal: str
     recorded_rule: str  # type of the rule with which it ran, "" without one
@@ -93,7 +94,8 @@ def what_if(
     return WhatIf(
         study=study.name,
         trials=len(record.trials),
-        seeds=asked[0].study.seeds.per_config,
+        seeds=seeds or record.seeds,
+        most_seeds=study.seeds.per_config,
         metric=metric_words(study),
         goal=study.metric.goal,
         recorded_rule="" if early is None else early.type,
@@ -169,8 +171,12 @@ class Reference:
         best, winner = self.best, done.winner
         if best is None or winner is None or done.shown["unseen"]:
             return None
-        end = done.end_of(winner) or self.record.length(winner)
-        value = self.record.value(winner, end)
+        end = done.end_of(winner)
+        if end is None and winner in self.losses:
+            return self.losses[winner] - self.losses[best]
+        if end is not None and self.record.study.seeds.racing is not None:
+            return None  # these two trials may have different seeds
+        value = self.record.value(winner, end or self.record.length(winner))
         if value is None:
             return None
         return Objective.of(self.record.study).loss(value) - self.losses[best]
@@ -233,11 +239,11 @@ def _decides_on_records(record: RecordedSearch, done: Replayed) -> bool:
 
 def _unstopped_env_steps(record: RecordedSearch, done: Replayed) -> int:
     """Return the env steps of the started trials if all of them had finished on all seeds."""
-    total = 0
+    total, study = 0, record.study
     for number, trial in done.search_state.trials.items():
         row = record.trials[number]
         if trial.env_steps and row.state in LOST:
             total += row.env_steps
         elif trial.env_steps:
-            total += record.length(number) * record.seeds * record.study.spread
+            total += record.length(number) * study.seeds.per_config * study.spread
     return total

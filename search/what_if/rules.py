@@ -19,6 +19,7 @@ from .record import RecordedSearch, checked_source
 
 # seeds per trial from which racing is among the usual rules: it starts with three
 _RACING_FROM = 4
+_FEWEST_RACED = 3  # racing starts with at least two
 
 
 @dataclass(frozen=True)
@@ -101,10 +102,13 @@ def _check_option(rule: str, name: str, option: str) -> None:
 
 
 def _racing(record: RecordedSearch, rule: str, given: Sequence[str], seeds: int) -> Racing:
+    if seeds < _FEWEST_RACED:
+        some = f"racing needs trials with at least {_FEWEST_RACED} seeds, but these have {seeds}"
+        raise ConfigError(f"rule {rule!r}: {some}")
     inside = f"seeds={{per_config: {seeds}, racing: {{{', '.join(given)}}}}}"
     racing = _override_study(record, rule, inside, "early_terminate=null").seeds.racing
     if racing is None or racing.start >= seeds:
-        some = f"trials have {seeds} seeds, so start must be from 1 to {seeds - 1}"
+        some = f"trials have {seeds} seeds, so start must be from 2 to {seeds - 1}"
         raise ConfigError(f"rule {rule!r}: {some}")
     return racing
 

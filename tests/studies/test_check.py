@@ -9,6 +9,7 @@ from hpo.errors import ConfigError
 from hpo.studies.check import ProgramCost, check
 from hpo.studies.init_file import init_text
 from hpo.studies.load import load, loads
+from hpo.views.commands.init_check_run import brief
 
 BASE = "env: CartPole-v1\nenv_steps: 320k\nfixed: {num_envs: 8, rollout_length: 125}\n"
 EARLY = "early_terminate: {type: asha, min: 20k, eta: 4}\n"
@@ -39,6 +40,20 @@ def test_programs_are_distinct_static_combinations():
     report = check(loads(text))
     assert report.bucket_count == 2 * (3 + 1) - 1
     assert report.bucket_count_exact
+
+
+def test_forecast_of_racing_study_is_a_lower_limit():
+    """It counts the first seeds; the budget is the upper limit."""
+    text = f"{BASE}space: {{gamma: {{min: 0.9, max: 0.99}}}}\nbudget: {{trials: 4%s}}\n"
+    text += "seeds: {per_config: 6, racing: {start: 2}}\nconfirm: null\n"
+    free = check(loads(text % ""))
+    assert free.expected.total == 4 * 2 * free.buckets[0][0].chunk_sizes.env_steps
+    assert "total at least 2," in free.text()
+    words = " ".join(brief(free, "", "x.yaml").split())
+    assert "at least 2.56M env steps (search 2.56M on 2 of 6 seeds)" in words
+    bounded = check(loads(text % ", env_steps: 2M"))
+    words = " ".join(f"{bounded.text()} {brief(bounded, '', 'x.yaml')}".split())
+    assert "total 2,000,000" in words and "at least" not in words
 
 
 def test_equal_minibatches_share_one_program():

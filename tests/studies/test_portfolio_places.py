@@ -8,9 +8,11 @@ from dataclasses import replace
 import pytest
 import yaml
 
+from hpo.cli import main
 from hpo.errors import StudyError
 from hpo.search.samplers.proposal_queue import Proposer
 from hpo.search.samplers.registry import PriorTrial, make_sampler
+from hpo.studies.check import ProgramCost, check
 from hpo.studies.init_file import init_text
 from hpo.studies.load import loads
 from hpo.studies.portfolio import (
@@ -19,8 +21,10 @@ from hpo.studies.portfolio import (
     placement_words,
     places_of,
     read_portfolio,
+    tries_only_given,
 )
 from hpo.studies.resolved import resolved, resolved_yaml
+from hpo.views.commands import init_check_run
 
 SPACE = """
   learning_rate: {min: 1e-4, max: 3e-2, distribution: log_uniform}
@@ -188,6 +192,67 @@ def test_forecast_equals_recorded_plan():
 )
 def test_other_studies_have_no_forecast(other):
     assert forecast_of(other) is None
+
+
+def test_forecast_is_of_the_configurations_that_are_tried():
+    plans = yaml.safe_load(FORECAST.read_text())["plans"]
+    better = {one["portfolio"]: one["better"] for one in plans if one["report"] == 4}
+    cut = short(search="{method: tpe, portfolio: 5}", trials=2)
+    assert forecast_of(cut).better == better[1]
+    assert placement_words(cut) == "1 learnt configuration"
+    assert forecast_of(short(search="{method: tpe, portfolio: 5}", trials=1)) is None
+    enqueued = f"{SHORT}\nenqueue: [{{gamma: 0.95}}, {{gamma: 0.96}}]"
+    assert forecast_of(short("{method: tpe, portfolio: 5}", enqueued, 6)).better == better[3]
+
+
+NARROW = "\n  learning_rate: {min: 1e-3, max: 1.2e-3}\n"
+
+
+def test_skipped_places_leave_trials_to_the_method():
+    """Of eight learnt configurations, one is left in a narrow range: tpe proposes four of six."""
+    narrow = loads(
+        "env: CartPole-v1\nenv_steps: 100k\nbudget: {trials: 6}\n"
+        f"search: {{method: tpe, portfolio: 5}}\nspace:{NARROW}{SHORT}"
+    )
+    assert len(places_of(narrow).used) == 1
+    assert not tries_only_given(narrow) and forecast_of(narrow) is None
+    report = check(narrow, lambda config: "all", lambda bucket: ProgramCost(lanes=8))
+    assert any("tpe acts as random search" in text for text in report.warnings)
+    assert "then tpe" in init_check_run.brief(report, "", "x.yaml")
+
+
+def test_programs_of_values_that_no_trial_has_are_not_counted():
+    """All learnt configurations have the default optimiser."""
+    space = f"{SPACE}  optimiser: {{values: [adam, adamw]}}\n"
+    for trials, programs in ((4, 1), (5, 2)):
+        asked = study(space, "{method: random, portfolio: 3}")
+        asked = replace(asked, budget=replace(asked.budget, trials=trials))
+        found = check(asked, lambda config: config["optimiser"])
+        assert found.bucket_count == programs
+
+
+def test_method_proposes_nothing_in_a_space_without_further_configurations():
+    """The default and three learnt configurations are all four of the space."""
+    finite = "\n  learning_rate: {values: [0.001, 0.005]}\n  update_epochs: {values: [2, 4]}\n"
+    asked = loads(
+        "env: CartPole-v1\nenv_steps: 100k\nbudget: {trials: 30}\n"
+        f"search: {{method: tpe, portfolio: 8}}\nspace:{finite}{SHORT}"
+    )
+    assert tries_only_given(asked) and forecast_of(asked) is not None
+    report = check(asked, lambda config: "all", lambda bucket: ProgramCost(lanes=8))
+    words = init_check_run.brief(report, "", "x.yaml")
+    assert "Runs 4 trials" in words and "then tpe" not in words
+    assert not any("random search" in text or "30 trials" in text for text in report.warnings)
+
+
+def test_programs_share_the_trials_that_the_space_allows(capsys, tmp_path):
+    file = tmp_path / "x.yaml"
+    file.write_text(
+        "env: CartPole-v1\nenv_steps: 100k\nbudget: {trials: 9}\n"
+        "search: {method: tpe, portfolio: 2}\nspace: {optimiser: {values: [adam, adamw]}}\n"
+    )
+    assert main(["check", str(file), "--no-time"]) == 0
+    assert "2 programs for 2 trials" in " ".join(capsys.readouterr().out.split())
 
 
 def test_init_writes_short_study_of_twelve_runs():

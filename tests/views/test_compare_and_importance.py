@@ -14,7 +14,7 @@ from helpers.recorded_study import write_study
 from hpo.cli import main
 from hpo.store.comparison import compare as compare_values
 from hpo.store.journal import Journal
-from hpo.store.rows import TrialRow, TrialState
+from hpo.store.rows import Stream, TrialRow, TrialState
 from hpo.store.statistics import mean
 from hpo.store.study_folder import StudyFolder
 from hpo.store.study_store import StudyStore
@@ -24,6 +24,7 @@ from hpo.studies.execution_spec import Budget
 from hpo.studies.search_spec import Constraint, EarlyTerminate, Metric, SearchSpec, Seeds
 from hpo.views.commands import compare
 from hpo.views.formatting import steps
+from hpo.views.time_spent import confirm_cost
 
 
 @pytest.fixture(scope="module")
@@ -255,6 +256,76 @@ def test_winners_of_two_studies_are_compared_on_test_seeds(capsys, tmp_path):
     text = capsys.readouterr().out
     assert "To decide, run both on test seeds:" in text
     assert text.count("hpo confirm") == 1 and str(tmp_path / "two") in text
+
+
+POOR = samples.search.parameter(
+    "learning_rate", 1e-5, min=1e-5, max=1.0, distribution="log_uniform"
+)  # a default that a search beats
+
+
+@pytest.mark.parametrize("loses", ["winner", "default"])
+def test_side_that_diverged_on_more_test_seeds_is_not_called_better(capsys, tmp_path, loses):
+    def among(config):
+        return (config["learning_rate"] == 1e-5) == (loses == "default")
+
+    found = samples.make_results(
+        tmp_path,
+        factory=samples.search.LosingFactory(replicate=8, chunk=16, among=among),
+        seeds=Seeds(1),
+        space=samples.search.Space((POOR, samples.search.REAL.parameters[1])),
+        confirm=samples.search.Confirm(3, 3, 9),
+    )
+    winner = found.best.trial
+    assert (found.conclusion.against.verdict == "diverged") == (loses == "winner")
+    for pair in ((winner, 0), (0, winner)):
+        data, text = compared(capsys, found, *pair)
+        words = " ".join(text.split())
+        assert (data["seeds"] == [8, 8] and "leads" in words) or "is better" in words
+        if loses == "winner":
+            assert data["decision"] is None and data["probability"] is None
+            assert "1 of 9" in data["verdict"] and "none of 9" in data["verdict"]
+            assert "is better" not in words and "hpo confirm" not in words
+        else:
+            assert f"rial {winner} is better than trial 0" in words
+            assert "1 of 9" in data["caution"] and "none of 9" in data["caution"]
+    runs = [confirm_cost(found.folder, [trial], 9) for trial in (winner, 0)]
+    assert runs == ["no more runs needed"] * 2  # a diverged seed does not run again
+
+
+def test_stopped_default_is_compared_where_others_have_no_test_seeds(capsys, tmp_path):
+    """It was stopped, but has test seeds; the other trial has search seeds of full runs."""
+    space = samples.search.Space((POOR, samples.search.REAL.parameters[1]))
+    found = samples.make_results(tmp_path, space=space)
+    default = next(entry for entry in found.leaderboard if entry.is_default)
+    other = next(entry for entry in found.leaderboard if entry.value_from == "search")
+    assert default.state == "stopped" and default.report_seeds
+    data, text = compared(capsys, found, default.trial, other.trial)
+    assert data["at"] == default.rung_env_steps and data["decision"] is None
+    assert f"hpo confirm {default.trial} {other.trial} --seeds" in " ".join(text.split())
+
+
+def test_lead_with_a_condition_names_it_and_suggests_no_run(capsys, results, monkeypatch):
+    """A small lead on each of ten seeds: no affordable number of seeds excludes a new outcome."""
+    trials = compare.sides_of_trials
+
+    def with_small_lead(*given):
+        meta, sides = trials(*given)
+        values = [
+            {("report", n): 100.0 + 8 * (n % 3) + lead for n in range(10)} for lead in (1, 0)
+        ]
+        return meta, [
+            replace(side, values={Stream.REPORT: own}, lost=frozenset())
+            for side, own in zip(sides, values, strict=True)
+        ]
+
+    monkeypatch.setattr(compare, "sides_of_trials", with_small_lead)
+    one, other = (entry.trial for entry in results.leaderboard[:2])
+    data, text = compared(capsys, results, one, other)
+    assert data["decision"] == "undecided" and data["more_seeds"] is None
+    rare = data["unless"]["one_in"]
+    said = f"Trial {one} is better than trial {other} unless 1 in {rare} seeds gives a new result"
+    assert " ".join(text.split()).startswith(f"{said}: by 1 ")
+    assert "hpo confirm" not in text
 
 
 def test_studies_with_equal_seed_are_compared_pairwise(capsys, tmp_path):

@@ -433,6 +433,37 @@ def test_every_kind_of_study_has_methods_and_a_table(kind, tmp_path):
     assert all(value is not None and math.isfinite(value) for value in values)
 
 
+@pytest.mark.parametrize(
+    ("portfolio", "trials", "words"),
+    [
+        (0, 3, "tried the default configuration and two configurations that we specified. Each"),
+        (
+            2,
+            7,
+            "tried the default configuration, two configurations that we specified and two "
+            "configurations that hpo learnt from recorded runs on other environments. "
+            "The tree-structured Parzen estimator (TPE)",
+        ),
+    ],
+)
+def test_paper_names_enqueued_configurations(tmp_path, portfolio, trials, words):
+    """The method did not propose them, and all sources add up to the number of trials."""
+    samples.make_results(
+        tmp_path,
+        "given",
+        search=SearchSpec("tpe", portfolio=portfolio),
+        enqueue=({"gamma": 0.95}, {"gamma": 0.96}),
+        budget=Budget(trials=trials),
+        early_terminate=None,
+    )
+    text = re.sub(
+        r" ?\[@[^]]*\]", "", methods_text(read_snapshot(StudyFolder(tmp_path / "given")))
+    )
+    assert words in text
+    proposed = "then proposed two configurations" in text
+    assert proposed == (trials == 7) and ("TPE" in text) == (trials == 7)
+
+
 def test_short_study_paper_names_portfolio_and_permutation_test(tmp_path):
     """Four runs, then four test seeds a side: no method proposed, no signs were flipped."""
     poor = search.parameter("learning_rate", 1e-5, min=1e-5, max=1.0, distribution="log_uniform")

@@ -161,6 +161,10 @@ def _whatif_notes(found: WhatIf) -> list[str]:
     else:
         metric, best = found.metric, f"trial {found.best}, the best"
         notes = [f"lost: how much worse the winner's {metric} is than that of {best}."]
+    if found.seeds < found.most_seeds:
+        which = f"{'other ' * any(row.own for row in found.rows)}rules"
+        text = f"saved: compared with runs on all {found.most_seeds} seeds"
+        notes.append(f"{text}; the {which} are replayed on {found.seeds}.")
     if any(row.saved is None for row in found.rows):
         notes.append("-: unknown, because this rule stops no recorded trial.")
     for why in dict.fromkeys(row.why for row in found.rows if row.why):

@@ -19,7 +19,7 @@ from ...store.study_folder import find_study
 from ...store.value_bounds import value_bounds
 from ..compare.sides import sides_of_studies, sides_of_trials
 from ..compare.text import data_and_text
-from ..compare.values import compared_values, sides_with_copies
+from ..compare.values import compared_values, sides_with_copies, test_seed_counts
 from ..compare.verdict import compare_values, refusal_reason
 from ..formatting import unit_of
 from ..output import note, print_answer
@@ -45,7 +45,9 @@ def do_compare(args: Namespace) -> int:
         unit=unit_of(meta.study_text),
         bounds=value_bounds(meta),
     )
-    chosen = replace(chosen, copied=sides_with_copies(sides, chosen))
+    lost, tested = test_seed_counts(sides, chosen)
+    copied = sides_with_copies(sides, chosen)
+    chosen = replace(chosen, copied=copied, lost=lost, tested=tested)
     result = compare_values(chosen)
     refused = refusal_reason(result, sides, chosen)
     data, text = data_and_text(meta, result, sides, chosen, refused)

@@ -19,7 +19,7 @@ from ...studies.algorithm_section import loaded_algorithm
 from ...studies.check import CheckReport
 from ...studies.init_file import init_text, own_init_text
 from ...studies.load import load, loads
-from ...studies.portfolio import forecast_of, placement_words
+from ...studies.portfolio import forecast_of, placement_words, tries_only_given
 from ...studies.script_flags import command_init_text
 from ...studies.spec import Study
 from ...studies.study_environments import env_words
@@ -132,9 +132,8 @@ def do_check(args: Namespace) -> int:
 
 def _after_portfolio(study: Study, method: str) -> str:
     """Describe the learnt configurations, and name the method if it proposes further trials."""
-    given, trials = 1 + len(study.enqueue) + study.search.portfolio, study.budget.trials
     words = placement_words(study)
-    if trials is not None and trials <= given:
+    if tries_only_given(study):
         return words
     return f"{words}, then {method}"
 
@@ -215,13 +214,21 @@ def _training_words(report: CheckReport) -> str:
     return ", ".join([*costs, compiles])
 
 
+def _raced_words(report: CheckReport) -> str:
+    """Return the number of seeds that the forecast counts, if racing may add more."""
+    seeds, expected = report.study.seeds, report.expected
+    if seeds.first == seeds.per_config or expected.total == expected.limit:
+        return ""
+    return f" on {seeds.first} of {seeds.per_config} seeds"
+
+
 def _steps_words(report: CheckReport) -> list[str]:
     """Return the total env steps by stage, as text; empty if unknown."""
     expected = report.expected
     fresh = expected.confirm + expected.asked
     parts: list[str] = []
     if expected.total is not None and expected.search is not None:
-        parts.append(f"search {steps(expected.total - fresh)}")
+        parts.append(f"search {steps(expected.total - fresh)}{_raced_words(report)}")
     if fresh:
         parts.append(f"confirm {steps(fresh)}")
     if not parts:
@@ -229,7 +236,9 @@ def _steps_words(report: CheckReport) -> list[str]:
     total = ""
     if expected.total is not None:
         total = f"{steps(expected.total)} {report.study.algorithm.unit} "
-    if total and expected.is_rough:
+    if total and _raced_words(report):
+        total = f"at least {total}"
+    elif total and expected.is_rough:
         total = f"about {total}"
     return [f"{total}({', '.join(parts)})"]
 

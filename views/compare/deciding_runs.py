@@ -19,12 +19,15 @@ from ..leaderboard_text import deciding_command, seeds_to_propose, target
 from ..time_spent import confirm_command, confirm_cost
 from .sides import Side, seed_counts, winner_first
 from .values import ComparedValues
+from .verdict import leader_lost_more
 
 
 def deciding_lines(result: Comparison, sides: Sequence[Side], chosen: ComparedValues) -> list[str]:
     """Return lines with the command that leads to a verdict; none if there already is one."""
     is_open = chosen.ranked or result.verdict == "undecided"
-    if chosen.copied or not is_open:
+    if not chosen.ranked and result.unless is not None and not result.more_seeds:
+        return []  # no affordable number of seeds excludes unseen outcomes
+    if chosen.copied or not is_open or leader_lost_more(result, chosen):
         return []
     which = ""
     if sides[0].study == sides[1].study:

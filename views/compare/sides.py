@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,7 @@ class Side:
     # stream -> number of trials with values
     ranked: Mapping[Stream, int] = field(default_factory=dict[Stream, int])
     copies: tuple[str, ...] = ()  # streams on which two seeds trained identically
+    lost: Set[int] = frozenset()  # test seeds on which it diverged
     at: int | None = None  # env steps per seed, if these are not full runs
 
 
@@ -71,7 +73,11 @@ def seed_counts(side: Side) -> str:
 
 
 def sides_of_trials(folder: StudyFolder, numbers: Sequence[int]) -> tuple[StudyMeta, list[Side]]:
-    """Return two trials of a study, with values at a common point unless both ran in full."""
+    """Return two trials of a study.
+
+    Their values are those of full runs, or of the latest point that both reached if one of them
+    has no full run, or if no full runs are on the same kind of seeds.
+    """
     study_trials = _read_study_trials(folder)
     for trial in numbers:
         if trial not in study_trials.rows:
@@ -79,6 +85,9 @@ def sides_of_trials(folder: StudyFolder, numbers: Sequence[int]) -> tuple[StudyM
     common = None
     if not all(study_trials.has_full_run(number) for number in numbers):
         common = _values_in_common(folder, numbers)
+    elif not study_trials.share_full_runs(numbers):
+        with suppress(StoreError):  # `compared_values` lists the seeds of both
+            common = _values_in_common(folder, numbers)
     sides = [
         _make_side(folder, study_trials, number, f"trial {number}", common) for number in numbers
     ]
@@ -148,6 +157,12 @@ class _StudyTrials:
 
     def has_full_run(self, trial: int) -> bool:
         return self.trials[trial].has_value or any(self.fresh_of(trial).values())
+
+    def share_full_runs(self, numbers: Sequence[int]) -> bool:
+        """Return whether all trials have full runs on the same kind of seeds."""
+        each = [self.fresh_of(number) for number in numbers]
+        searched = all(self.trials[number].has_value for number in numbers)
+        return searched or any(all(known[stream] for known in each) for stream in _FRESH)
 
 
 def _read_study_trials(folder: StudyFolder) -> _StudyTrials:
@@ -226,6 +241,7 @@ def _make_side(
         at=at,
         default=view.is_default,
         copies=row.copies,
+        lost=_lost_seeds(row, fresh),
         ranked=study_trials.ranked,
     )
 
@@ -245,6 +261,14 @@ def _finite_seeds(fresh: Mapping[Stream, Mapping[int, float]]) -> dict[Stream, S
 
 def _finite_seed_values(stream: Stream, known: Mapping[int, float]) -> SeedValues:
     return {(str(stream), n): value for n, value in known.items() if math.isfinite(value)}
+
+
+def _lost_seeds(row: TrialRow, fresh: Mapping[Stream, Mapping[int, float]]) -> frozenset[int]:
+    """Return the test seeds on which a trial diverged."""
+    tested = fresh.get(Stream.REPORT, {})
+    return frozenset(row.report_diverged).union(
+        number for number, value in tested.items() if not math.isfinite(value)
+    )
 
 
 def _unfinished_streams(row: TrialRow, fresh: Mapping[Stream, Mapping[int, float]]) -> set[Stream]:

@@ -23,12 +23,13 @@ from ...store.rows import Stream, StudyMeta
 from ...store.statistics import NO_INTERVAL, sign_of
 from ...store.study_verdict import COPIES_REMEDY
 from ...store.unobserved import bounded_interval
+from ...store.verdict_text import upper_first
 from ..environment_text import AGGREGATES_NOTE, beside_lines
 from ..formatting import aligned, between, number, with_interval
 from .deciding_runs import deciding_lines, why_unpaired
 from .sides import Side
 from .values import ComparedValues
-from .verdict import Refusal, verdict_sentence
+from .verdict import Refusal, leader_lost_more, lost_words, verdict_sentence
 
 _LISTED = 8  # largest number of values per side that are printed one by one
 
@@ -48,7 +49,7 @@ def data_and_text(
     unpaired = ""
     if not chosen.paired:
         unpaired = why_unpaired(*sides)
-    caution = _cautions_text(meta, sides, chosen)
+    caution = _cautions_text(meta, result, sides, chosen)
     data = {
         "a": sides[0].name,
         "b": sides[1].name,
@@ -60,7 +61,7 @@ def data_and_text(
         "unpaired": unpaired,
         "at": chosen.at,
     }
-    if chosen.ranked or chosen.copied:
+    if chosen.ranked or chosen.copied or leader_lost_more(result, chosen):
         data["probability"] = None
     if refused is None:
         first = verdict_sentence(result, sides, chosen)
@@ -94,8 +95,12 @@ def _join_lines(
     return "\n".join([*shown, *deciding])
 
 
-def _cautions_text(meta: StudyMeta, sides: Sequence[Side], chosen: ComparedValues) -> str:
+def _cautions_text(
+    meta: StudyMeta, result: Comparison, sides: Sequence[Side], chosen: ComparedValues
+) -> str:
     cautions: list[str] = []
+    if any(chosen.lost) and not leader_lost_more(result, chosen):
+        cautions.append(f"{upper_first(lost_words(sides, chosen))}; these have no value.")
     if chosen.copied:
         cautions.append(COPIES_REMEDY)
     if meta.objectives:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from ...errors import StoreError
 from ...store.interim_analyses import (
@@ -17,6 +18,7 @@ from ...store.mean_difference import FEWEST_PAIRS
 from ...store.rows import Stream
 from ...store.unobserved import Bounds
 from ...studies.algorithm import ENV_STEPS
+from ..leaderboard_text import target
 from .sides import SeedValues, Side, seed_counts, winner_first
 
 
@@ -29,6 +31,8 @@ class ComparedValues:
     streams: tuple[Stream, Stream]
     ranked: bool = False  # whether these values ranked the trials, and so led to this pair
     copied: tuple[str, ...] = ()  # sides with seeds that trained identically
+    lost: tuple[int, int] = (0, 0)  # compared test seeds on which each side diverged
+    tested: tuple[int, int] = (0, 0)  # compared test seeds of each side, with those
     at: int | None = None  # env steps per seed, if these are not full runs
     goal: str = "maximize"
     unit: str = ENV_STEPS  # unit of a run's length
@@ -47,7 +51,8 @@ def compared_values(a: Side, b: Side) -> ComparedValues:
             return _values_on_stream(a, b, stream)
     counts = f"{a.name} has {seed_counts(a)}, {b.name} {seed_counts(b)}"
     text = f"{a.name} and {b.name} have no seeds in common: {counts}"
-    raise StoreError(f"{text}; to train both on test seeds: hpo confirm {a.trial} {b.trial}")
+    command = f"hpo confirm {a.trial} {b.trial}{target(Path(a.study))}"
+    raise StoreError(f"{text}; to train both on test seeds: {command}")
 
 
 def _values_of_studies(a: Side, b: Side) -> ComparedValues:
@@ -130,6 +135,22 @@ def _last_stream(side: Side) -> Stream:
     """Return the last kind of seeds that has values."""
     order = (Stream.REPORT, Stream.CHOOSE, Stream.SEARCH)
     return next(stream for stream in order if side.values.get(stream))
+
+
+def test_seed_counts(
+    sides: Sequence[Side], chosen: ComparedValues
+) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return how many of the compared test seeds each side lost, and how many it ran on.
+
+    Paired sides are compared on the test seeds that both ran on, with a value or without.
+    """
+    if set(chosen.streams) != {Stream.REPORT}:
+        return (0, 0), (0, 0)
+    ran = [{seed for _, seed in side.values[Stream.REPORT]} | side.lost for side in sides]
+    if chosen.paired:
+        ran = [ran[0] & ran[1]] * 2
+    lost = [len(side.lost & seeds) for side, seeds in zip(sides, ran, strict=True)]
+    return (lost[0], lost[1]), (len(ran[0]), len(ran[1]))
 
 
 def sides_with_copies(sides: Sequence[Side], chosen: ComparedValues) -> tuple[str, ...]:

@@ -10,13 +10,17 @@ from ...store.comparison import WORDS, Comparison, compare
 from ...store.rows import Stream
 from ...store.statistics import NO_INTERVAL
 from ...store.study_verdict import copies_sentence
+from ...store.verdict_text import upper_first
 from ..formatting import SEED_KINDS, steps, with_interval
 from .sides import Side
 from .values import ComparedValues
 
 
 def compare_values(chosen: ComparedValues) -> Comparison:
-    """Compare values; seeds that ranked trials or trained identically give only a difference."""
+    """Compare values; there is only a difference if these seeds allow no verdict.
+
+    These are seeds that ranked trials or trained identically, or that the leader lost.
+    """
     values_a, values_b = chosen.values
     found = compare(
         values_a,
@@ -27,7 +31,7 @@ def compare_values(chosen: ComparedValues) -> Comparison:
         bounds=chosen.bounds,
         interim=chosen.interim,
     )
-    if not chosen.ranked and not chosen.copied:
+    if not chosen.ranked and not chosen.copied and not leader_lost_more(found, chosen):
         return found
     return replace(
         found,
@@ -36,6 +40,17 @@ def compare_values(chosen: ComparedValues) -> Comparison:
         probability_interval=NO_INTERVAL,
         more_seeds=None,
     )
+
+
+def leader_lost_more(result: Comparison, chosen: ComparedValues) -> bool:
+    """Return whether the side with the better mean diverged on more of the test seeds.
+
+    Its mean excludes these seeds, so it is biased.
+    """
+    first, second = chosen.lost
+    if result.difference >= 0.0:
+        return first > second
+    return second > first
 
 
 @dataclass(frozen=True)
@@ -67,9 +82,22 @@ def refusal_reason(
     if chosen.copied:
         alike = copies_sentence(" and ".join(chosen.copied), str(chosen.streams[0]))
         return Refusal(alike.removeprefix("No verdict: ").rstrip("."))
+    if leader_lost_more(result, chosen):
+        return Refusal(f"{lost_words(sides, chosen)}; {_lead_text(result, sides, chosen)}")
     if not chosen.ranked:
         return None
     return Refusal(_why_ranked(result, sides, chosen))
+
+
+def lost_words(sides: Sequence[Side], chosen: ComparedValues) -> str:
+    """Return on how many test seeds each side diverged; "" if on none."""
+    if not any(chosen.lost):
+        return ""
+    a, b = (side.name for side in sides)
+    first, second = (
+        f"{lost or 'none'} of {ran}" for lost, ran in zip(chosen.lost, chosen.tested, strict=True)
+    )
+    return f"{a} diverged on {first} test seeds and {b} on {second}"
 
 
 def _why_ranked(result: Comparison, sides: Sequence[Side], chosen: ComparedValues) -> str:
@@ -92,7 +120,22 @@ def verdict_sentence(result: Comparison, sides: Sequence[Side], chosen: Compared
         ahead, behind, by = _leader_and_lead(result, sides)
         first = "T" + ahead[1:] if ahead.startswith("trial ") else ahead
         return f"{first} is better than {behind}: by {by} on {seeds}."
+    if result.unless is not None:
+        return _conditional_sentence(result, sides, chosen)
     return f"{word}: {_lead_text(result, sides, chosen)}."
+
+
+def _conditional_sentence(
+    result: Comparison, sides: Sequence[Side], chosen: ComparedValues
+) -> str:
+    """Return the verdict that only unseen outcomes prevent, with its condition."""
+    if result.unless is None:
+        return ""
+    seen = replace(result, difference_interval=result.unless.interval)
+    ahead, behind, by = _leader_and_lead(seen, sides)
+    condition = f"unless 1 in {result.unless.one_in} seeds gives a new result"
+    seeds = _seeds_words(result, chosen)
+    return f"{upper_first(ahead)} is better than {behind} {condition}: by {by} on {seeds}."
 
 
 def _lead_text(result: Comparison, sides: Sequence[Side], chosen: ComparedValues) -> str:

@@ -7,6 +7,7 @@ cost and software.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from hashlib import sha256
 from typing import Any
 
@@ -63,6 +64,7 @@ _SCALES = {
     "logit": "uniform in the logit",
 }
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_GIVEN = ("default", "enqueue", "portfolio")  # sources of configurations other than a method
 SeedCounts = tuple[int, int, int]
 
 
@@ -235,20 +237,18 @@ def _trained_steps(snapshot: Snapshot) -> int:
 
 
 def _proposals_sentence(snapshot: Snapshot, trials: int) -> str:
-    """Return a sentence on the sources of the configurations, learnt ones first."""
+    """Return a sentence on the sources of the configurations, in the order in which they ran."""
     study, rows = snapshot.study, snapshot.searched.values()
-    learnt = sum(row.proposed_by == "portfolio" for row in rows)
-    by_method = sum(row.proposed_by in (study.search.method, "random") for row in rows)
     default = ""
     if _begins_with_default(snapshot):
         default = "the default configuration"
-    if not learnt:
+    given = _given_configurations(snapshot)
+    if not given:
         what = counted_words(trials, "configuration")
         first = clause("; the first was {}", default)
         return f"{_method_text(study)} proposed {what}{_random_share_text(study, trials)}{first}"
-    from_tables = f"{counted_words(learnt, 'configuration')} that hpo learnt from recorded runs"
-    given = " and ".join(filter(None, [default, f"{from_tables} on other environments"]))
-    tried = f"The search tried {given}"
+    tried = f"The search tried {enumerated([*filter(None, [default]), *given])}"
+    by_method = sum(row.proposed_by not in _GIVEN for row in rows)
     if not by_method:
         return tried
     what = counted_words(by_method, "configuration")
@@ -256,6 +256,18 @@ def _proposals_sentence(snapshot: Snapshot, trials: int) -> str:
         f"{tried}. {_method_text(study)} then proposed {what}"
         f"{_random_share_text(study, by_method)}"
     )
+
+
+def _given_configurations(snapshot: Snapshot) -> list[str]:
+    """Return how many configurations were enqueued, and how many were learnt, in words."""
+    sources = Counter(row.proposed_by for row in snapshot.searched.values())
+    found = list[str]()
+    if enqueued := sources["enqueue"]:
+        found.append(f"{counted_words(enqueued, 'configuration')} that we specified")
+    if learnt := sources["portfolio"]:
+        origin = "that hpo learnt from recorded runs on other environments"
+        found.append(f"{counted_words(learnt, 'configuration')} {origin}")
+    return found
 
 
 def _random_share_text(study: Study, proposed: int) -> str:

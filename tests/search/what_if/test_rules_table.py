@@ -14,7 +14,7 @@ def row(rule, stopped, saved, kept, why=""):
 
 
 def told(*rows):
-    return WhatIf("s", 10, 1, "m", "maximize", "", True, "random", 1, 1, 0, 1000, None, rows)
+    return WhatIf("s", 10, 1, 1, "m", "maximize", "", True, "random", 1, 1, 0, 1000, None, rows)
 
 
 def test_rule_summary_merges_different_first_rungs():

@@ -204,7 +204,7 @@ def test_unseen_results_are_labelled_and_give_no_loss(tmp_path):
         ("asha,eta=0.5", "eta"),
         ("none,eta=2", "no option"),
         ("pbt", "which cannot be replayed"),
-        ("racing", "start must be from 1"),
+        ("racing", "at least 3 seeds, but these have 2"),
         ("asha,min=500", "first evaluated at 2000; use min=2000 or more"),
         ("asha,min=100k", "no rung is within a run of 16000 env steps"),
     ],
@@ -252,6 +252,29 @@ def test_rule_of_the_study_is_listed_first(tmp_path, changes, words):
         spent = sum(row.env_steps for row in journal.trials())
     own = found.rows[0]
     assert own.exact and own.env_steps == spent
+
+
+@pytest.mark.parametrize("rule", [None, ASHA], ids=["racing alone", "with asha"])
+def test_racing_study_is_compared_with_runs_on_all_seeds(tmp_path, rule):
+    """Its values are of all seeds of a trial, the winner's as well."""
+    asked = study(
+        early_terminate=rule,
+        seeds=Seeds(6, racing=Racing(2, 0.9)),
+        evaluation=EVERY,
+        budget=Budget(trials=8),
+    )
+    found = what_if(ran(tmp_path / "study", asked), quantum=quantum)
+    own = found.rows[0]
+    assert own.own and own.exact and own.lost == 0.0 and own.kept
+    assert own.saved == pytest.approx(1.0 - own.env_steps / (8 * 6 * 16_000))
+    assert 0.0 < own.saved < 1.0
+    none = next(row for row in found.rows if row.rule == "none")
+    assert (found.seeds, found.most_seeds) == (2, 6)
+    assert none.saved == pytest.approx(1.0 - none.env_steps / (8 * 6 * 16_000))
+    with pytest.raises(ConfigError, match="at least 3 seeds, but these have 2"):
+        what_if(tmp_path / "study", ["racing,start=2"], quantum=quantum)
+    words = "saved: compared with runs on all 6 seeds; the other rules are replayed on 2."
+    assert words in what_if_text(found)
 
 
 def test_more_seeds_than_were_recorded_are_refused(record):
