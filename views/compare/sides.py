@@ -160,9 +160,12 @@ class _StudyTrials:
 
     def share_full_runs(self, numbers: Sequence[int]) -> bool:
         """Return whether all trials have full runs on the same kind of seeds."""
-        each = [self.fresh_of(number) for number in numbers]
-        searched = all(self.trials[number].has_value for number in numbers)
-        return searched or any(all(known[stream] for known in each) for stream in _FRESH)
+        if all(self.trials[number].has_value for number in numbers):
+            return True
+        return any(self._all_have(numbers, stream) for stream in _FRESH)
+
+    def _all_have(self, numbers: Sequence[int], stream: Stream) -> bool:
+        return all(self.fresh_of(number)[stream] for number in numbers)
 
 
 def _read_study_trials(folder: StudyFolder) -> _StudyTrials:
