@@ -52,7 +52,7 @@ def env_of(value: Any) -> str:
     return f"playground:{name}" if plain else name
 
 
-def _network(value: Any) -> SettingsRow:
+def _network_settings(value: Any) -> SettingsRow:
     """Read the arguments of `network_factory`."""
     given = {**_LAYERS, **_KEYS, **mapping_of(value)}
     policy, critic = (widths_of(given.pop(name)) for name in _LAYERS)
@@ -144,7 +144,7 @@ BRAX = System(
         taken(
             "network_factory",
             "hidden_sizes",
-            values=parsed(_network, "layers, activation and distribution"),
+            values=parsed(_network_settings, "layers, activation and distribution"),
         ),
         *refused("hpo applies each action once", "action_repeat", (1, None)),
         *refused("brax's pixel observations are not supported", "vision augment_pixels"),

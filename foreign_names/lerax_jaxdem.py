@@ -102,7 +102,7 @@ def _split_names(text: str) -> frozenset[str]:
 _LERAX_MARKS = "clip_coefficient; entropy_loss_coefficient; value_loss_coefficient"
 
 
-def _lerax(one: _Version) -> System:
+def _lerax_system(one: _Version) -> System:
     return System(
         one.name, "Lerax", (*with_defaults(_LERAX, one.defaults), *one.more),
         programs=("lerax",), marks=one.marks_if("lerax", _LERAX_MARKS),
@@ -119,7 +119,7 @@ def _lerax(one: _Version) -> System:
     )
 
 
-def _minibatches(batches: Any, envs: Any) -> int | None:
+def _minibatch_count(batches: Any, envs: Any) -> int | None:
     """Return the number of minibatches per epoch if each has rows of only one environment."""
     parts, width = whole(batches), whole(envs)
     if parts is None or width is None:
@@ -128,22 +128,22 @@ def _minibatches(batches: Any, envs: Any) -> int | None:
 
 
 _PER_ENVIRONMENT = Derived(
-    "num_batches", ("num_batches", "num_envs"), _minibatches,
+    "num_batches", ("num_batches", "num_envs"), _minibatch_count,
     note="num_batches: {num_batches} batches per environment in version 0.0.2, so an epoch "
          "has {value} minibatches",
     drops=("num_batches",), searched="skip", always=True,
 )
 _EARLIER_LERAX = {"num_steps": 512, "num_epochs": 16}
 LERAX = (
-    _lerax(_Version(
+    _lerax_system(_Version(
         "lerax_0_0_2", "0.0.2", "0.0.2, November 2025", "", _EARLIER_LERAX, _NEURAL_ODE,
         derived=(_PER_ENVIRONMENT,))),
-    _lerax(_Version(
+    _lerax_system(_Version(
         "lerax_0_0_5", "0.0.5 0.0.4 0.0.3", "up to 0.0.5, January 2026",
         "NCDEActorCriticPolicy, MLPDQNPolicy, ActorCriticStatefulWrapper, OnPolicyState, "
         "OffPolicyState, state_magnitude_coefficient",
         _EARLIER_LERAX, _NEURAL_ODE)),
-    _lerax(_Version(
+    _lerax_system(_Version(
         "lerax", "0.0.6", "0.0.6, since 18 February 2026",
         "LoggingCallback, TensorBoardBackend, ConsoleBackend, WandbBackend, MLPSACPolicy, "
         "MLPDeterministicPolicy, ScheduledCurriculum", {})),
@@ -161,7 +161,7 @@ _OWN_ENVS = frozenset(
      for body in ("navigator", "roller", "roller3d", "stacking3d")] + ["twogears", "threegears"])
 
 
-def _env(value: Any) -> str:
+def _checked_env(value: Any) -> str:
     if str(value).replace("_", "").lower() in _OWN_ENVS:
         raise _ENVS
     return str(value)
@@ -189,7 +189,8 @@ def _width_reader(layers: int) -> Any:
 
 _JAXDEM: tuple[NameRow, ...] = (  # with the defaults of the newest version
     taken("env", "env", values=replace(
-        parsed(_env, "JaxDEM's own are refused"), table={"TwoGears": _ENVS, "ThreeGears": _ENVS})),
+        parsed(_checked_env, "JaxDEM's own are refused"),
+        table={"TwoGears": _ENVS, "ThreeGears": _ENVS})),
     taken("optimizer", "optimiser", "muon", _OPTIMISER),
     *table("""
         seed =; learning_rate = 1e-2; max_grad_norm = 1.5
@@ -251,7 +252,7 @@ _JAXDEM_LENGTH = Derived(
 )
 
 
-def _jaxdem(one: _Version, adam_eps: float) -> System:
+def _jaxdem_system(one: _Version, adam_eps: float) -> System:
     return System(
         one.name, "JaxDEM", (*with_defaults(_JAXDEM, one.defaults), *one.more),
         programs=("jaxdem",), marks=one.marks_if("jaxdem", _JAXDEM_MARKS),
@@ -300,7 +301,7 @@ _OLD_V_TRACE = (
 )
 
 JAXDEM = (
-    _jaxdem(_Version(
+    _jaxdem_system(_Version(
         "jaxdem_2025_09", "2025.09", "of September 2025, until 7 October",
         f"learning_rate_decay_exponent, learning_rate_decay_min_fraction, {TWO_OF_TRAIN}",
         dict(_SEPTEMBER), _OF_SEPTEMBER,
@@ -308,14 +309,14 @@ JAXDEM = (
             "version 2025.10 has the same names but different defaults: ppo_entropy_coeff "
             "0.02 and minibatch_size 256"
         ), _OLD_V_TRACE)), 1e-5),
-    _jaxdem(_Version(
+    _jaxdem_system(_Version(
         "jaxdem_2025_10", "2025.10", "from 23 October to 4 November 2025", "",
         {**_SEPTEMBER, "ppo_entropy_coeff": 0.02, "minibatch_size": 256}, _OF_SEPTEMBER,
         ("from 8 to 22 October, minibatch_size was a tenth of the environments by default",
          _OLD_V_TRACE),
         ("learning_rate_decay_exponent, stop_at_epoch",
          "learning_rate_decay_min_fraction, stop_at_epoch")), 1e-5),
-    _jaxdem(_Version(
+    _jaxdem_system(_Version(
         "jaxdem", "2025.11", "since 6 November 2025, as of June 2026",
         "drip_decay, skip_frames, actor_sigma_head, MinGRUActorCritic", {},
         (_annealing_row(lr_end_fraction=0.0), _model_row(),

@@ -182,7 +182,7 @@ def schedule_of(value: Any) -> OptaxSchedule | None:
         raise NoCounterpart(f"{call.name} has no counterpart; known: {known}")
     if call.name not in _ARGUMENTS:
         return None
-    given = _arguments(call)
+    given = _schedule_arguments(call)
     if given.get("transition_begin", 0):
         raise NoCounterpart(
             f"{call.name} starts after {given['transition_begin']:g} steps, which has no "
@@ -193,7 +193,7 @@ def schedule_of(value: Any) -> OptaxSchedule | None:
     return _READERS[call.name](given)
 
 
-def _arguments(call: Called) -> dict[str, float]:
+def _schedule_arguments(call: Called) -> dict[str, float]:
     """Return the numeric arguments of a schedule, by name."""
     names = _ARGUMENTS[call.name]
     given = {**dict(zip(names, call.args or (), strict=False)), **call.words}
@@ -206,11 +206,11 @@ def _arguments(call: Called) -> dict[str, float]:
     return {name: float(given.get(name, _UNUSED.get(name, 0.0))) for name in names}
 
 
-def _constant(given: Mapping[str, float]) -> OptaxSchedule:
+def _constant_schedule(given: Mapping[str, float]) -> OptaxSchedule:
     return OptaxSchedule(given["value"], "constant")
 
 
-def _linear(given: Mapping[str, float]) -> OptaxSchedule:
+def _linear_schedule(given: Mapping[str, float]) -> OptaxSchedule:
     first, last, steps = (given[name] for name in ("init_value", "end_value", "transition_steps"))
     if steps <= 0 or first == last:
         return OptaxSchedule(first, "constant")
@@ -219,7 +219,7 @@ def _linear(given: Mapping[str, float]) -> OptaxSchedule:
     return OptaxSchedule(first, "linear", steps, last / first)
 
 
-def _cosine(given: Mapping[str, float]) -> OptaxSchedule:
+def _cosine_schedule(given: Mapping[str, float]) -> OptaxSchedule:
     return OptaxSchedule(
         given["init_value"],
         "cosine",
@@ -229,7 +229,7 @@ def _cosine(given: Mapping[str, float]) -> OptaxSchedule:
     )
 
 
-def _warmup_cosine(given: Mapping[str, float]) -> OptaxSchedule:
+def _warmup_cosine_schedule(given: Mapping[str, float]) -> OptaxSchedule:
     first, peak, warm = (given[name] for name in ("init_value", "peak_value", "warmup_steps"))
     steps = _positive_argument(given, "decay_steps")
     if peak <= 0:
@@ -249,9 +249,11 @@ def _warmup_cosine(given: Mapping[str, float]) -> OptaxSchedule:
     )
 
 
-def _warmup_constant(given: Mapping[str, float]) -> OptaxSchedule:
+def _warmup_constant_schedule(given: Mapping[str, float]) -> OptaxSchedule:
     names = {"end_value": "peak_value", "transition_steps": "warmup_steps"}
-    return _linear({"init_value": given["init_value"], **{k: given[n] for k, n in names.items()}})
+    return _linear_schedule(
+        {"init_value": given["init_value"], **{k: given[n] for k, n in names.items()}}
+    )
 
 
 def _positive_argument(given: Mapping[str, float], name: str) -> float:
@@ -261,10 +263,10 @@ def _positive_argument(given: Mapping[str, float], name: str) -> float:
 
 
 _READERS = {
-    "constant_schedule": _constant,
-    "linear_schedule": _linear,
-    "polynomial_schedule": _linear,
-    "cosine_decay_schedule": _cosine,
-    "warmup_cosine_decay_schedule": _warmup_cosine,
-    "warmup_constant_schedule": _warmup_constant,
+    "constant_schedule": _constant_schedule,
+    "linear_schedule": _linear_schedule,
+    "polynomial_schedule": _linear_schedule,
+    "cosine_decay_schedule": _cosine_schedule,
+    "warmup_cosine_decay_schedule": _warmup_cosine_schedule,
+    "warmup_constant_schedule": _warmup_constant_schedule,
 }

@@ -100,7 +100,7 @@ def plain_node(node: ast.AST | None) -> Any:
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return _negate_number(node, plain_node(operand))
         case ast.BinOp(left=left, op=op, right=right):
-            return _arithmetic(node, op, plain_node(left), plain_node(right))
+            return _arithmetic_result(node, op, plain_node(left), plain_node(right))
         case ast.Call(args=[], keywords=words) if _makes_mapping(node):
             return {str(word.arg): plain_node(word.value) for word in words}
         case ast.Call(func=func, args=[one], keywords=[]) if last_name(func) in _CASTS:
@@ -115,7 +115,7 @@ def _negate_number(node: ast.AST, inner: Any) -> Any:
     return -inner
 
 
-def _arithmetic(node: ast.AST, op: ast.operator, left: Any, right: Any) -> Any:
+def _arithmetic_result(node: ast.AST, op: ast.operator, left: Any, right: Any) -> Any:
     """Return `left op right` for two numbers of moderate size."""
     act = _OPERATORS.get(type(op))
     if act is None or not (_is_moderate(left) and _is_moderate(right)):

@@ -75,7 +75,7 @@ def versions_of(one: System) -> list[System]:
     ]
 
 
-def _versions(one: System) -> list[System]:
+def _all_versions(one: System) -> list[System]:
     """Return all versions of a system, itself included, oldest first."""
     others = versions_of(one)
     return [version for version in SYSTEMS.values() if version is one or version in others]
@@ -87,7 +87,7 @@ def version_named(one: System, tag: str) -> System:
     Raises:
         ConfigError: the system has no such version.
     """
-    known = [version for version in _versions(one) if version.tag]
+    known = [version for version in _all_versions(one) if version.tag]
     if not known:
         raise ConfigError(f"version is {tag}, but {one.title} has no versions; remove it")
     for version in known:
@@ -109,11 +109,11 @@ def version_told(one: System, names: Iterable[str]) -> tuple[System, tuple[str, 
     Sets of names that occur together in only one version take precedence over single names.
     """
     given = set(names)
-    for version in _versions(one):
+    for version in _all_versions(one):
         for names_together in version.together:
             if names_together <= given:
                 return version, tuple(sorted(names_together))
-    for version in _versions(one):
+    for version in _all_versions(one):
         identifying = tuple(sorted(version.only & given))
         if identifying:
             return version, identifying
@@ -129,7 +129,7 @@ def recognise(
     that only one system has. Names that only one version has select the version.
     """
     systems = [one for one in SYSTEMS.values() if family in ("", one.family)]
-    given = _spellings(names)
+    given = _underscored_names(names)
     marked = _marked_systems(systems, given)
     named = _named_programs(systems, tuple(words), bool(family))
     if named:
@@ -144,7 +144,7 @@ def recognise(
     return COMMON, ""
 
 
-def _spellings(names: Iterable[str]) -> set[str]:
+def _underscored_names(names: Iterable[str]) -> set[str]:
     """Return names and their last parts, with underscores."""
     given = [name.replace("-", "_") for name in names]
     return {*given, *(name.rsplit(".", 1)[-1] for name in given)}

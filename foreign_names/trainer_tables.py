@@ -133,7 +133,7 @@ _POLICIES = words(
 )
 
 
-def _normalise(value: Any) -> SettingsRow:
+def _normalisation_settings(value: Any) -> SettingsRow:
     """Read `normalize`: true, false, or arguments for VecNormalize."""
     if isinstance(value, bool | None) or value in ("true", "True", "false", "False"):
         if value in (True, "true", "True"):
@@ -156,7 +156,7 @@ def _normalise(value: Any) -> SettingsRow:
     return settings
 
 
-def _optimiser(word: Any) -> SettingsRow:
+def _optimiser_of_class(word: Any) -> SettingsRow:
     name = str(word).rsplit(".", 1)[-1].lower()
     if name not in ("adam", "adamw", "sgd"):
         raise NoCounterpart(f"unknown optimiser {word!r}; known: Adam, AdamW, SGD")
@@ -167,7 +167,7 @@ _policy_arguments = arguments(
     {"net_arch": lambda value: SettingsRow(hidden_sizes=widths_of(value)),
      "activation_fn": lambda value: SettingsRow(activation=ACTIVATIONS.of(value)),
      "ortho_init": orthogonal, "log_std_init": "log_std_init",
-     "lstm_hidden_size": "recurrent_size", "optimizer_class": _optimiser,
+     "lstm_hidden_size": "recurrent_size", "optimizer_class": _optimiser_of_class,
      "optimizer_kwargs": arguments({
          "eps": "adam_eps", "weight_decay": "weight_decay",
          "betas": lambda pair: SettingsRow(adam_beta1=pair[0], adam_beta2=pair[1])})},
@@ -178,7 +178,7 @@ _policy_arguments = arguments(
 )
 
 
-def _widths(value: Any) -> list[int]:
+def _net_arch_widths(value: Any) -> list[int]:
     """Read `net_arch` alone, including words from rl-zoo3's search such as `small`."""
     sizes = {"tiny": [64], "small": [64, 64], "medium": [256, 256]}
     if isinstance(value, str) and value in sizes:
@@ -248,7 +248,7 @@ SB3 = System(
         taken("vf_coef", "vf_coef", 0.5, times(2.0),
               "times 2, because its loss is (V - R)^2 and hpo's is half of that"),
         taken("normalize", "normalise_observations", False,
-              parsed(_normalise, (
+              parsed(_normalisation_settings, (
                   "VecNormalize: true normalises both, clipped at 10; or a "
                   "mapping of arguments"
               )),
@@ -258,7 +258,8 @@ SB3 = System(
             one_minus_gamma gamma@one_minus; one_minus_gae_lambda gae_lambda@one_minus"""),
         taken("policy", "network", "MlpPolicy", _POLICIES),
         taken("policy_kwargs", "network", values=parsed(_policy_arguments, "read one by one")),
-        taken("net_arch", "hidden_sizes", values=parsed(_widths, "pi and vf must be equal")),
+        taken("net_arch", "hidden_sizes",
+              values=parsed(_net_arch_widths, "pi and vf must be equal")),
         *table("""activation_fn activation@activation; activation =@activation
                   ortho_init initialisation@orthogonal"""),
         taken("save_freq", "checkpoint.policies_every", values=parsed(_save_freq, "-1 is off"),
@@ -318,7 +319,7 @@ SB3 = System(
 # ------------------------------------------------------------- the single-file PyTorch PPO
 
 
-def _schedule(kind: str, end: str) -> Any:
+def _schedule_table(kind: str, end: str) -> Any:
     """Return a table of schedule names; all except `constant` end at 0."""
     return words({
         "constant": "constant", "none": "constant", None: "constant",
@@ -345,10 +346,11 @@ TORCH_PPO = System(
             norm_adv normalise_advantages True; use_wandb loggers.wandb
             wandb_project loggers.wandb.project"""),
         taken("clip_epsilon_schedule", "clip_eps_schedule", "linear",
-              _schedule("clip_eps_schedule", "clip_eps_end_fraction")),
+              _schedule_table("clip_eps_schedule", "clip_eps_end_fraction")),
         taken("entropy_coef_schedule", "ent_schedule", "linear",
-              _schedule("ent_schedule", "ent_end_fraction")),
-        taken("lr_schedule", "lr_schedule", "linear", _schedule("lr_schedule", "lr_end_fraction")),
+              _schedule_table("ent_schedule", "ent_end_fraction")),
+        taken("lr_schedule", "lr_schedule", "linear",
+              _schedule_table("lr_schedule", "lr_end_fraction")),
         *table("activation activation@activation tanh"),
         taken("continuous_dist", "distribution", "gaussian",
               words({"gaussian": SettingsRow(), "beta": SettingsRow(distribution="beta")})),

@@ -38,7 +38,7 @@ _TABLES = {"modulations_deeprmsa": "deeprmsa", "modulations": "full",
 _RINGS = {"4node": "ring4", "7node": "ring7"}
 
 
-def _topology(value: Any) -> SettingsRow:
+def _topology_settings(value: Any) -> SettingsRow:
     name = str(value)
     for ending, directed in (("_undirected", False), ("_directed", True)):
         if name.endswith(ending):
@@ -48,7 +48,7 @@ def _topology(value: Any) -> SettingsRow:
     return SettingsRow({"env.topology": _RINGS.get(name, name)})
 
 
-def _bitrates(value: Any) -> list[float] | None:
+def _bitrate_list(value: Any) -> list[float] | None:
     if value in (None, ""):
         return None
     parts = value
@@ -60,7 +60,7 @@ def _bitrates(value: Any) -> list[float] | None:
         raise NoCounterpart("allowed: numbers separated by commas, such as 100,400") from None
 
 
-def _modulation(value: Any) -> str:
+def _modulation_name(value: Any) -> str:
     path = PurePath(str(value))
     if path.suffix != ".csv":
         return str(value)
@@ -208,8 +208,8 @@ _ENVIRONMENT: tuple[NameRow, ...] = (
         "vone": NoCounterpart("virtual networks are not simulated here"),
         "rsa_multiband": NoCounterpart("several bands are not simulated here")})),
     taken("topology_name", "env.topology", "4node",
-          parsed(_topology, "the ending _directed or _undirected sets env.directed; 4node and "
-                            "7node are ring4 and ring7")),
+          parsed(_topology_settings, "the ending _directed or _undirected sets env.directed; "
+                                     "4node and 7node are ring4 and ring7")),
     *table("""
         load env.= 250.0; mean_service_holding_time env.mean_holding_time 25.0
         truncate_holding_time env.= False; min_bw env.min_bitrate 25
@@ -229,13 +229,13 @@ _ENVIRONMENT: tuple[NameRow, ...] = (
               "time"
           )),
     taken("values_bw", "env.bitrates", values=parsed(
-        _bitrates, "numbers separated by commas; if empty, the range min_bw to max_bw")),
+        _bitrate_list, "numbers separated by commas; if empty, the range min_bw to max_bw")),
     taken("random_traffic", "env.traffic_matrix", False,
           words({True: "random", False: "uniform"})),
     taken("traffic_intensity", "env.load", values=words({0: SettingsRow()})),
     taken("modulations_csv_filepath", "env.modulation",
           "./xlron/data/modulations/modulations_deeprmsa.csv",
-          parsed(_modulation, "XLRON's tables by their names: " + ", ".join(
+          parsed(_modulation_name, "XLRON's tables by their names: " + ", ".join(
               f"{stem}.csv is {name}" for stem, name in _TABLES.items()))),
     *refused("a study has one load, or searches env.load; give the range under `space`",
              "min_load max_load step_load", (None,)),

@@ -80,7 +80,7 @@ def _arguments_of_wrapper(given: Any) -> dict[str, Any] | None:
     if names and len(only) > 1:
         return None
     if names:
-        return _plain(only[names[0]])
+        return _arguments_or_none(only[names[0]])
     return _arguments_of_call(only)
 
 
@@ -91,10 +91,10 @@ def _arguments_of_call(given: dict[str, Any]) -> dict[str, Any] | None:
     rest = {name: value for name, value in given.items() if name not in _OF_MAKER}
     if set(rest) - {"wrapper_kwargs"}:
         return None
-    return _plain(rest.get("wrapper_kwargs"))
+    return _arguments_or_none(rest.get("wrapper_kwargs"))
 
 
-def _plain(arguments: Any) -> dict[str, Any] | None:
+def _arguments_or_none(arguments: Any) -> dict[str, Any] | None:
     if arguments is None:
         return {}
     if not is_dict(arguments):

@@ -23,13 +23,13 @@ _MAKERS_OF = ("envs", "registry")
 
 
 @dataclass
-class Found:
+class BraxArguments:
     # `Unread` for values that are not plain
     named: dict[str, Any] = field(default_factory=dict[str, Any])
     env: str | None = None
 
 
-def read_brax(text: str, env: str | None) -> Found:
+def read_brax(text: str, env: str | None) -> BraxArguments:
     """Return the brax PPO arguments that a file sets for one environment.
 
     Raises:
@@ -50,9 +50,9 @@ def read_brax(text: str, env: str | None) -> Found:
         None,
     )
     if function is not None:
-        return Found(_Config(name, known).of(function), name)
+        return BraxArguments(_Config(name, known).of(function), name)
     call = _call_for(tree, name)
-    return Found(_keyword_values(call, known), name)
+    return BraxArguments(_keyword_values(call, known), name)
 
 
 def _env_in(tree: ast.AST, known: Mapping[str, Any]) -> str | None:
@@ -61,7 +61,7 @@ def _env_in(tree: ast.AST, known: Mapping[str, Any]) -> str | None:
         if not isinstance(node, ast.Call) or last_name(node.func) not in _LOADS:
             continue
         given = [*node.args[:1], *(word.value for word in node.keywords if word.arg == "env_name")]
-        if _owner(node.func) in _MAKERS_OF and given:
+        if _owner_name(node.func) in _MAKERS_OF and given:
             value = _plain_value(given[0], known)
             if isinstance(value, str) and not isinstance(value, Unread):
                 return value
@@ -71,7 +71,7 @@ def _env_in(tree: ast.AST, known: Mapping[str, Any]) -> str | None:
 # ------------------------------------------------------------------------------- calls
 
 
-def _owner(called: ast.AST) -> str:
+def _owner_name(called: ast.AST) -> str:
     """Return `ppo` for `ppo.train`, or "" for a bare name."""
     if isinstance(called, ast.Attribute):
         return last_name(called.value)
@@ -114,7 +114,7 @@ def _is_training_call(node: ast.Call) -> bool:
     if last_name(called) == "partial" and node.args:
         called = node.args[0]
     settings = {word.arg for word in node.keywords}
-    is_train = last_name(called) == "train" and _owner(called) in ("ppo", "")
+    is_train = last_name(called) == "train" and _owner_name(called) in ("ppo", "")
     return is_train and len(settings) > 2
 
 

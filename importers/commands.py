@@ -57,7 +57,7 @@ def read_command(text: str, folder: Path | None, given: Mapping[str, Any]) -> Co
         found = _of_environment(found, given)
     first = found[0]
     for other in found[1:]:
-        _merge(first, other)
+        _merge_command(first, other)
     return first
 
 
@@ -78,7 +78,7 @@ def _envs_of(command: Command) -> set[str]:
     return {str(command.flags.get(name)) for name in _ENVS}
 
 
-def _merge(first: Command, other: Command) -> None:
+def _merge_command(first: Command, other: Command) -> None:
     """Merge a command into the first one, from which it may differ in one flag only."""
     names = list(dict.fromkeys([*first.flags, *first.searched, *other.flags, *other.searched]))
     differ = [

@@ -253,7 +253,7 @@ class ConvertedStudy:
         elif row.fate == "left out" or self.unwanted(name):
             self.leave_out(name, row.because)
         else:
-            raise self._refusal(name, repr(value), row.because)
+            raise self._refusal_error(name, repr(value), row.because)
 
     def _take_setting(self, name: str, row: NameRow, value: Any) -> None:
         if isinstance(value, Unread) and self.unwanted(name):
@@ -360,7 +360,7 @@ class ConvertedStudy:
         elif row.fate == "left out":
             raise self.lost_fault({name: row.because})
         else:
-            raise self._refusal(name, "searched", row.because)
+            raise self._refusal_error(name, "searched", row.because)
 
     def _search_row(self, name: str, row: NameRow, distribution: dict[str, Any]) -> None:
         if row.target in ("seed", "seeds.per_config") and "values" in distribution:
@@ -408,12 +408,12 @@ class ConvertedStudy:
         elif _NETWORK.search(plain_name(name)) and not _is_off(value):
             because = "it seems to select a network, but the name is unknown"
         if because:
-            raise self._refusal(name, what, because)
+            raise self._refusal_error(name, what, because)
 
     def unwanted(self, name: str) -> bool:
         return name.replace("-", "_") in self.without or plain_name(name) in self.without
 
-    def _refusal(self, name: str, value: str, because: str) -> ConfigError:
+    def _refusal_error(self, name: str, value: str, because: str) -> ConfigError:
         text = f"{name} ({value}) cannot be imported: {because}; import without it"
         return ConfigError(f"{self._line_prefix(name)}{text}", flags={"without": name})
 

@@ -13,11 +13,11 @@ from .converted_study import ConvertedStudy, ImportSource
 def apply_derived(draft: ConvertedStudy, source: ImportSource) -> None:
     """Set the derived names of the draft's system, in the order of its table."""
     for one in draft.system.derived:
-        if _applies(one, source):
-            _derive(draft, source, one)
+        if _applies_to(one, source):
+            _derive_value(draft, source, one)
 
 
-def _applies(one: Derived, source: ImportSource) -> bool:
+def _applies_to(one: Derived, source: ImportSource) -> bool:
     if one.in_python and not source.calls:
         return False
     if one.name in source.searched and one.searched in ("leave out", "first"):
@@ -25,7 +25,7 @@ def _applies(one: Derived, source: ImportSource) -> bool:
     return one.always or one.name in source.names()
 
 
-def _derive(draft: ConvertedStudy, source: ImportSource, one: Derived) -> None:
+def _derive_value(draft: ConvertedStudy, source: ImportSource, one: Derived) -> None:
     listed = {name: source.values(name, _default_of(draft, one, name)) for name in one.from_}
     several = [name for name, values in listed.items() if len(values) != 1]
     if several and one.searched == "skip":

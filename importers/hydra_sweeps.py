@@ -103,9 +103,11 @@ def sweep_of(text: str, inclusive: bool = False) -> dict[str, Any] | None:
             return sweep_of(values[0], inclusive)
         return {"values": distinct([read_word(value) for value in values])}
     if name == "range":
-        return _range(text, [read_word(part) for part in _split_at_commas(inner)], inclusive)
+        return _range_distribution(
+            text, [read_word(part) for part in _split_at_commas(inner)], inclusive
+        )
     if name == "interval":
-        return _interval(text, inner)
+        return _interval_distribution(text, inner)
     if name == "tag" or name in _CASTS:
         return _of_kind(name, inner, inclusive)
     return None
@@ -140,7 +142,7 @@ def _name_and_arguments(text: str) -> tuple[str, str]:
     return name, rest[:-1]
 
 
-def _range(text: str, given: list[Any], inclusive: bool) -> dict[str, Any]:
+def _range_distribution(text: str, given: list[Any], inclusive: bool) -> dict[str, Any]:
     bounds = given
     if len(given) == 1:
         bounds = [0, *given]
@@ -161,7 +163,7 @@ def _range(text: str, given: list[Any], inclusive: bool) -> dict[str, Any]:
     return {"values": [low + step * index for index in range(count)]}
 
 
-def _interval(text: str, inner: str) -> dict[str, Any]:
+def _interval_distribution(text: str, inner: str) -> dict[str, Any]:
     """Read `interval(low, high)`."""
     bounds = [read_word(part) for part in _split_at_commas(inner)]
     if len(bounds) != 2 or not all(map(is_number, bounds)):

@@ -238,19 +238,19 @@ class _NameVisitor:
         """Keep a value if it is plain, or if its name certainly belongs to the table."""
         value = self.names.value(node)
         if not isinstance(value, Unread):
-            self._add(name, value, node)
+            self._add_value(name, value, node)
             return True
         if not firm and isinstance(node, ast.Call):
             return False  # such as vec_env = make_vec_env(...), which is read separately
         listed = self.known(name) == "left out"  # listed in the study's header, whatever its value
         if listed or (firm and name not in OBJECTS):
-            self._add(name, value, node)
+            self._add_value(name, value, node)
             return True
         if firm:
             self.found.objects.setdefault(name, value)
         return False
 
-    def _add(self, name: str, value: Any, node: ast.AST) -> None:
+    def _add_value(self, name: str, value: Any, node: ast.AST) -> None:
         self.values.setdefault(name, []).append((value, getattr(node, "lineno", 0)))
 
     def _has_several(self, pairs: list[Pair]) -> bool:
@@ -293,7 +293,7 @@ class _NameVisitor:
             self._keep_value(name, length_of(given[keyword]), True)
         elif name and not keyword:
             plain = {key: self.names.value(value) for key, value in given.items()}
-            self._add(name, plain or True, node)
+            self._add_value(name, plain or True, node)
 
     def _keep_environment(self, node: ast.Call, given: Mapping[str, ast.AST]) -> None:
         """Keep the string from which an environment is created, and the environment's keys."""
@@ -306,7 +306,7 @@ class _NameVisitor:
             return
         creates = called.lower() == "create"
         if creates and owner in self.python.made:
-            self._add(self.python.made[owner], texts[0], node)
+            self._add_value(self.python.made[owner], texts[0], node)
         if called in _MAKERS or (creates and owner == "Environment"):
             env = texts[0]
             if len(texts) > 1 and env in _FRAMEWORKS:

@@ -41,7 +41,7 @@ class Names:
 
     def __init__(self, tree: ast.AST) -> None:
         self.constants = constants_of(tree)
-        self.definitions = _definitions(tree)
+        self.definitions = _definitions_by_name(tree)
 
     def value(self, node: ast.AST, depth: int = 0) -> Any:
         """Return the literal value of a node, resolving names that the file assigns once.
@@ -202,7 +202,7 @@ def _argument_defaults(node: ast.AST) -> list[Pair]:
     return list(zip(named[-len(defaults) :], defaults, strict=True))
 
 
-def _definitions(tree: ast.AST) -> dict[str, list[ast.AST]]:
+def _definitions_by_name(tree: ast.AST) -> dict[str, list[ast.AST]]:
     """Return the calls and attributes assigned to each name in a file, without duplicates."""
     found: dict[str, dict[str, ast.AST]] = {}
     for node in ast.walk(tree):

@@ -253,11 +253,13 @@ def _read_mapping(path: Path, kind: str, given: Mapping[str, Any]) -> dict[str, 
             if group == "search_space":
                 whole[group] = name
             elif group.partition("/")[0] != "hydra" and name not in (None, [], "_self_"):
-                whole = _merge_mappings(whole, _group(path, group, name, given))
+                whole = _merge_mappings(whole, _read_hydra_group(path, group, name, given))
     return _merge_mappings(whole, data)
 
 
-def _group(path: Path, group: str, name: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+def _read_hydra_group(
+    path: Path, group: str, name: Any, given: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the data that Hydra would read for `group: name`."""
     folders = path.absolute().parents[:4]
     if not group:

@@ -93,7 +93,7 @@ def read_space(path: Path, given: Mapping[str, Any]) -> ConvertedStudy:
     for name, switch in switches.items():
         draft.taken[name] = []
         _add_off(draft, switch)
-    draft.rest["forbid"] = _rules(draft, space, names)
+    draft.rest["forbid"] = _translate_rules(draft, space, names)
     add_defaults(draft, source)
     return draft
 
@@ -193,7 +193,9 @@ def _add_parameter(
     draft.searched(parameter.name, distribution)
 
 
-def _rules(draft: ConvertedStudy, space: Space, names: Mapping[str, str | None]) -> list[Any]:
+def _translate_rules(
+    draft: ConvertedStudy, space: Space, names: Mapping[str, str | None]
+) -> list[Any]:
     rules: list[Any] = []
     for rule in space.forbid:
         lost = [name for name in rule.names if names.get(name) is None]
@@ -265,12 +267,12 @@ def read_storage(storage: str, name: str | None, given: Mapping[str, Any]) -> Co
             )
     add_defaults(draft, source)
     _set_metric(draft, study.directions[0], study.metrics, given)
-    _enqueue(draft, study)
+    _enqueue_best(draft, study)
     draft.section("search")["method"] = "tpe"
     return draft
 
 
-def _sign(study: OptunaStudy) -> float:
+def _loss_sign(study: OptunaStudy) -> float:
     """Return the factor (1 or -1) that makes smaller values better."""
     if study.directions[0] == "maximize":
         return -1.0
@@ -296,7 +298,7 @@ def _read_exported(draft: ConvertedStudy, study: OptunaStudy) -> ConvertedStudy:
         if key not in _NOT_EXPORTED and value not in (None, {}, [])
     }
     draft.taken = {key: [] for key in (*draft.rest, "env", "fixed", "space")}
-    sign = _sign(study)
+    sign = _loss_sign(study)
     finished = sorted(
         study.trials,
         key=lambda trial: (not math.isfinite(trial.values[0]), sign * trial.values[0]),
@@ -337,7 +339,7 @@ class _Enqueued:
     moved: dict[str, int] = field(default_factory=dict[str, int])  # names -> trials moved
 
     def add(self, draft: ConvertedStudy, params: Mapping[str, Any]) -> None:
-        found = _configuration(draft, params)
+        found = _translate_configuration(draft, params)
         if found is None:
             self.outside += 1
             return
@@ -352,9 +354,9 @@ class _Enqueued:
                 self.moved[name] = self.moved.get(name, 0) + 1
 
 
-def _enqueue(draft: ConvertedStudy, study: OptunaStudy) -> None:
+def _enqueue_best(draft: ConvertedStudy, study: OptunaStudy) -> None:
     """Enqueue the best trials whose values are in the space, each configuration once."""
-    sign = _sign(study)
+    sign = _loss_sign(study)
     finite = [trial for trial in study.trials if math.isfinite(trial.values[0])]
     found = _Enqueued()
     for trial in sorted(finite, key=lambda trial: sign * trial.values[0]):
@@ -382,7 +384,9 @@ def _note_enqueued(draft: ConvertedStudy, found: _Enqueued, finished: int) -> No
     draft.note(text)
 
 
-def _configuration(draft: ConvertedStudy, params: Mapping[str, Any]) -> dict[str, Any] | None:
+def _translate_configuration(
+    draft: ConvertedStudy, params: Mapping[str, Any]
+) -> dict[str, Any] | None:
     """Return a trial's configuration in our names and values; None if any has no counterpart."""
     found: dict[str, Any] = {}
     for name, value in params.items():

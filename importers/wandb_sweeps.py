@@ -125,7 +125,7 @@ def read_program(path: Path, given: Mapping[str, Any]) -> ConvertedStudy:
         raise ConfigError(f"metric is {metric!r}; allowed: a mapping with name and goal")
     draft.rest["metric"] = {"name": metric["name"], "goal": metric.get("goal", "minimize")}
     draft.rest["metrics"] = {"type": "wandb"}
-    method = _method(sweep)
+    method = _sweep_method(sweep)
     draft.rest["search"] = {"method": _METHODS[method]}
     _set_name(draft, sweep)
     if sweep.get("run_cap") is not None:
@@ -213,15 +213,15 @@ def read_sweep(path: Path, given: Mapping[str, Any]) -> ConvertedStudy:
     take(draft, source, given)
     _log_where_there(draft, sweep)
     _set_name(draft, sweep)
-    method = _method(sweep)
+    method = _sweep_method(sweep)
     draft.section("search")["method"] = _METHODS[method]
     if method == "bayes":
         draft.note("method: bayes is imported as tpe")
-    _metric(draft, sweep.get("metric"), given)
+    _set_metric(draft, sweep.get("metric"), given)
     draft.override(given)
     _every_step(draft)
     _translate_hyperband(draft, sweep.get("early_terminate"))
-    _budget(draft, sweep.get("run_cap"))
+    _set_budget(draft, sweep.get("run_cap"))
     return draft
 
 
@@ -247,14 +247,14 @@ def _set_name(draft: ConvertedStudy, sweep: Mapping[str, Any]) -> None:
         draft.rest["name"] = file_name(sweep["name"], "sweep")
 
 
-def _method(sweep: Mapping[str, Any]) -> str:
+def _sweep_method(sweep: Mapping[str, Any]) -> str:
     method = sweep.get("method", "random")
     if method not in _METHODS:
         raise ConfigError(f"method is {method!r}; known: {', '.join(_METHODS)}")
     return method
 
 
-def _budget(draft: ConvertedStudy, cap: Any) -> None:
+def _set_budget(draft: ConvertedStudy, cap: Any) -> None:
     """Set the number of trials, which a grid does not need."""
     if cap is not None:
         draft.section("budget")["trials"] = cap
@@ -291,7 +291,7 @@ def _add_parameter(
         text = f"parameters.{name}: the distribution {kind!r} is not supported; known: "
         raise ConfigError(text + ", ".join(sorted(_KINDS)))
     if kind in _RANGES:
-        distribution = _range(draft, name, fields, kind)
+        distribution = _range_distribution(draft, name, fields, kind)
     elif kind == "normal":
         mu, sigma = (
             _required_number(name, {"mu": 0.0, "sigma": 1.0, **fields}, key)
@@ -299,7 +299,7 @@ def _add_parameter(
         )
         distribution = {"mu": mu, "sigma": sigma, "distribution": "normal"}
     else:
-        distribution = _categorical(draft, name, fields)
+        distribution = _categorical_distribution(draft, name, fields)
     values = distribution.get("values")
     if values is not None and len(values) == 1:
         source.constants[name] = values[0]
@@ -320,7 +320,9 @@ def _required_number(name: str, fields: Mapping[str, Any], key: str) -> float:
     return value
 
 
-def _categorical(draft: ConvertedStudy, name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+def _categorical_distribution(
+    draft: ConvertedStudy, name: str, fields: Mapping[str, Any]
+) -> dict[str, Any]:
     values = _required_field(name, fields, "values")
     if not is_list(values) or not values:
         raise ConfigError(
@@ -336,7 +338,7 @@ def _categorical(draft: ConvertedStudy, name: str, fields: Mapping[str, Any]) ->
     return {"values": several}
 
 
-def _range(
+def _range_distribution(
     draft: ConvertedStudy, name: str, fields: Mapping[str, Any], kind: str
 ) -> dict[str, Any]:
     ours, exponents, steps = _RANGES[kind]
@@ -399,7 +401,7 @@ def _every_step(draft: ConvertedStudy) -> None:
         search["options"] = {"points": points}
 
 
-def _metric(draft: ConvertedStudy, metric: Any, given: Mapping[str, Any]) -> None:
+def _set_metric(draft: ConvertedStudy, metric: Any, given: Mapping[str, Any]) -> None:
     if metric is None:
         return
     if not is_dict(metric) or not isinstance(metric.get("name"), str):

@@ -68,7 +68,7 @@ def overall(scores: Scores, over: str = "iqm") -> float:
     >>> round(overall([[0.0, 0.5], [0.7, 0.9]], "iqm"), 3)
     0.6
     """
-    return float(_statistic(over)(_score_table(scores)[None])[0])
+    return float(_aggregate_function(over)(_score_table(scores)[None])[0])
 
 
 def overall_interval(scores: Scores, over: str = "iqm", bounds: Sequence[Bounds] = ()) -> Interval:
@@ -82,7 +82,7 @@ def overall_interval(scores: Scores, over: str = "iqm", bounds: Sequence[Bounds]
     interval for fewer than 5 seeds, for non-finite scores, or without variation (for `mean`:
     unless the bounds are known).
     """
-    table, statistic = _score_table(scores), _statistic(over)
+    table, statistic = _score_table(scores), _aggregate_function(over)
     if over == "worst" or not np.isfinite(table).all():
         return NO_INTERVAL
     ends, still = _overall_bounds(bounds, over, table.shape[1]), _are_still((table,))
@@ -95,10 +95,13 @@ def overall_interval(scores: Scores, over: str = "iqm", bounds: Sequence[Bounds]
         if found.low is None or found.high is None:
             return found
         variance = float((table.var(axis=1, ddof=1) / table.shape[1]).sum()) / len(table) ** 2
-        reach, centre = t_quantile(0.975, _degrees((table,))) * math.sqrt(variance), table.mean()
+        reach, centre = (
+            t_quantile(0.975, _degrees_of_freedom((table,))) * math.sqrt(variance),
+            table.mean(),
+        )
         low, high = min(found.low, float(centre) - reach), max(found.high, float(centre) + reach)
         return ends.around(Interval(low, high, found.kind))
-    beyond = expanded_tail(table.shape[1], _degrees((table,)))
+    beyond = expanded_tail(table.shape[1], _degrees_of_freedom((table,)))
     sampled = statistic(_resample_seeds(table, 0))
     if _is_flat(sampled, table):
         return NO_INTERVAL
@@ -141,7 +144,7 @@ def difference(
         raise ConfigError(
             f"paired scores need the same number of seeds on both sides (here: {seeds})"
         )
-    statistic = _statistic(over)
+    statistic = _aggregate_function(over)
     value = float(statistic(a[None])[0] - statistic(b[None])[0])
     varying = (a, b)
     if paired:
@@ -158,7 +161,7 @@ def difference(
     if _is_flat(sampled, np.concatenate([a, b], axis=1)):
         return value, NO_INTERVAL  # variation only in scores that the IQM cuts
     level = level_of(1)
-    found = percentiles(sampled, expanded_tail(fewest, _degrees(varying), level))
+    found = percentiles(sampled, expanded_tail(fewest, _degrees_of_freedom(varying), level))
     found = Bounds(*_overall_bounds(bounds, over, fewest).of_difference()).around(found)
     if found.low is None or found.high is None or found.low <= 0.0 <= found.high:
         return value, found
@@ -196,7 +199,7 @@ def _is_flat(sampled: np.ndarray, table: np.ndarray) -> bool:
     return bool(np.ptp(sampled) <= 1e-12 * np.abs(table).max())
 
 
-def _degrees(varying: Sequence[np.ndarray]) -> int:
+def _degrees_of_freedom(varying: Sequence[np.ndarray]) -> int:
     rows = [row for side in varying for row in side]
     return welch_degrees([float(row.var(ddof=1)) / len(row) for row in rows], list(map(len, rows)))
 
@@ -254,7 +257,7 @@ def _score_tables(scores_a: Scores, scores_b: Scores) -> tuple[np.ndarray, np.nd
     return a, b
 
 
-def _statistic(over: str) -> Callable[[np.ndarray], np.ndarray]:
+def _aggregate_function(over: str) -> Callable[[np.ndarray], np.ndarray]:
     """Return the aggregate as a function: [resamples, environments, seeds] -> [resamples]."""
     known: dict[str, Callable[[np.ndarray], np.ndarray]] = {
         "mean": lambda tables: tables.mean(axis=2).mean(axis=1),

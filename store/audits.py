@@ -69,11 +69,11 @@ def audit_of(
     found: list[AuditedRung] = []
     for rung in stops.rungs:
         judged = [row for row in decisions if row.rung == rung]
-        rates = _rates(stops.ends_at(rung), bar, best)
-        tau = _correlation(judged, stops, ends, sign)
+        rates = _audit_fields(stops.ends_at(rung), bar, best)
+        tau = _rank_correlation(judged, stops, ends, sign)
         steps = min(row.env_steps for row in judged)
         found.append(AuditedRung(rung, steps, len(judged), stops.count_at(rung), *rates, tau))
-    rates = _rates([ends[n] for n in stops.known], bar, best)
+    rates = _audit_fields([ends[n] for n in stops.known], bar, best)
     everyone = len({row.trial for row in decisions})
     whole = AuditedRung(None, None, everyone, len(stops.rows), *rates, None)
     return Audit(tuple(found), whole, len(survivors), sign * bar)
@@ -139,7 +139,7 @@ def _final_value(row: TrialRow, sign: float) -> float | None:
     return sign * row.value
 
 
-def _rates(
+def _audit_fields(
     audited: Sequence[float], bar: float, best: float
 ) -> tuple[int, int, int, int, float | None, float | None, float | None]:
     """Return the fields `audited` to `high` of `AuditedRung` from final values."""
@@ -150,7 +150,7 @@ def _rates(
     return count, wrong, level, winners, wrong / count, *binomial_interval(wrong, count)
 
 
-def _correlation(
+def _rank_correlation(
     judged: Sequence[DecisionRow], stops: _Stops, ends: Mapping[int, float], sign: float
 ) -> float | None:
     weights = stops.weights

@@ -132,11 +132,11 @@ class _Column:
 
 
 @cache
-def _columns(kind: type[TrialRow] | type[DecisionRow]) -> tuple[_Column, ...]:
-    return tuple(map(_column, fields(kind)))
+def _columns_of_row(kind: type[TrialRow] | type[DecisionRow]) -> tuple[_Column, ...]:
+    return tuple(map(_column_of_field, fields(kind)))
 
 
-def _column(entry: Field[Any]) -> _Column:
+def _column_of_field(entry: Field[Any]) -> _Column:
     declared = str(entry.type)
     kind = declared.removesuffix(" | None")
     each = kind.removeprefix("tuple[").removesuffix(", ...]")
@@ -161,7 +161,7 @@ def trial_to_text(row: TrialRow, param_kinds: Mapping[str, str]) -> str:
             f"trial {row.trial} has params that the study does not declare: {', '.join(unknown)}; "
             f"declared: {', '.join(sorted(param_kinds))}"
         )
-    cells = {column.name: _checked_cell(row, column) for column in _columns(TrialRow)}
+    cells = {column.name: _checked_cell(row, column) for column in _columns_of_row(TrialRow)}
     cells["params"] = {
         name: None if value is None else _to_kind(f"param {name!r}", param_kinds[name], value)
         for name, value in row.params.items()
@@ -181,7 +181,7 @@ def trial_from_text(text: str) -> TrialRow:
 
 def decision_cells(row: DecisionRow) -> Cells:
     text = json.dumps(
-        {column.name: _checked_cell(row, column) for column in _columns(DecisionRow)}
+        {column.name: _checked_cell(row, column) for column in _columns_of_row(DecisionRow)}
     )
     return (int(row.trial), int(row.rung), text)
 

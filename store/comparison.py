@@ -248,7 +248,7 @@ def compare(
     probability, spread = chance_of_better(signed_a, signed_b, paired=paired)
     return Comparison(
         means=(mean(a), mean(b)),
-        iqms=(_iqm(a), _iqm(b)),
+        iqms=(_iqm_or_none(a), _iqm_or_none(b)),
         seeds=(len(a), len(b)),
         paired=paired,
         difference=mean(signed_a) - mean(signed_b),
@@ -262,7 +262,7 @@ def compare(
     )
 
 
-def _iqm(values: Sequence[float]) -> float | None:
+def _iqm_or_none(values: Sequence[float]) -> float | None:
     if len(values) < IQM_MIN_SEEDS:
         return None
     return iqm(values)

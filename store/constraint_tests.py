@@ -93,7 +93,7 @@ def feasibility(
     each = level / max(1, len(limits))  # a single false violation would be an error
     ranges = observed_ranges or [None] * len(limits)
     found = zip(limits, known, ranges, strict=True)
-    tests = tuple(_test(limit, own, each, its) for limit, own, its in found)
+    tests = tuple(_test_limit(limit, own, each, its) for limit, own, its in found)
     states = {test.state for test in tests}
     if "violated" in states:
         return Feasibility("violated", tests)
@@ -104,7 +104,7 @@ def feasibility(
     return Feasibility("open", tests)
 
 
-def _test(
+def _test_limit(
     limit: Limit, values: SeedValues | float | None, level: float, observed_range: Range
 ) -> ConstraintTest:
     if values is None:

@@ -30,7 +30,7 @@ _EPISODES = {"episode_return": "return", "episode_length": "length"}
 
 
 @dataclass(frozen=True)
-class CurvePoint:
+class LoggedPoint:
     env_steps: int
     values: Mapping[str, float]
 
@@ -47,7 +47,7 @@ class TrialNews:
     trial: int
     row: Mapping[str, Any]  # its row of `trials.parquet`
     params: Mapping[str, Any]
-    points: tuple[CurvePoint, ...]  # new ones, by env steps
+    points: tuple[LoggedPoint, ...]  # new ones, by env steps
     # such a trial is reported again if its state, value or rank changes at the end of the study
     ended: bool
 
@@ -63,11 +63,11 @@ class News:
     table: Mapping[str, Sequence[Any]]  # `trials.parquet`, best trial first: column -> values
 
     @property
-    def point(self) -> CurvePoint:
+    def point(self) -> LoggedPoint:
         values = {f"trials/{state}": float(count) for state, count in sorted(self.states.items())}
         if self.best is not None:
             values["best"] = self.best
-        return CurvePoint(self.env_steps, values)
+        return LoggedPoint(self.env_steps, values)
 
 
 @dataclass
@@ -104,7 +104,7 @@ class Follower:
     def news(self, directory: Path, mark: SinkProgress, final: bool = False) -> News:
         """Return the data since the mark, and advance it; `final` means that the study ended."""
         table = pq.read_table(directory / "trials.parquet").to_pydict()
-        rows = _searched(table)
+        rows = _search_trial_rows(table)
         followed = self._followed_trials(rows, mark, final)
         curves = _of_trials(directory / "curves.parquet", followed)
         episodes = _of_trials(directory / "evaluations.parquet", followed)
@@ -165,7 +165,7 @@ class Follower:
         return TrialNews(number, row, json.loads(row["params"]), tuple(points), ended)
 
 
-def _searched(table: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+def _search_trial_rows(table: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     """Return the rows of search trials in a table."""
     every = (dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True))
     return [row for row in every if row["trial"] >= 0]
@@ -187,21 +187,21 @@ def _end_state(row: Mapping[str, Any]) -> str:
     return json.dumps([row["state"], row["value"], row["rank"]])
 
 
-def block_means(points: Sequence[CurvePoint], every: int) -> list[CurvePoint]:
+def block_means(points: Sequence[LoggedPoint], every: int) -> list[LoggedPoint]:
     """Average blocks of `every` neighbouring points; a mean has its last point's env steps.
 
-    >>> points = [CurvePoint(1, {"a": 1.0}), CurvePoint(2, {"a": 3.0}), CurvePoint(3, {"b": 5.0})]
-    >>> block_means(points, 2)
-    [CurvePoint(env_steps=2, values={'a': 2.0}), CurvePoint(env_steps=3, values={'b': 5.0})]
+    >>> points = [LoggedPoint(1, {"a": 1.0}), LoggedPoint(2, {"a": 3.0})]
+    >>> block_means([*points, LoggedPoint(3, {"b": 5.0})], 2)
+    [LoggedPoint(env_steps=2, values={'a': 2.0}), LoggedPoint(env_steps=3, values={'b': 5.0})]
     """
     blocks = [points[start : start + every] for start in range(0, len(points), every)]
-    found: list[CurvePoint] = []
+    found: list[LoggedPoint] = []
     for block in blocks:
         values: dict[str, list[float]] = {}
         for name, value in (pair for point in block for pair in point.values.items()):
             values.setdefault(name, []).append(value)
         means = {name: math.fsum(some) / len(some) for name, some in values.items()}
-        found.append(CurvePoint(block[-1].env_steps, means))
+        found.append(LoggedPoint(block[-1].env_steps, means))
     return found
 
 
@@ -224,10 +224,10 @@ def _rows_of(table: pa.Table, trial: int) -> dict[str, np.ndarray]:
     }
 
 
-_Seen = tuple[CurvePoint, int]  # a point, and the number of replicates that have it
+_Seen = tuple[LoggedPoint, int]  # a point, and the number of replicates that have it
 
 
-def _complete_points(points: Sequence[_Seen], seeds: int) -> list[CurvePoint]:
+def _complete_points(points: Sequence[_Seen], seeds: int) -> list[LoggedPoint]:
     return [point for point, _ in takewhile(lambda one: one[1] >= seeds, points)]
 
 
@@ -250,7 +250,7 @@ def _curve_points(rows: Mapping[str, np.ndarray]) -> list[_Seen]:
         if (returns := rows.get("episode_return")) is not None:
             both = zip(rows["replicate"][here], returns[here], strict=True)
             values |= {f"seeds/{one}": float(x) for one, x in both if math.isfinite(x)}
-        found.append((CurvePoint(at, values), len(here)))
+        found.append((LoggedPoint(at, values), len(here)))
     return found
 
 
@@ -268,7 +268,7 @@ def _evaluation_points(rows: Mapping[str, np.ndarray]) -> list[_Seen]:
             values[f"eval/{_EPISODES[name]}_mean"] = mean
             spreads = _episode_spreads(column[here], replicates)
             values |= {f"eval/{_EPISODES[name]}_{word}": x for word, x in spreads.items()}
-        found.append((CurvePoint(at, values), len(set(replicates.tolist()))))
+        found.append((LoggedPoint(at, values), len(set(replicates.tolist()))))
     return found
 
 
@@ -340,7 +340,7 @@ class FollowingSink(ABC, Generic[Run]):
 
     def published(self, directory: Path) -> None:
         if self._directory is None:
-            self._mark = SinkProgress.read(self._place(directory), self.name)
+            self._mark = SinkProgress.read(self._log_folder(directory), self.name)
         self._directory = directory
         self._write_news(directory, final=False)
 
@@ -355,53 +355,53 @@ class FollowingSink(ABC, Generic[Run]):
         if finished:
             state = "finished"
         for run in self._runs.values():
-            self._close(run, state)
+            self._close_run(run, state)
         self._runs = {}
 
-    def _place(self, directory: Path) -> Path:
+    def _log_folder(self, directory: Path) -> Path:
         return self._target or directory
 
     def _write_news(self, directory: Path, final: bool) -> News:
         news = self._follower.news(directory, self._mark, final)
-        self._write(directory, news)
+        self._log_news(directory, news)
         # Last, so that after a crash points may be repeated but none is missing.
-        self._mark.write(self._place(directory), self.name)
+        self._mark.write(self._log_folder(directory), self.name)
         return news
 
-    def _id(self, directory: Path, key: str) -> str:
+    def _run_id(self, directory: Path, key: str) -> str:
         """Return the permanent id of a run."""
         ids: dict[str, str] = self._mark.kept.setdefault("runs", {})
         if key not in ids:
             ids[key] = uuid.uuid4().hex[:12]
             # First, so that a crash cannot cause a second run.
-            self._mark.write(self._place(directory), self.name)
+            self._mark.write(self._log_folder(directory), self.name)
         return ids[key]
 
-    def _write(self, directory: Path, news: News) -> None:
+    def _log_news(self, directory: Path, news: News) -> None:
         study = self._open_run_once(directory, "study", None)
-        self._log(study, "env_steps", _finite_points([news.point]))
+        self._log_points(study, "env_steps", _finite_points([news.point]))
         ends = [(row["trial"], row["search_value"]) for row in news.ended]
-        values = [CurvePoint(n, {"value_of_trial": x}) for n, x in ends if x is not None]
-        self._log(study, "trial", _finite_points(values))
+        values = [LoggedPoint(n, {"value_of_trial": x}) for n, x in ends if x is not None]
+        self._log_points(study, "trial", _finite_points(values))
         for trial in news.trials:
             key = f"trial-{trial.trial}"
             run = self._open_run_once(directory, key, trial)
-            self._log(run, "env_steps", _finite_points(trial.points))
+            self._log_points(run, "env_steps", _finite_points(trial.points))
             if trial.ended:
                 self._log_end(run, trial)
-                self._close(self._runs.pop(key), trial.row["state"])
+                self._close_run(self._runs.pop(key), trial.row["state"])
 
     def _open_run_once(self, directory: Path, key: str, trial: TrialNews | None) -> Run:
         if key not in self._runs:
-            self._runs[key] = self._open(directory, key, trial)
+            self._runs[key] = self._open_run(directory, key, trial)
         return self._runs[key]
 
     @abstractmethod
-    def _open(self, directory: Path, key: str, trial: TrialNews | None) -> Run:
+    def _open_run(self, directory: Path, key: str, trial: TrialNews | None) -> Run:
         """Start or resume a run; `trial` is None for the study's run."""
 
     @abstractmethod
-    def _log(self, run: Run, axis: str, points: Sequence[CurvePoint]) -> None:
+    def _log_points(self, run: Run, axis: str, points: Sequence[LoggedPoint]) -> None:
         """Add points with `axis` as their x value: `env_steps` or the number of the `trial`."""
 
     @abstractmethod
@@ -412,13 +412,13 @@ class FollowingSink(ABC, Generic[Run]):
         """Write the summary of a finished study."""
 
     @abstractmethod
-    def _close(self, run: Run, state: str) -> None: ...
+    def _close_run(self, run: Run, state: str) -> None: ...
 
 
-def _finite_points(points: Sequence[CurvePoint]) -> list[CurvePoint]:
-    found: list[CurvePoint] = []
+def _finite_points(points: Sequence[LoggedPoint]) -> list[LoggedPoint]:
+    found: list[LoggedPoint] = []
     for point in points:
         values = {name: value for name, value in point.values.items() if math.isfinite(value)}
         if values:
-            found.append(CurvePoint(point.env_steps, values))
+            found.append(LoggedPoint(point.env_steps, values))
     return found

@@ -15,7 +15,7 @@ def front_sentences(found: FrontConclusion) -> list[str]:
     if found.unless is not None:
         condition = f"unless 1 in {found.unless} seeds gives a new result"
         said = [f"{first} {condition}.", f"{why[:1].upper()}{why[1:]}."]
-    return [*said, *map(_sentence, found.objectives), _basis_sentence(found)]
+    return [*said, *map(_objective_sentence, found.objectives), _basis_sentence(found)]
 
 
 def _verdict_and_reason(found: FrontConclusion) -> tuple[str, str]:
@@ -43,7 +43,7 @@ def _basis_sentence(found: FrontConclusion) -> str:
     return f"{first}; the verdict is wrong in at most 5 % of studies."
 
 
-def _sentence(apart: Apart) -> str:
+def _objective_sentence(apart: Apart) -> str:
     if not math.isfinite(apart.difference):
         return f"On at least one seed, {apart.objective} is not finite."
     trial_mean, default_mean = map(_number_text, apart.means)

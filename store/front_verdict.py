@@ -88,7 +88,7 @@ def conclude_front(
     fewest = fewest_pairs(level)
     if len(seeds) < fewest:
         verdict, trial, unless = "undecided", None, 0
-    shown = _leaders(table) if trial is None else table[trial]
+    shown = _leader_per_objective(table) if trial is None else table[trial]
     found = FrontConclusion(verdict, trial, len(seeds), len(table), tuple(shown), fewest)
     if not unless:
         return found
@@ -124,7 +124,7 @@ def _front_verdict(
     return "open", None, 0
 
 
-def _leaders(table: Mapping[int, Sequence[Apart]]) -> list[Apart]:
+def _leader_per_objective(table: Mapping[int, Sequence[Apart]]) -> list[Apart]:
     """Return, for each objective, the trial that leads in it."""
     columns = zip(*table.values(), strict=True)
     return [

@@ -263,8 +263,8 @@ class Journal:
         self._sums: dict[str, Sum] = {}
         try:
             with sqlite_errors(self.path):
-                self._prepare()
-            rows = list(self._rows("meta", "SELECT * FROM meta"))
+                self._prepare_connection()
+            rows = list(self._verified_rows("meta", "SELECT * FROM meta"))
             self.meta = self._make_row(codec.meta_of_cells, rows)
         except StoreError:
             self._connection.close()
@@ -299,7 +299,7 @@ class Journal:
         path = Path(directory) / JOURNAL_NAME
         return is_plain_file(path) and not is_empty(path)
 
-    def _prepare(self) -> None:
+    def _prepare_connection(self) -> None:
         run = self._connection.execute
         application = run("PRAGMA application_id").fetchone()[0]
         version = run("PRAGMA user_version").fetchone()[0]
@@ -391,7 +391,7 @@ class Journal:
             finally:
                 self._connection.execute("COMMIT")
 
-    def _rows(self, table: str, statement: str, *values: object) -> Iterator[Cells]:
+    def _verified_rows(self, table: str, statement: str, *values: object) -> Iterator[Cells]:
         self._verify_checksum(table)
         with sqlite_errors(self.path):
             # Not `yield from`, which would close the cursor of a reader that stopped, perhaps too
@@ -402,7 +402,7 @@ class Journal:
     def _read_rows(
         self, make: Callable[..., _T], table: str, statement: str, *values: object
     ) -> Iterator[_T]:
-        for cells in self._rows(table, statement, *values):
+        for cells in self._verified_rows(table, statement, *values):
             yield self._make_row(make, *cells)
 
     def _make_row(self, make: Callable[..., _T], *cells: Any) -> _T:
@@ -414,17 +414,19 @@ class Journal:
 
     def head(self) -> CommitHead:
         statement = "SELECT number, at, phase, loop_state, checkpoint FROM head"
-        for number, at, phase, loop_state, checkpoint in self._rows("head", statement):
+        for number, at, phase, loop_state, checkpoint in self._verified_rows("head", statement):
             return CommitHead(number, self._make_row(float, at), phase, loop_state, checkpoint)
         raise damaged(self.path, "the last commit is missing")
 
     def trials(self) -> list[TrialRow]:
-        return self._trials("SELECT row FROM trials ORDER BY trial")
+        return self._read_trials("SELECT row FROM trials ORDER BY trial")
 
     def trial(self, number: int) -> TrialRow | None:
-        return next(iter(self._trials("SELECT row FROM trials WHERE trial = ?", number)), None)
+        return next(
+            iter(self._read_trials("SELECT row FROM trials WHERE trial = ?", number)), None
+        )
 
-    def _trials(self, statement: str, *number: int) -> list[TrialRow]:
+    def _read_trials(self, statement: str, *number: int) -> list[TrialRow]:
         rows = list(self._read_rows(codec.trial_from_text, "trials", statement, *number))
         # Earlier versions did not store the env steps of the last rung.
         lack = [n for n, row in enumerate(rows) if row.rung >= 0 and row.rung_env_steps is None]
@@ -437,7 +439,7 @@ class Journal:
 
     def count_by_state(self) -> dict[str, int]:
         statement = "SELECT state, count(*) FROM trials WHERE trial >= 0 GROUP BY state"
-        return dict(self._rows("trials", statement))
+        return dict(self._verified_rows("trials", statement))
 
     def evaluations(
         self, trial: int | None = None, without: str | None = None
@@ -510,7 +512,7 @@ class Journal:
                 last = self.head().number
                 if commit.number != last + 1:
                     raise StoreError(f"commit {commit.number} does not follow commit {last}")
-                self._write(commit)
+                self._write_commit(commit)
         except StoreError as error:
             if isinstance(error.__cause__, sqlite3.IntegrityError):
                 raise StoreError(
@@ -518,23 +520,25 @@ class Journal:
                 ) from error
             raise
 
-    def _write(self, commit: Commit) -> None:
+    def _write_commit(self, commit: Commit) -> None:
         kinds = self.meta.param_kinds
         texts = ((row, codec.trial_to_text(row, kinds)) for row in commit.trials)
-        self._put("trials", ((int(row.trial), str(row.state), text) for row, text in texts))
+        self._put_rows("trials", ((int(row.trial), str(row.state), text) for row, text in texts))
         for table in ("evaluations", "decisions"):
-            self._delete(table, "trial = ?", [(int(number),) for number in commit.restarted])
-        self._put("evaluations", map(codec.evaluation_cells, commit.evaluations))
+            self._delete_rows(table, "trial = ?", [(int(number),) for number in commit.restarted])
+        self._put_rows("evaluations", map(codec.evaluation_cells, commit.evaluations))
         promoted = [(int(r.trial), int(r.rung)) for r in commit.decisions if r.action == "promote"]
-        self._delete("decisions", "trial = ? AND rung = ?", promoted)  # the pauses of these trials
-        self._put("decisions", map(codec.decision_cells, commit.decisions))
-        self._put("asks", map(codec.ask_cells, commit.asks))
-        self._put("attributes", map(codec.attribute_cells, commit.attributes))
-        self._delete("parts", "name = ?", [(name,) for name in commit.merged])
-        self._put("parts", map(codec.part_cells, commit.parts))
-        self._put("head", [codec.head_cells(commit)])
+        self._delete_rows(
+            "decisions", "trial = ? AND rung = ?", promoted
+        )  # the pauses of these trials
+        self._put_rows("decisions", map(codec.decision_cells, commit.decisions))
+        self._put_rows("asks", map(codec.ask_cells, commit.asks))
+        self._put_rows("attributes", map(codec.attribute_cells, commit.attributes))
+        self._delete_rows("parts", "name = ?", [(name,) for name in commit.merged])
+        self._put_rows("parts", map(codec.part_cells, commit.parts))
+        self._put_rows("head", [codec.head_cells(commit)])
 
-    def _put(self, table: str, rows: Iterable[Cells]) -> None:
+    def _put_rows(self, table: str, rows: Iterable[Cells]) -> None:
         keys = _KEYS.get(table, ())
         rows = list(rows)
         if keys:  # of two rows with one key the last stays
@@ -543,12 +547,12 @@ class Journal:
             return
         if keys:
             where = " AND ".join(f"{key} = ?" for key in keys)
-            self._delete(table, where, [row[: len(keys)] for row in rows])
+            self._delete_rows(table, where, [row[: len(keys)] for row in rows])
         marks = ", ".join("?" * len(rows[0]))
         self._connection.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
         self._sums[table] = self._sums[table].plus(*(digest(table, cells) for cells in rows))
 
-    def _delete(self, table: str, where: str, keys: Iterable[Cells]) -> None:
+    def _delete_rows(self, table: str, where: str, keys: Iterable[Cells]) -> None:
         run = self._connection.execute
         for key in keys:
             for old in run(f"SELECT * FROM {table} WHERE {where}", key).fetchall():
@@ -562,5 +566,5 @@ class Journal:
                 new=True,
             )
         with self._change_transaction():
-            self._put("meta", codec.meta_cells(meta))
+            self._put_rows("meta", codec.meta_cells(meta))
         self.meta = meta

@@ -210,7 +210,8 @@ def leaderboard(
     default = default_of(rows)
     seeds = seeds_that_choose(rows)
     entries = [
-        _entry(row, aggregate, ranking, row is default, seeds, bounds=bounds) for row in rows
+        _unranked_entry(row, aggregate, ranking, row is default, seeds, bounds=bounds)
+        for row in rows
     ]
     keys = [_sort_key(entry, sign) for entry in entries]
     if not ranking.is_plain:
@@ -263,7 +264,7 @@ def _place_groups(entries: list[Entry], keys: list[tuple[float, ...]], ranking: 
     several = len(ranking.goals) > 1
     for group in (_CONFIRMED, _FINISHED):
         members = [index for index, key in enumerate(keys) if key[0] == group]
-        losses = [_losses(entries[index], ranking, keys[index][1]) for index in members]
+        losses = [_objective_losses(entries[index], ranking, keys[index][1]) for index in members]
         excess = [_constraint_violation(entries[index], ranking) for index in members]
         for index, place in zip(members, places(losses, excess), strict=True):
             keys[index] = (group, *place.key, *keys[index][1:])
@@ -279,7 +280,7 @@ def _place_groups(entries: list[Entry], keys: list[tuple[float, ...]], ranking: 
             )
 
 
-def _losses(entry: Entry, ranking: Ranking, first: float) -> tuple[float, ...]:
+def _objective_losses(entry: Entry, ranking: Ranking, first: float) -> tuple[float, ...]:
     if len(ranking.goals) < 2:
         return (first,)
     if len(entry.objectives) != len(ranking.goals):
@@ -310,7 +311,7 @@ def seeds_that_choose(trials: Iterable[_Chosen]) -> int:
 _OF_ROW = ("rung", "rung_value", "stop_rule", "env_steps", "params", "rung_env_steps", "copies")
 
 
-def _entry(
+def _unranked_entry(
     row: TrialRow,
     aggregate: str,
     ranking: Ranking,

@@ -33,19 +33,19 @@ class StudyLock:
         self._descriptor: int | None = None
         try:
             self._descriptor = open_plain(self.path, os.O_RDWR | os.O_CREAT)
-            self._acquire(self._descriptor)
+            self._acquire_lock(self._descriptor)
         except OSError as error:
-            self._close()
+            self._close_descriptor()
             raise StoreError(
                 f"cannot lock {self.path}: {error.strerror}; results need a writable folder "
                 "on a file system that supports locks; choose another folder",
                 out="DIR",
             ) from error
         except StoreError:
-            self._close()
+            self._close_descriptor()
             raise
 
-    def _acquire(self, descriptor: int) -> None:
+    def _acquire_lock(self, descriptor: int) -> None:
         # `lock_holder` briefly takes the lock, so a busy lock is tried again.
         for attempt in range(_ATTEMPTS):
             try:
@@ -68,7 +68,7 @@ class StudyLock:
             )
         _write_holder(descriptor, self.words)
 
-    def _close(self) -> None:
+    def _close_descriptor(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -77,7 +77,7 @@ class StudyLock:
         if self._descriptor is not None:
             with suppress(OSError):  # closing releases the lock, whatever the text
                 _write_holder(self._descriptor, "")
-            self._close()
+            self._close_descriptor()
 
     def __enter__(self) -> StudyLock:
         return self

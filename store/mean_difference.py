@@ -196,7 +196,7 @@ def _compare_few(
     """
     if not all(map(math.isfinite, [*a, *b])):
         return _NOTHING
-    observed = _welch(a, b, level)
+    observed = _welch_interval(a, b, level)
     if split_p(a, b) > level or is_rounding(mean(a) - mean(b), a, b):
         observed = _with_zero(observed)
     return _with_unseen(observed, a, b, unpaired_ends(a, b, level, bounds), bounds)
@@ -206,7 +206,7 @@ def compare_unpaired(a: Sequence[float], b: Sequence[float], bounds: Bounds) -> 
     if min(len(a), len(b)) < FEWEST_EACH or not all(map(math.isfinite, [*a, *b])):
         return _NOTHING
     level = level_of(1)
-    observed = _welch(a, b, level)
+    observed = _welch_interval(a, b, level)
     if deal_p([a], [b]) > level or is_rounding(mean(a) - mean(b), a, b):
         observed = _with_zero(observed)
     return _with_unseen(observed, a, b, unpaired_ends(a, b, level, bounds), bounds)
@@ -265,9 +265,9 @@ def _seen_interval(
     extend beyond 0 further than Student's.
     """
     tail, unlike = 1.0 - level / 2.0, _unlike_spreads(a, b)
-    low, high = _hall(differences, tail, unlike)
+    low, high = _hall_interval(differences, tail, unlike)
     if min(differences) * max(differences) >= 0.0:
-        plain = _student(differences, tail)
+        plain = _student_interval(differences, tail)
         if max(differences) > 0.0:
             low = max(low, plain[0])
         else:
@@ -283,13 +283,13 @@ def _unlike_spreads(a: Sequence[float], b: Sequence[float]) -> float:
     return 1.0
 
 
-def _student(values: Sequence[float], tail: float) -> tuple[float, float]:
+def _student_interval(values: Sequence[float], tail: float) -> tuple[float, float]:
     centre, error = mean(values), deviation(values) / math.sqrt(len(values))
     reach = t_quantile(tail, len(values) - 1) * error
     return centre - reach, centre + reach
 
 
-def _hall(values: Sequence[float], tail: float, weight: float) -> tuple[float, float]:
+def _hall_interval(values: Sequence[float], tail: float, weight: float) -> tuple[float, float]:
     """Return Hall's interval with `weight` times the observed skewness and Student's quantiles.
 
     Hall 1992, "On the removal of skewness by transformation", equation 2.3.
@@ -301,7 +301,7 @@ def _hall(values: Sequence[float], tail: float, weight: float) -> tuple[float, f
     if plain**3 > 0.0:
         skewness = third / plain**3
     if abs(skewness) < 1e-6:
-        return _student(values, tail)
+        return _student_interval(values, tail)
     reach = t_quantile(tail, count - 1) / math.sqrt(count)
     low, high = (  # x where x + s x^2 / 3 + s^2 x^3 / 27 + s / (6 n) = end
         3.0 / skewness * (math.cbrt(1.0 + skewness * (end - skewness / (6.0 * count))) - 1.0)
@@ -310,7 +310,7 @@ def _hall(values: Sequence[float], tail: float, weight: float) -> tuple[float, f
     return centre - spread * low, centre - spread * high
 
 
-def _welch(a: Sequence[float], b: Sequence[float], level: float) -> Interval:
+def _welch_interval(a: Sequence[float], b: Sequence[float], level: float) -> Interval:
     shares = [variance(values) / len(values) for values in (a, b)]
     centre, total = mean(a) - mean(b), sum(shares)
     if total == 0.0:

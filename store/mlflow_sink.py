@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .follow import FINAL, CurvePoint, Follower, FollowingSink, News, RunSettings, TrialNews
+from .follow import FINAL, Follower, FollowingSink, LoggedPoint, News, RunSettings, TrialNews
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,9 +46,9 @@ class MlflowSink(FollowingSink[_Run]):
         self._client: Any = None  # untyped, because type checking runs without mlflow
         self._entities: Any = importlib.import_module("mlflow.entities")
 
-    def _connect(self, directory: Path) -> None:
+    def _connect_to_experiment(self, directory: Path) -> None:
         mlflow: Any = importlib.import_module("mlflow")
-        uri, artifacts, place = self._settings.uri, None, self._place(directory).resolve()
+        uri, artifacts, place = self._settings.uri, None, self._log_folder(directory).resolve()
         if uri is None and not mlflow.is_tracking_uri_set():
             uri, artifacts = f"sqlite:///{place}/mlflow.db", (place / "mlflow").as_uri()
         self._client, name = mlflow.MlflowClient(uri), self._settings.experiment
@@ -58,10 +58,10 @@ class MlflowSink(FollowingSink[_Run]):
         else:
             self._experiment = self._client.create_experiment(name, artifacts)
 
-    def _open(self, directory: Path, key: str, trial: TrialNews | None) -> _Run:
+    def _open_run(self, directory: Path, key: str, trial: TrialNews | None) -> _Run:
         if not self._experiment:
-            self._connect(directory)
-        client, tags = self._client, {"hpo.run": self._id(directory, key)}
+            self._connect_to_experiment(directory)
+        client, tags = self._client, {"hpo.run": self._run_id(directory, key)}
         query = f"tags.`hpo.run` = '{tags['hpo.run']}'"
         run = next(iter(client.search_runs([self._experiment], query)), None)
         if run is None:
@@ -81,7 +81,7 @@ class MlflowSink(FollowingSink[_Run]):
         logged = (one for name in run.data.metrics for one in client.get_metric_history(own, name))
         return _Run(own, {(one.key, one.step, one.value) for one in logged})
 
-    def _log(self, run: _Run, axis: str, points: Sequence[CurvePoint]) -> None:
+    def _log_points(self, run: _Run, axis: str, points: Sequence[LoggedPoint]) -> None:
         now = int(1000 * time.time())
         every = [(n, point.env_steps, x) for point in points for n, x in point.values.items()]
         new = [one for one in every if one not in run.known]
@@ -94,7 +94,7 @@ class MlflowSink(FollowingSink[_Run]):
         words = {name: str(value) for name, value in values.items() if isinstance(value, str)}
         self._client.log_batch(run.id, tags=[self._entities.RunTag(*one) for one in words.items()])
         numbers = {n: x for n, x in values.items() if n not in words and math.isfinite(x)}
-        self._log(run, "env_steps", [CurvePoint(trial.row["env_steps"], numbers)])
+        self._log_points(run, "env_steps", [LoggedPoint(trial.row["env_steps"], numbers)])
 
     def _write_end(self, directory: Path, news: News) -> None:
         study, policy = self._runs["study"].id, self._settings.policy_folder(directory, news)
@@ -102,6 +102,6 @@ class MlflowSink(FollowingSink[_Run]):
         if policy is not None:
             self._client.log_artifacts(study, str(policy), "policy")
 
-    def _close(self, run: _Run, state: str) -> None:
+    def _close_run(self, run: _Run, state: str) -> None:
         status = {"failed": "FAILED", "interrupted": "KILLED"}.get(state, "FINISHED")
         self._client.set_terminated(run.id, status)

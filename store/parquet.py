@@ -84,7 +84,7 @@ class CurveParts:
         self._merged: list[str] = []  # merged, but not yet removed from the list
         self._number = max((int(Path(part.name).stem) for part in live), default=0)
         for part in self.live:
-            _verify(self.directory / part.name, part)
+            _verify_part(self.directory / part.name, part)
         listed = {part.name for part in self.live}
         # Only now, when every file listed in the journal is known to exist.
         for path in self.directory.iterdir():
@@ -121,20 +121,20 @@ class CurveParts:
         self._buffer.append(table)
         self._buffered += table.num_rows
         if self._buffered >= BUFFER_ROWS:
-            self._spill()
+            self._write_buffer()
 
-    def _spill(self) -> None:
+    def _write_buffer(self) -> None:
         if not self._buffer:
             return
         table = pa.concat_tables(self._buffer, promote_options="default")
         ends = (part.first + part.rows for part in (*self.live, *self._pending))
         # after `drop`, there are gaps between parts
         first = max(self.rows - self._buffered, *ends, 0)
-        part = self._write([table], table.schema, first, level=0)
+        part = self._write_part([table], table.schema, first, level=0)
         self._pending.append(part)
         self._buffer, self._buffered = [], 0  # only now: a full disk must not lose rows
 
-    def _write(
+    def _write_part(
         self, tables: Iterable[pa.Table], schema: pa.Schema, first: int, level: int
     ) -> Part:
         self._number += 1
@@ -147,7 +147,7 @@ class CurveParts:
                     writer.write_table(table)
                     rows += table.num_rows
             atomic_files.sync(path)
-        return Part(path.name, _checksum(path), rows, first, level)
+        return Part(path.name, _file_checksum(path), rows, first, level)
 
     def reached(self, without: Stream) -> dict[tuple[int, str, int], int]:
         """Return the last env steps of each committed curve, by (trial, stream, replicate)."""
@@ -179,26 +179,26 @@ class CurveParts:
             kept = [rest for rest in rests if rest.num_rows]
             self._merged.append(part.name)
             if kept:
-                self._pending.append(self._write(kept, schema, part.first, part.level))
+                self._pending.append(self._write_part(kept, schema, part.first, part.level))
 
     def flush(self) -> tuple[list[Part], list[str]]:
         """Write the buffer; return the parts that the next commit must add and remove."""
-        self._spill()
+        self._write_buffer()
         for level in range(MERGE_LEVELS):
-            self._merge(level)
+            self._merge_level(level)
         if self._pending:
             with atomic_files.telling(self.directory):
                 atomic_files.sync(self.directory)
         return list(self._pending), list(self._merged)
 
-    def _merge(self, level: int) -> None:
+    def _merge_level(self, level: int) -> None:
         now = [part for part in (*self.live, *self._pending) if part.name not in self._merged]
         run = [part for part in now if part.level == level]
         if len(run) < MERGE_PARTS or sum(part.rows for part in run) > MERGE_ROWS:
             return
         schema = unified_schema(self.directory, run)
         tables = part_batches(self.directory, run, schema)
-        merged = self._write(tables, schema, run[0].first, level + 1)
+        merged = self._write_part(tables, schema, run[0].first, level + 1)
         names = {part.name for part in run}
         for name in names & {part.name for part in self._pending}:
             atomic_files.delete_file(self.directory / name)  # never listed, so no commit needs it
@@ -243,9 +243,9 @@ def part_batches(directory: Path, parts: Sequence[Part], schema: pa.Schema) -> I
                 yield pa.concat_tables([schema.empty_table(), table], promote_options="default")
 
 
-def _verify(path: Path, part: Part) -> None:
+def _verify_part(path: Path, part: Part) -> None:
     try:
-        checksum = _checksum(path)
+        checksum = _file_checksum(path)
     except OSError as error:
         raise not_as_written(f"the curve part {path} cannot be read ({error.strerror})") from error
     if checksum != part.checksum:
@@ -255,6 +255,6 @@ def _verify(path: Path, part: Part) -> None:
         )
 
 
-def _checksum(path: Path) -> str:
+def _file_checksum(path: Path) -> str:
     with os.fdopen(atomic_files.open_plain(path), "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

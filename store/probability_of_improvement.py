@@ -63,7 +63,7 @@ def placement_interval(scores_a: Scores, scores_b: Scores) -> tuple[float, Inter
     unless an exact test on ranks (`deal_p`) rejects equal distributions. No interval is returned
     for fewer than 5 seeds.
     """
-    tables = [_wins(a, b) for a, b in zip(scores_a, scores_b, strict=True)]
+    tables = [_win_matrix(a, b) for a, b in zip(scores_a, scores_b, strict=True)]
     counts = [count for table in tables for count in table.shape]
     chance = float(sum(table.mean() for table in tables)) / len(tables)
     if min(counts) < 5:
@@ -87,7 +87,7 @@ def placement_interval(scores_a: Scores, scores_b: Scores) -> tuple[float, Inter
     return chance, Interval(low, high, "score")
 
 
-def _wins(values_a: Sequence[float], values_b: Sequence[float]) -> np.ndarray:
+def _win_matrix(values_a: Sequence[float], values_b: Sequence[float]) -> np.ndarray:
     """Return [a, b]: 1 where the value of a is greater, 1/2 for a tie; NaN counts as worse."""
     a, b = (np.asarray(side, np.float64) for side in (values_a, values_b))
     a, b = (np.where(np.isfinite(side), side, -np.inf) for side in (a, b))

@@ -193,7 +193,7 @@ def _parse_time(text: str | None) -> datetime | str | None:
 
 def _open_rows(folder: Path, sql: str, allowed: QueryTime, memory: str, spill: str) -> Rows:
     with _readable_errors(folder):
-        connection = _connection(folder, memory, spill)
+        connection = _open_connection(folder, memory, spill)
     try:
         return Rows(connection, sql, folder, allowed)
     except BaseException:
@@ -304,7 +304,7 @@ def _check_statement(sql: str) -> None:
         )
 
 
-def _connection(folder: Path, memory: str, spill: str) -> duckdb.DuckDBPyConnection:
+def _open_connection(folder: Path, memory: str, spill: str) -> duckdb.DuckDBPyConnection:
     options: dict[str, str | bool | int | float | list[str]] = {
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
@@ -358,12 +358,12 @@ def _param_struct(columns: Sequence[str]) -> str:
         node[path[-1].lower()] = _quoted_name(name)
     if not tree:
         return ""
-    return f", {_struct(tree)} AS param"
+    return f", {_struct_expression(tree)} AS param"
 
 
-def _struct(tree: dict[str, Any]) -> str:
+def _struct_expression(tree: dict[str, Any]) -> str:
     fields = (
-        f"{_quoted_name(name)} := {_struct(value) if is_dict(value) else value}"
+        f"{_quoted_name(name)} := {_struct_expression(value) if is_dict(value) else value}"
         for name, value in tree.items()
     )
     return f"struct_pack({', '.join(fields)})"

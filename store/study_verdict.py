@@ -80,7 +80,7 @@ def concluded(
         return _of_lone_trial(sides, baselines)
     if meta.objectives or not sides.are_tested:
         return _no_verdict(given.why, given.front)
-    found = conclude(_evidence(sides, baselines, given))
+    found = conclude(_collect_evidence(sides, baselines, given))
     tells = given.tells
     if found.copying is not None:
         tells = ""
@@ -107,7 +107,9 @@ def _of_lone_trial(sides: _Sides, baselines: Sequence[BaselineRow]) -> Conclusio
     return _with_sentences(replace(conclude(evidence), lone=True))
 
 
-def _evidence(sides: _Sides, baselines: Sequence[BaselineRow], given: Circumstances) -> Evidence:
+def _collect_evidence(
+    sides: _Sides, baselines: Sequence[BaselineRow], given: Circumstances
+) -> Evidence:
     meta, winner, default = sides.meta, sides.winner, sides.default
     default_values, by_baseline = None, {}
     if default is not None and not given.apart:
@@ -208,11 +210,11 @@ def _among_chosen(sides: _Sides) -> ChosenTrial | None:
     if winner not in those or any(stream in row.copies for row in those):
         return None
     sign = sign_of(meta.goal)
-    values = [_signed(_values_of(row, stream), sign) for row in those]
+    values = [_signed_values(_values_of(row, stream), sign) for row in those]
     return chance_of_best(values, those.index(winner))
 
 
-def _signed(values: Sequence[float], sign: float) -> list[float]:
+def _signed_values(values: Sequence[float], sign: float) -> list[float]:
     return [sign * value for value in values]
 
 

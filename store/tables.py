@@ -200,7 +200,7 @@ def write_evaluations(directory: Path, journal: Journal) -> None:
     schema = pa.schema([*zip(_EPISODE_COLUMNS, types, strict=True), *metrics])
     found = journal.evaluations()
     pieces = iter(lambda: list(islice(found, _EVALUATIONS_AT_ONCE)), [])
-    tables = (_episodes(some, names, schema, labels) for some in pieces)
+    tables = (_episode_table(some, names, schema, labels) for some in pieces)
     shown = schema
     if labels:
         before = schema.get_field_index("episode")
@@ -216,7 +216,7 @@ def episode_columns(journal: Journal) -> dict[str, str]:
     return sql_names(journal.evaluation_metrics(), taken)
 
 
-def _episodes(
+def _episode_table(
     some: list[EvaluationRow], names: dict[str, str], schema: pa.Schema, labels: Sequence[str]
 ) -> pa.Table:
     counts = np.array([len(row.returns) for row in some])
@@ -318,13 +318,13 @@ def _read_without_times(path: Path) -> pa.Table:
     return table.select([name for name in table.column_names if not name.endswith(_TIMES)])
 
 
-def _fields(table: pa.Table) -> set[str]:
+def _typed_field_names(table: pa.Table) -> set[str]:
     return {f"{field.name} {field.type}" for field in table.schema}
 
 
 def _table_differences(first: pa.Table, second: pa.Table, keys: tuple[str, ...]) -> list[str]:
     if first.schema != second.schema:
-        fields = sorted(_fields(first) ^ _fields(second))
+        fields = sorted(_typed_field_names(first) ^ _typed_field_names(second))
         return [f"columns differ: {fields or 'in their order'}"]
     if first.num_rows != second.num_rows:
         return [f"row counts differ: {first.num_rows} and {second.num_rows}"]

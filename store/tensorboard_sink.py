@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .follow import CurvePoint, FollowingSink, News, TrialNews
+from .follow import FollowingSink, LoggedPoint, News, TrialNews
 
 if TYPE_CHECKING:  # an optional package, loaded on use
     from tensorboardX import SummaryWriter
@@ -24,19 +24,19 @@ _FOLDER = "tensorboard"
 class TensorBoardSink(FollowingSink["SummaryWriter"]):
     name, package = "tensorboard", "tensorboardX"
 
-    def _write(self, directory: Path, news: News) -> None:
-        super()._write(directory, news)
+    def _log_news(self, directory: Path, news: News) -> None:
+        super()._log_news(directory, news)
         for writer in self._runs.values():
             writer.flush()
 
-    def _open(self, directory: Path, key: str, trial: TrialNews | None) -> SummaryWriter:
+    def _open_run(self, directory: Path, key: str, trial: TrialNews | None) -> SummaryWriter:
         from tensorboardX import SummaryWriter
 
-        folder = self._place(directory) / _FOLDER / key.replace("-", "_")
+        folder = self._log_folder(directory) / _FOLDER / key.replace("-", "_")
         # File names contain seconds, so two processes could write the same file.
         return SummaryWriter(str(folder), filename_suffix=f".{time.time_ns()}")
 
-    def _log(self, run: SummaryWriter, axis: str, points: Sequence[CurvePoint]) -> None:
+    def _log_points(self, run: SummaryWriter, axis: str, points: Sequence[LoggedPoint]) -> None:
         for point in points:
             for tag, value in point.values.items():
                 run.add_scalar(tag, value, point.env_steps)
@@ -56,7 +56,7 @@ class TensorBoardSink(FollowingSink["SummaryWriter"]):
             run.file_writer.add_summary(summary)
         run.add_scalar("value", value, row["env_steps"])
 
-    def _close(self, run: SummaryWriter, state: str) -> None:
+    def _close_run(self, run: SummaryWriter, state: str) -> None:
         run.close()
 
 

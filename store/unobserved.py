@@ -160,7 +160,9 @@ def lowest_mean(values: Sequence[float], worst: float, chance: float) -> float:
     >>> round(lowest_mean([1.0] * 8, 0.0, 0.05), 4), round(0.05 ** (1 / 8), 4)
     (0.6877, 0.6877)
     """
-    return _quantile(_add_worst_seed(_weighted_means(values, 0), worst, len(values)), chance)
+    return _quantile_of_draws(
+        _add_worst_seed(_weighted_means(values, 0), worst, len(values)), chance
+    )
 
 
 def paired_ends(
@@ -215,10 +217,10 @@ def _that_count(causes: Sequence[Hidden], level: float) -> list[Hidden]:
 
 def _quantile_end(drawn: np.ndarray, cause: Hidden, level: float) -> End:
     """Return the interval end from drawn means, on the side of the unseen outcomes in `cause`."""
-    return End(-cause.sign * _quantile(-cause.sign * drawn, level / cause.weight), cause)
+    return End(-cause.sign * _quantile_of_draws(-cause.sign * drawn, level / cause.weight), cause)
 
 
-def _quantile(drawn: np.ndarray, chance: float) -> float:
+def _quantile_of_draws(drawn: np.ndarray, chance: float) -> float:
     place = max(0, int(chance * _DRAWS) - 1)
     return float(np.partition(drawn, place)[place])
 

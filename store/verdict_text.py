@@ -44,7 +44,7 @@ def details(conclusion: Conclusion) -> list[str]:
     return found
 
 
-def _lone(conclusion: Conclusion) -> list[str]:
+def _lone_trial_sentences(conclusion: Conclusion) -> list[str]:
     """Return the sentences that compare the only trial with baselines, better ones first."""
     rule = conclusion.better_rule
     others = [one for one in conclusion.baselines if one.verdict != "nothing"]
@@ -79,7 +79,11 @@ def sentences(conclusion: Conclusion) -> list[str]:
             f"{conclusion.alone}."
         )
     if conclusion.lone:
-        return [*_lone(conclusion), *least, "Only one trial ran, so there is no selection bias."]
+        return [
+            *_lone_trial_sentences(conclusion),
+            *least,
+            "Only one trial ran, so there is no selection bias.",
+        ]
     said += _of_one(conclusion, conclusion.against)
     if conclusion.against.verdict != "ceiling":
         said += _same_value_sentence(conclusion)
@@ -200,7 +204,7 @@ def _by_value(conclusion: Conclusion, against: Against) -> list[str]:
         return said
     said += _own_diverged(winner, against)
     if against.diverged:
-        said.append(_exclusion(rival, against.diverged))
+        said.append(_exclusion_sentence(rival, against.diverged))
     return said
 
 
@@ -377,10 +381,10 @@ def _own_diverged(winner: str, against: Against) -> list[str]:
     count = against.own_diverged
     if not count:
         return []
-    return [_exclusion(winner, count)]
+    return [_exclusion_sentence(winner, count)]
 
 
-def _exclusion(who: str, count: int) -> str:
+def _exclusion_sentence(who: str, count: int) -> str:
     return f"The means exclude {counted(count, 'seed')}, on which {who} diverged."
 
 

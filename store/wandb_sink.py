@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import ConfigError
-from .follow import FINAL, CurvePoint, Follower, FollowingSink, News, RunSettings, TrialNews
+from .follow import FINAL, Follower, FollowingSink, LoggedPoint, News, RunSettings, TrialNews
 
 if TYPE_CHECKING:  # an optional package, loaded on use
     import wandb
@@ -48,7 +48,7 @@ class WandbSink(FollowingSink["Run"]):
             )
         self._settings = settings
 
-    def _open(self, directory: Path, key: str, trial: TrialNews | None) -> Run:
+    def _open_run(self, directory: Path, key: str, trial: TrialNews | None) -> Run:
         import wandb
 
         settings = self._settings
@@ -66,10 +66,10 @@ class WandbSink(FollowingSink["Run"]):
             group=settings.group or settings.name,
             name=name,
             job_type=kind,
-            id=self._id(directory, key),
+            id=self._run_id(directory, key),
             resume=resume,
             mode=settings.mode,
-            dir=str(self._place(directory)),
+            dir=str(self._log_folder(directory)),
             config=config,
             reinit="create_new",
             settings=_quiet_settings(wandb),
@@ -78,14 +78,14 @@ class WandbSink(FollowingSink["Run"]):
             run.define_metric(metric, step_metric=step)
         return run
 
-    def _log(self, run: Run, axis: str, points: Sequence[CurvePoint]) -> None:
+    def _log_points(self, run: Run, axis: str, points: Sequence[LoggedPoint]) -> None:
         for point in points:
             run.log({axis: point.env_steps, **point.values})
 
     def _log_end(self, run: Run, trial: TrialNews) -> None:
-        _summarise(run, {key: trial.row[key] for key in FINAL if trial.row[key] is not None})
+        _update_summary(run, {key: trial.row[key] for key in FINAL if trial.row[key] is not None})
 
-    def _close(self, run: Run, state: str) -> None:
+    def _close_run(self, run: Run, state: str) -> None:
         run.finish()
 
     def _write_end(self, directory: Path, news: News) -> None:
@@ -98,7 +98,7 @@ class WandbSink(FollowingSink["Run"]):
         if news.best is None:
             return
         winner = news.table["trial"][0]
-        _summarise(study, {"best": news.best, "best_trial": winner})
+        _update_summary(study, {"best": news.best, "best_trial": winner})
         policy = self._settings.policy_folder(directory, news)
         if policy is not None:
             about = {"trial": winner, "value": news.best, "params": news.table["params"][0]}
@@ -108,7 +108,7 @@ class WandbSink(FollowingSink["Run"]):
             study.log_artifact(artifact)
 
 
-def _summarise(run: Run, values: dict[str, Any]) -> None:
+def _update_summary(run: Run, values: dict[str, Any]) -> None:
     run.summary.update(values)  # pyright: ignore[reportUnknownMemberType] # a bare dict there
 
 

@@ -163,24 +163,24 @@ def _set_length(notes: Notes, root: Node, algorithm: Algorithm) -> None:
     if "length" in root.value:
         if "env_steps" in root.value:
             notes.add("length and env_steps are both given; keep one", root, "length")
-        steps = _length(notes, root, algorithm)
+        steps = _read_length(notes, root, algorithm)
         root.value["env_steps"] = Node(root.value["length"].line, steps)
         root.key_lines["env_steps"] = root.key_lines["length"]
         del root.value["length"], root.key_lines["length"]
 
 
-def _amount(text: str) -> float | None:
+def _parse_count(text: str) -> float | None:
     if re.fullmatch(r"[0-9]+(\.[0-9]+)?", text):
         return float(text)
     return number_of(text)
 
 
-def _length(notes: Notes, root: Node, algorithm: Algorithm) -> int:
+def _read_length(notes: Notes, root: Node, algorithm: Algorithm) -> int:
     given, epoch = root.value["length"].value, getattr(algorithm.made, "epoch", None)
     match = _LENGTH.fullmatch(str(given).strip())
     number, unit = None, ""
     if match is not None:
-        number, unit = _amount(match["count"]), match["unit"].strip()
+        number, unit = _parse_count(match["count"]), match["unit"].strip()
     units = {"": 1, algorithm.unit: 1}
     if epoch:
         units |= {"epoch": epoch, "epochs": epoch}

@@ -131,7 +131,7 @@ def check(
         not (buckets.more or _unknown_env_arguments(study)),
         expected_steps(study, buckets.found[0].chunk_sizes, costs[0][1].lanes),
         (_DRAWS - len(allowed)) / _DRAWS,
-        tuple(_warnings(study, draws, buckets, costs[0][1].lanes, limit_note)),
+        tuple(_study_warnings(study, draws, buckets, costs[0][1].lanes, limit_note)),
         tuple(dict.fromkeys([*buckets.refused, *_draw_errors(study, allowed)])),
         not_run=not_run,
     )
@@ -176,7 +176,7 @@ def _draw_errors(study: Study, draws: list[dict[str, Any]]) -> list[str]:
     return [f"{text} ({count / _DRAWS:.1%} of draws)" for text, count in counts.items()]
 
 
-def _warnings(
+def _study_warnings(
     study: Study,
     draws: list[dict[str, Any]],
     buckets: ProgramShapes,
@@ -458,23 +458,23 @@ def _program_lines(report: CheckReport) -> list[str]:
     if study.more_envs:
         each = f"{study.spread} training programs"
     lines = [f"programs   {count}, {each} each"]
-    lines += [_program(report, bucket, cost) for bucket, cost in report.buckets]
+    lines += [_program_text(report, bucket, cost) for bucket, cost in report.buckets]
     if report.bucket_count > len(report.buckets):
         lines.append(f"  and {report.bucket_count - len(report.buckets)} more")
     return lines
 
 
-def _program(report: CheckReport, bucket: ProgramShape, cost: ProgramCost) -> str:
+def _program_text(report: CheckReport, bucket: ProgramShape, cost: ProgramCost) -> str:
     chunk_sizes, unit = bucket.chunk_sizes, report.study.algorithm.unit
     names = ", ".join(f"{name}={as_lists(value)}" for name, value in bucket.static.items())
     chunk = f"{counted(chunk_sizes.updates_per_chunk, 'update')} = {chunk_sizes.steps_per_chunk:,}"
     parts = [
         f"  {names or 'all'}: chunk {chunk} {unit}",
-        f"rungs {_rungs(chunk_sizes.rungs)}",
+        f"rungs {_rungs_text(chunk_sizes.rungs)}",
         f"run {chunk_sizes.env_steps:,} {unit} in {counted(chunk_sizes.chunks, 'chunk')}",
     ]
     if cost.lanes is not None:
-        parts.append(_lanes(report, cost.lanes))
+        parts.append(_lanes_text(report, cost.lanes))
     if cost.memory_bytes is not None:
         parts += [mebibytes(cost.memory_bytes), f"{cost.parameters:,} parameters per lane"]
     if cost.parts not in (None, 1):
@@ -482,11 +482,11 @@ def _program(report: CheckReport, bucket: ProgramShape, cost: ProgramCost) -> st
     return "; ".join(parts)
 
 
-def _rungs(rungs: Sequence[int]) -> str:
+def _rungs_text(rungs: Sequence[int]) -> str:
     return ", ".join(f"{steps:,}" for steps in rungs) or "none"
 
 
-def _lanes(report: CheckReport, lanes: int) -> str:
+def _lanes_text(report: CheckReport, lanes: int) -> str:
     """Return a program's number of lanes as text; an estimate if there are several programs."""
     study = report.study
     several = report.bucket_count > 1 or not report.bucket_count_exact
@@ -501,7 +501,7 @@ def _lanes(report: CheckReport, lanes: int) -> str:
 def _of_processes(report: CheckReport) -> str:
     bucket, cost = report.buckets[0]
     chunk_sizes, unit = bucket.chunk_sizes, report.study.algorithm.unit
-    rungs = _rungs(chunk_sizes.rungs)
+    rungs = _rungs_text(chunk_sizes.rungs)
     text = f"rungs {rungs}; run {chunk_sizes.env_steps:,} {unit}"
     if cost.lanes is not None:
         text = f"{cost.lanes} at once; {text}"

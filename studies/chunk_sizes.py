@@ -106,7 +106,7 @@ def rung_steps(study: Study, end: int | None = None) -> tuple[int, ...]:
 
 def rungs(study: Study, steps_per_chunk: int) -> tuple[int, ...]:
     """Return the env steps of the rungs, rounded up to whole chunks."""
-    end = _ceil(study.env_steps, steps_per_chunk)
+    end = _ceil_div(study.env_steps, steps_per_chunk)
     chunks = _round_to_chunks(rung_steps(study), steps_per_chunk, end)
     return tuple(done * steps_per_chunk for done in chunks)
 
@@ -120,19 +120,19 @@ def updates_per_chunk(study: Study, steps_per_update: int) -> int:
 
 def _worst_excess(marks: Sequence[int], k: int) -> float:
     """Return the largest relative shift of any mark that is rounded up to chunks of `k`."""
-    return max(_ceil(mark, k) * k / mark for mark in marks) - 1.0
+    return max(_ceil_div(mark, k) * k / mark for mark in marks) - 1.0
 
 
 @lru_cache(maxsize=1024)  # called for each of a study's trials
 def _updates_per_chunk(end: int, asked: tuple[int, ...], steps_per_update: int) -> int:
-    length = _ceil(end, steps_per_update)
-    first = _ceil(next(iter(asked), end / _FEWEST_CHUNKS), steps_per_update)
+    length = _ceil_div(end, steps_per_update)
+    first = _ceil_div(next(iter(asked), end / _FEWEST_CHUNKS), steps_per_update)
     # The first marks and the last: the relative error of all others is smaller.
-    marks = [_ceil(mark, steps_per_update) for mark in (*asked[:20], end)]
+    marks = [_ceil_div(mark, steps_per_update) for mark in (*asked[:20], end)]
     longest = max(1, min((length - 1) // (_FEWEST_CHUNKS - 1), first, _MOST_CANDIDATES))
     near = [k for k in range(longest, 0, -1) if _worst_excess(marks, k) <= _TOLERANCE]
     exact = next(k for k in near if first % k == 0)
-    if _ceil(length, exact) > _MOST_CHUNKS:
+    if _ceil_div(length, exact) > _MOST_CHUNKS:
         return near[0]
     return exact
 
@@ -140,9 +140,9 @@ def _updates_per_chunk(end: int, asked: tuple[int, ...], steps_per_update: int) 
 def chunk_sizes_of(study: Study, steps_per_update: int) -> ChunkSizes:
     k = updates_per_chunk(study, steps_per_update)
     quantum = k * steps_per_update
-    end = _ceil(study.env_steps, quantum)
+    end = _ceil_div(study.env_steps, quantum)
     rung_chunks = _round_to_chunks(rung_steps(study), quantum, end)
-    return ChunkSizes(steps_per_update, k, end, rung_chunks, _ceil(study.horizon, quantum))
+    return ChunkSizes(steps_per_update, k, end, rung_chunks, _ceil_div(study.horizon, quantum))
 
 
 def _evaluation_points(study: Study, end: int) -> Sequence[int]:
@@ -154,11 +154,11 @@ def _evaluation_points(study: Study, end: int) -> Sequence[int]:
 
 def _round_to_chunks(steps: Iterable[int], quantum: int, end: int) -> tuple[int, ...]:
     """Round up to whole chunks; merge equal results, and drop those at the end of the run."""
-    rounded = (_ceil(step, quantum) for step in steps)
+    rounded = (_ceil_div(step, quantum) for step in steps)
     return tuple(sorted({chunks for chunks in rounded if chunks < end}))
 
 
-def _ceil(steps: float, quantum: int) -> int:
+def _ceil_div(steps: float, quantum: int) -> int:
     if isinstance(steps, float):
         return math.ceil(steps / quantum)
     return -(-steps // quantum)

@@ -192,9 +192,9 @@ def command_algorithm(notes: Notes, root: Node, source: Path | None) -> Algorith
     line = Template(node.value)
     with notes.at(root, "command"):
         line.check()
-    given = _hyperparameters(notes, root, source, _take_default(notes, root))
+    given = _read_hyperparameters(notes, root, source, _take_default(notes, root))
     _check_names(notes, root, line, given)
-    unit = _unit(root)
+    unit = _length_unit(root)
     table = {one.name: one.knob() for one in given.values()}
     root.value.pop("algorithm", None)  # in a resolved study
     return Algorithm(f"{COMMAND}:{line.label}", table, unit, takes_env=False, acts=False)
@@ -226,7 +226,7 @@ def _has_defaults(root: Node) -> bool:
     return bool(entries) and all("default" in one.mapping for one in entries)
 
 
-def _hyperparameters(
+def _read_hyperparameters(
     notes: Notes, root: Node, source: Path | None, defaults: Mapping[str, Any]
 ) -> dict[str, _Given]:
     found: dict[str, _Given] = {}
@@ -235,7 +235,7 @@ def _hyperparameters(
     if space is not None:
         searched = space.mapping
     for name, child in searched.items():
-        distributions = tuple(_distributions(child))
+        distributions = tuple(_read_distributions(child))
         own = _own_default(child)
         default = _parse_value(defaults.get(name, own))
         found[name] = _Given(name, "space", distributions, default=default)
@@ -251,7 +251,7 @@ def _hyperparameters(
     return found
 
 
-def _distributions(child: Node) -> Iterator[Distribution]:
+def _read_distributions(child: Node) -> Iterator[Distribution]:
     for node in (child, *child.elements):
         if not node.is_map:
             continue
@@ -303,7 +303,7 @@ def _check_names(notes: Notes, root: Node, line: Template, given: Mapping[str, _
                 notes.add(text, root, "resume")
 
 
-def _unit(root: Node) -> str:
+def _length_unit(root: Node) -> str:
     """Return the unit of run length: the words that follow the number."""
     recorded = root.child("algorithm")
     if "unit" in recorded.mapping:

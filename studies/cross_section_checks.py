@@ -515,10 +515,10 @@ def _command_problems(study: Study) -> Problems:
     ):
         if wrong:
             yield path, text
-    yield from _cluster(study)
+    yield from _cluster_problems(study)
 
 
-def _cluster(study: Study) -> Problems:
+def _cluster_problems(study: Study) -> Problems:
     """Check the settings for the processes of a command on a cluster."""
     settings, executor = study.processes or Processes(), study.executor
     text = "does not apply to a study with command;"
@@ -566,7 +566,7 @@ def _gymnasium_faults(study: Study, values: Mapping[str, Any]) -> Problems:
 def knob_contradictions(study: Study) -> Problems:
     """Yield each contradiction between two hyperparameter values that can occur together."""
     reported: set[str] = set()
-    for names, params in _corners(study):
+    for names, params in _corner_configurations(study):
         try:
             study.complete(params, own_words=True)
         except ConfigError as error:
@@ -579,7 +579,7 @@ def knob_contradictions(study: Study) -> Problems:
                 yield "|".join([*places, "space", "fixed"]), text
 
 
-def _corners(study: Study) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+def _corner_configurations(study: Study) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
     """Yield (names, configuration): the default, then variants with one or two extreme values."""
     space = study.space
     yield (), space.default()

@@ -251,36 +251,36 @@ def merged_entry(specs: Sequence[EnvSpec], entries: Sequence[EnvEntry | None]) -
     if any(one.actions != actions for one in known):
         actions = "any"
     return EnvEntry(
-        id=" and ".join(_once([(one.id,) for one in known])),
-        source=_common([one.source for one in known], "several"),
+        id=" and ".join(_distinct_names([(one.id,) for one in known])),
+        source=_common_value([one.source for one in known], "several"),
         actions=actions,
-        metrics=_shared([one.metrics for one in known]),
-        positive=_once([one.positive for one in known]),
-        params=_merged([one.params for one in known]),
-        keys=_merged([one.keys for one in known]),
-        elsewhere=_merged([one.elsewhere for one in known]),
+        metrics=_entries_in_all([one.metrics for one in known]),
+        positive=_distinct_names([one.positive for one in known]),
+        params=_merge_keeping_first([one.params for one in known]),
+        keys=_merge_keeping_first([one.keys for one in known]),
+        elsewhere=_merge_keeping_first([one.elsewhere for one in known]),
     )
 
 
-def _common(values: Sequence[_Value], different: _Value) -> _Value:
+def _common_value(values: Sequence[_Value], different: _Value) -> _Value:
     """Return the common value of all items, or `different` if there is none."""
     if len({*values}) > 1:
         return different
     return values[0]
 
 
-def _shared(each: Sequence[Mapping[str, _Value]]) -> dict[str, _Value]:
+def _entries_in_all(each: Sequence[Mapping[str, _Value]]) -> dict[str, _Value]:
     """Return the first mapping, restricted to names that are in all mappings."""
     shared = set(each[0]).intersection(*each)
     return {name: value for name, value in each[0].items() if name in shared}
 
 
-def _once(names: Iterable[Iterable[str]]) -> tuple[str, ...]:
+def _distinct_names(names: Iterable[Iterable[str]]) -> tuple[str, ...]:
     """Return each name once, in order."""
     return tuple(dict.fromkeys(chain.from_iterable(names)))
 
 
-def _merged(each: Sequence[Mapping[str, _Value]]) -> dict[str, _Value]:
+def _merge_keeping_first(each: Sequence[Mapping[str, _Value]]) -> dict[str, _Value]:
     """Merge mappings; for a name that is in several of them, the first value is used."""
     found: dict[str, _Value] = {}
     for one in reversed(each):

@@ -48,7 +48,7 @@ def init_text(env_id: str, imports: Sequence[str] = (), custom: EnvEntry | None 
     run. `custom` describes an environment that is not in the tables.
     """
     env = custom or entry(full_id(env_id))
-    observation = _observation(env)
+    observation = _observation_or_none(env)
     is_image = observation is not None and observation.is_image
     used, head = env.id, f"# {env.id}"
     if observation is not None and not is_image:
@@ -71,7 +71,10 @@ def init_text(env_id: str, imports: Sequence[str] = (), custom: EnvEntry | None 
         *_env_lines(env, used),
         "env_steps: 500k                  # per full run",
         "# fixed: the same in every trial; space: searched; trial 0 uses the defaults",
-        f"fixed: {{num_envs: 8, rollout_length: 128, num_minibatches: 4, {_network(is_image)}}}",
+        (
+            "fixed: {num_envs: 8, rollout_length: 128, num_minibatches: 4, "
+            f"{_network_text(is_image)}}}"
+        ),
         "space:",
         *(_knob_line(name) for name in searched),
         *(f"  # {_knob_line(name).strip()}" for name in offered),
@@ -137,13 +140,13 @@ def _line_of(knob: Knob) -> str:
     return f"{line.ljust(_COLUMN)} # {knob.meaning}"
 
 
-def _network(is_image: bool) -> str:
+def _network_text(is_image: bool) -> str:
     if is_image:
         return "network: cnn, shared_encoder: true"
     return "hidden_sizes: [64, 64]"
 
 
-def _observation(env: EnvEntry) -> Observation | None:
+def _observation_or_none(env: EnvEntry) -> Observation | None:
     if not is_hosted(env.id):
         return None
     try:

@@ -67,7 +67,7 @@ def load(
     """
     path = Path(path)
     root = read_file(path, str(path))
-    shown, stem = str(path), _stem(path)
+    shown, stem = str(path), _study_stem(path)
     return study_of(root, shown, path.parent, stem, overrides, name=name, before_code=before_code)
 
 
@@ -189,10 +189,10 @@ class _StudyReader:
         parts["goals_left_out"] = self._goals_left_out(parts["objectives"], parts["metric"])
         study = Study(**{field.name: parts[field.name] for field in fields(Study)})
         if not self.checked:
-            self._check(study)
+            self._check_in_stages(study)
         return study
 
-    def _check(self, study: Study) -> None:
+    def _check_in_stages(self, study: Study) -> None:
         """Run the checks in stages, and raise all mistakes from the first stage that finds any."""
         for problems in stages(self.root, study):
             for path, text in problems:
@@ -240,7 +240,7 @@ class _StudyReader:
             "early_terminate": early,
             "confirm": confirm,
             "init": self._read_init(given["init"]),
-            "executor": self._executor(given["executor"]),
+            "executor": self._read_executor(given["executor"]),
             "processes": processes,
             "metrics": metrics,
             "loggers": tuple(filter(None, map(self._read_logger, self._list_items("loggers")))),
@@ -259,7 +259,7 @@ class _StudyReader:
         if fault is not None:
             self.notes.add(f"metric: {fault}", *place_of(self.root, "metric.name"))
 
-    def _executor(self, values: dict[str, Any]) -> Executor:
+    def _read_executor(self, values: dict[str, Any]) -> Executor:
         """Read the options for sbatch, whose values are words, numbers, or true for a flag."""
         node, given = values["options"], dict[str, Any]()
         if isinstance(node, Node):
@@ -502,7 +502,7 @@ def written_study(given: Written) -> StudyText:
     except TypeError:
         text = f"a study is given as {type(given).__name__}; allowed: a path, hpo.yaml(text) or a"
         raise ConfigError(f"{text} mapping") from None
-    return StudyText(text_of(path, str(path)), str(path), path.parent, _stem(path))
+    return StudyText(text_of(path, str(path)), str(path), path.parent, _study_stem(path))
 
 
 def read_study(given: Source, name: str | None = None) -> tuple[Study, str]:
@@ -516,7 +516,7 @@ def read_study(given: Source, name: str | None = None) -> tuple[Study, str]:
     return written.load(name), written.text
 
 
-def _stem(path: Path) -> str:
+def _study_stem(path: Path) -> str:
     return path.name.removesuffix(".yaml").removesuffix(".yml").removesuffix(".resolved")
 
 

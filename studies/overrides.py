@@ -40,7 +40,7 @@ def apply_overrides(notes: Notes, root: Node, overrides: Sequence[str]) -> None:
                 notes.add(f"{origin}{mistake.text}")
             continue
         _set_origin(value, origin)
-        _put(notes, root, keys, value, origin)
+        _set_value(notes, root, keys, value, origin)
 
 
 def _split_keys(path: str) -> list[str]:
@@ -60,7 +60,7 @@ def _set_origin(node: Node, origin: str) -> None:
         _set_origin(child, origin)
 
 
-def _put(notes: Notes, root: Node, keys: list[str], value: Node, origin: str) -> None:
+def _set_value(notes: Notes, root: Node, keys: list[str], value: Node, origin: str) -> None:
     here = root
     for depth, key in enumerate(keys):
         place: Any = key

@@ -196,13 +196,13 @@ def _place_in_space(space: Space, number: int, learnt: Mapping[str, Any]) -> Pla
         if parameter.distribution.why_not(value) is None:
             return parameter.distribution.canonical(value)
         moved.append(parameter.name)
-        return _nearest(parameter, value)
+        return _nearest_legal_value(parameter, value)
 
     params = space.resolve(choose)
     return Placed(number, params, tuple(moved))
 
 
-def _nearest(parameter: Parameter, value: Any) -> Any:
+def _nearest_legal_value(parameter: Parameter, value: Any) -> Any:
     """Return the hyperparameter's legal value nearest to an illegal one."""
     distribution = parameter.distribution
     if not is_number(value):
@@ -212,10 +212,10 @@ def _nearest(parameter: Parameter, value: Any) -> Any:
     numbers = [known for known in distribution.values if is_number(known)]
     if not numbers:
         return parameter.default
-    return min(numbers, key=lambda known: _distance(known, value))
+    return min(numbers, key=lambda known: _value_distance(known, value))
 
 
-def _distance(one: float, other: float) -> float:
+def _value_distance(one: float, other: float) -> float:
     """Return the absolute log ratio of two positive numbers, or else the absolute difference."""
     if one > 0 and other > 0:
         return abs(math.log(one / other))

@@ -48,9 +48,9 @@ class ChangedKey:
 def resolved(study: Study) -> dict[str, Any]:
     space = study.space
     special: dict[str, Any] = {
-        "env": _environments(study),
-        "fixed": dict(sorted({**_unsaid(study), **study.fixed}.items())),
-        "space": _space(space),
+        "env": _environments_data(study),
+        "fixed": dict(sorted({**_unset_changed_defaults(study), **study.fixed}.items())),
+        "space": _space_data(space),
         "forbid": [rule.as_data() for rule in space.forbid],
         "eval_env": dict(sorted(study.evaluation.env.items())),
         "loggers": [{"type": logger.type, **logger.options} for logger in study.loggers],
@@ -63,7 +63,7 @@ def resolved(study: Study) -> dict[str, Any]:
     return as_lists(data)
 
 
-def _unsaid(study: Study) -> dict[str, Any]:
+def _unset_changed_defaults(study: Study) -> dict[str, Any]:
     """Return PPO hyperparameters whose defaults have changed and that the study does not set."""
     if not study.algorithm.is_ppo:
         return {}
@@ -71,11 +71,11 @@ def _unsaid(study: Study) -> dict[str, Any]:
     return {name: KNOBS[name].default for name in DEFAULTS_OF_OLD if name not in said}
 
 
-def _space(space: Space) -> dict[str, Any]:
+def _space_data(space: Space) -> dict[str, Any]:
     """Return the distributions by parameter name; several branches become a list."""
     branches: dict[str, list[Any]] = {name: [] for name in space.names}
     for parameter in space.parameters:
-        branches[parameter.name].append(_parameter(parameter))
+        branches[parameter.name].append(_parameter_data(parameter))
     return {name: _one_or_list(entries) for name, entries in branches.items()}
 
 
@@ -197,7 +197,7 @@ def lanes_of_old(data: Mapping[str, Any]) -> dict[str, str]:
     return {"tiles": "narrow"}
 
 
-def _environments(study: Study) -> Any:
+def _environments_data(study: Study) -> Any:
     written: list[dict[str, Any]] = []
     for one in environments_of(study):
         written.append({"id": one.id, **dict(sorted(one.values.items()))})
@@ -340,7 +340,7 @@ def _has_zero(value: Any) -> bool:
     return value == 0 or (is_sequence(value) and 0 in value)
 
 
-def _parameter(parameter: Parameter) -> dict[str, Any]:
+def _parameter_data(parameter: Parameter) -> dict[str, Any]:
     data = {**parameter.distribution.as_mapping(), "default": parameter.default}
     if parameter.when:
         data["when"] = {condition.name: list(condition.values) for condition in parameter.when}

@@ -127,7 +127,7 @@ class _Simulation:
                 arrived.append((mark, trial))
             self._finished |= any(mark == self._race.rungs for mark, _ in arrived)
             for rung in sorted({mark for mark, _ in arrived if mark < self._race.rungs}):
-                self._judge(rung, sorted(trial for mark, trial in arrived if mark == rung))
+                self._judge_trials(rung, sorted(trial for mark, trial in arrived if mark == rung))
             self._let_go()
         return self._past
 
@@ -137,13 +137,13 @@ class _Simulation:
             if self._ahead:
                 trial, mark = self._ahead.popleft()
             elif len(self._losses) < self._race.trials:
-                trial, mark = self._propose(), 0
+                trial, mark = self._propose_trial(), 0
             else:
                 break
-            self._start(trial, mark)
+            self._start_training(trial, mark)
         return bool(self._running)
 
-    def _start(self, trial: int, mark: int) -> None:
+    def _start_training(self, trial: int, mark: int) -> None:
         marks = (0, *self._race.marks)
         end = self._now + marks[mark + 1] - marks[mark]
         heapq.heappush(self._running, (end, trial, mark))
@@ -152,7 +152,7 @@ class _Simulation:
         enough = self._race.learns_from
         return enough is not None and self._results >= enough
 
-    def _propose(self) -> int:
+    def _propose_trial(self) -> int:
         race, trial = self._race, len(self._losses)
         power = 1.0
         if trial < race.guesses:
@@ -160,24 +160,24 @@ class _Simulation:
         elif self._has_model() and self._rng.random() >= race.random_share:
             power = _LEARNT
         self._losses.append(self._rng.random() ** power)
-        self._brackets.append(self._bracket())
+        self._brackets.append(self._draw_bracket())
         return trial
 
-    def _bracket(self) -> int:
+    def _draw_bracket(self) -> int:
         race = self._race
         if race.kind != "brackets":
             return 0
         weights = [race.eta**s / (s + 1) for s in range(race.rungs, -1, -1)]
         return self._rng.choices(range(race.rungs + 1), weights)[0]
 
-    def _judge(self, rung: int, trials: Sequence[int]) -> None:
+    def _judge_trials(self, rung: int, trials: Sequence[int]) -> None:
         here, race = self._rungs[rung], self._race
         for trial in trials:
             here.add((self._losses[trial], trial), self._brackets[trial])
         if rung == 0:
             self._results += len(trials)
         for trial in trials:
-            if self._passes(trial, rung):
+            if self._passes_rung(trial, rung):
                 self._go_on(trial, rung, soon=True)
             elif race.pause:
                 bisect.insort(here.paused, (self._losses[trial], trial))
@@ -188,7 +188,7 @@ class _Simulation:
             while here.paused and last is not None and here.paused[0] <= last:
                 self._go_on(here.paused.pop(0)[1], rung)
 
-    def _passes(self, trial: int, rung: int) -> bool:
+    def _passes_rung(self, trial: int, rung: int) -> bool:
         race, bracket = self._race, self._brackets[trial]
         if bracket > rung or (trial == 0 and race.keeps_first):
             return True
@@ -199,7 +199,7 @@ class _Simulation:
         """Let a trial train beyond a rung: at once in its lane, or once a lane is free."""
         self._past[rung] += 1
         if soon:
-            self._start(trial, rung + 1)
+            self._start_training(trial, rung + 1)
         else:
             self._ahead.append((trial, rung + 1))
 

@@ -35,18 +35,22 @@ _PPO = Algorithm()
 
 def schema(algorithm: Algorithm = _PPO) -> dict[str, Any]:
     """Return the schema for studies of one algorithm; by default, of PPO or of any command."""
-    names = _condition("the parameter is searched if all conditions hold", _names(algorithm.knobs))
+    names = _condition_schema(
+        "the parameter is searched if all conditions hold", _names_schema(algorithm.knobs)
+    )
     found: dict[str, Any] = {
         "$schema": _DIALECT,
         "title": "hpo study",
         "description": "A study: environment, search space, search method and budget.",
-        "$defs": {"distribution": _distribution("condition"), "condition": names},
+        "$defs": {"distribution": _distribution_schema("condition"), "condition": names},
     }
     if not algorithm.is_ppo:
         return {**found, **_of_algorithm(algorithm)}
     found["$defs"] |= {
-        "distribution_of_command": _distribution("condition_of_command"),
-        "condition_of_command": _condition("the parameter is searched if all conditions hold", {}),
+        "distribution_of_command": _distribution_schema("condition_of_command"),
+        "condition_of_command": _condition_schema(
+            "the parameter is searched if all conditions hold", {}
+        ),
     }
     either = {"then": _of_command(), "else": _of_algorithm(algorithm)}
     return {**found, "if": {"required": ["command"]}, **either}
@@ -58,20 +62,25 @@ def _of_algorithm(algorithm: Algorithm) -> dict[str, Any]:
     if not algorithm.is_ppo:
         if not algorithm.takes_env:
             del properties["env"]
-        properties["length"] = _length(algorithm.unit)
+        properties["length"] = _length_schema(algorithm.unit)
         required = _with_length("algorithm")
-    return {**_object(properties), **required, **_closed()}
+    return {**_object_schema(properties), **required, **_closed_without_imports()}
 
 
 def _of_command() -> dict[str, Any]:
     """Return the schema for a study whose hyperparameters are placeholders in its command."""
     properties = {field.key: _top_of_command(field) for field in TOP}
-    properties["length"] = _length("env steps, or in the unit written after the number")
-    needed = _any([{"required": ["metric"]}, {"required": ["objectives"]}])
-    return {**_object(properties), **_with_length("command"), **_closed(), **needed}
+    properties["length"] = _length_schema("env steps, or in the unit written after the number")
+    needed = _any_of([{"required": ["metric"]}, {"required": ["objectives"]}])
+    return {
+        **_object_schema(properties),
+        **_with_length("command"),
+        **_closed_without_imports(),
+        **needed,
+    }
 
 
-def _closed() -> dict[str, Any]:
+def _closed_without_imports() -> dict[str, Any]:
     """Return the schema for studies without `imports`: only methods and rules in the tables."""
     sections = {
         "search": {"properties": {"method": {"enum": list(METHODS)}}},
@@ -80,7 +89,7 @@ def _closed() -> dict[str, Any]:
     return {"if": {"not": {"required": ["imports"]}}, "then": {"properties": sections}}
 
 
-def _length(unit: str) -> dict[str, Any]:
+def _length_schema(unit: str) -> dict[str, Any]:
     return {"description": f"length of a full run, in {unit}", "type": ["integer", "string"]}
 
 
@@ -88,16 +97,16 @@ def _with_length(key: str) -> dict[str, Any]:
     return {"oneOf": [{"required": [key, length]} for length in ("length", "env_steps")]}
 
 
-def _object(properties: Mapping[str, Any], required: Sequence[str] = ()) -> dict[str, Any]:
+def _object_schema(properties: Mapping[str, Any], required: Sequence[str] = ()) -> dict[str, Any]:
     closed = {"type": "object", "additionalProperties": False}
     return {**closed, "required": list(required), "properties": dict(properties)}
 
 
-def _array(items: Any, **more: Any) -> dict[str, Any]:
+def _array_schema(items: Any, **more: Any) -> dict[str, Any]:
     return {"type": "array", "items": items, **more}
 
 
-def _any(options: Sequence[Any]) -> dict[str, Any]:
+def _any_of(options: Sequence[Any]) -> dict[str, Any]:
     if len(options) == 1:
         return dict(options[0])
     return {"anyOf": list(options)}
@@ -108,33 +117,35 @@ def _with_meaning(field: Field, body: dict[str, Any]) -> dict[str, Any]:
     options = [body]
     if field.off:
         options.append(_OFF)
-    return {"description": field.meaning, **_any(options)}
+    return {"description": field.meaning, **_any_of(options)}
 
 
 def _top_level_schema(field: Field, algorithm: Algorithm) -> dict[str, Any]:
     knobs = algorithm.knobs
-    known = _any([{"enum": list(ENVIRONMENTS)}, {"type": "string"}])
+    known = _any_of([{"enum": list(ENVIRONMENTS)}, {"type": "string"}])
     given = {"type": "object", "required": ["id"], "properties": {"id": known}}
     rule = {"type": "string", "description": "such as gamma < gae_lambda - 0.15"}
     values = {r"^env\.": {"type": ["number", "string", "boolean", "array"]}}
     special: Mapping[str, Callable[[], dict[str, Any]]] = {
-        "env": lambda: _any([known, given, _array(_any([known, given]), minItems=2)]),
+        "env": lambda: _any_of([known, given, _array_schema(_any_of([known, given]), minItems=2)]),
         "algorithm": lambda: {"const": algorithm.name},
-        "fixed": lambda: _object(_each_knob(knobs, _knob_value)),
-        "space": lambda: _space(_parameters(knobs), _parameters(knobs, nullable=True)),
-        "forbid": lambda: _array(
-            _any([_condition("a combination of values", _names(knobs)), rule])
+        "fixed": lambda: _object_schema(_each_knob(knobs, _knob_value)),
+        "space": lambda: _space_schema(
+            _parameters_schema(knobs), _parameters_schema(knobs, nullable=True)
         ),
-        "enqueue": lambda: _array(
-            {**_object(_each_knob(knobs, _knob_value)), "patternProperties": values}
+        "forbid": lambda: _array_schema(
+            _any_of([_condition_schema("a combination of values", _names_schema(knobs)), rule])
         ),
-        "imports": lambda: _array({"type": "string"}),
+        "enqueue": lambda: _array_schema(
+            {**_object_schema(_each_knob(knobs, _knob_value)), "patternProperties": values}
+        ),
+        "imports": lambda: _array_schema({"type": "string"}),
         "eval_env": lambda: {"type": "object"},
-        "loggers": _loggers,
-        "objectives": _objectives,
-        "constraints": lambda: _array(_section(keys_of(Constraint))),
-        "search": _search,
-        "early_terminate": _early_terminate,
+        "loggers": _loggers_schema,
+        "objectives": _objectives_schema,
+        "constraints": lambda: _array_schema(_section_schema(keys_of(Constraint))),
+        "search": _search_schema,
+        "early_terminate": _early_terminate_schema,
     }
     if field.key not in special:
         return {"description": field.meaning, **_field_schema(field)}
@@ -145,18 +156,20 @@ def _top_of_command(field: Field) -> dict[str, Any]:
     """Return the schema for a top-level key of a study with `command`."""
     any_object = {"type": "object"}
     one = {"$ref": "#/$defs/distribution_of_command"}
-    options = _any([one, _array(one, minItems=1)])
+    options = _any_of([one, _array_schema(one, minItems=1)])
     special: Mapping[str, Callable[[], dict[str, Any]]] = {
-        "env": lambda: _any([{"type": "string"}, any_object]),  # in a resolved study
+        "env": lambda: _any_of([{"type": "string"}, any_object]),  # in a resolved study
         "algorithm": lambda: any_object,  # in a resolved study
         "fixed": lambda: any_object,
-        "space": lambda: _space({"type": "object", "additionalProperties": options}),
-        "forbid": lambda: _array(_any([any_object, {"type": "string"}])),
-        "enqueue": lambda: _array(any_object),
+        "space": lambda: _space_schema({"type": "object", "additionalProperties": options}),
+        "forbid": lambda: _array_schema(_any_of([any_object, {"type": "string"}])),
+        "enqueue": lambda: _array_schema(any_object),
         "metric": lambda: _with_any("name", {"type": "string"}, SECTIONS["metric"]),
-        "objectives": lambda: _array(_with_any("name", {"type": "string"}, SECTIONS["metric"])),
+        "objectives": lambda: _array_schema(
+            _with_any("name", {"type": "string"}, SECTIONS["metric"])
+        ),
         "confirm": lambda: _with_any(
-            "default", _any([{"type": "boolean"}, any_object]), SECTIONS["confirm"]
+            "default", _any_of([{"type": "boolean"}, any_object]), SECTIONS["confirm"]
         ),
     }
     if field.key not in special:
@@ -166,24 +179,24 @@ def _top_of_command(field: Field) -> dict[str, Any]:
 
 def _with_any(key: str, value: dict[str, Any], fields: Iterable[Field]) -> dict[str, Any]:
     """Return a section's schema with different values for one key."""
-    section = _section(fields)
+    section = _section_schema(fields)
     section["properties"][key] = value
     return section
 
 
-def _section(fields: Iterable[Field]) -> dict[str, Any]:
+def _section_schema(fields: Iterable[Field]) -> dict[str, Any]:
     fields = tuple(fields)
     properties = {
         field.key: {"description": field.meaning, **_field_schema(field)} for field in fields
     }
-    return _object(properties, [field.key for field in fields if not field.has_default])
+    return _object_schema(properties, [field.key for field in fields if not field.has_default])
 
 
 def _field_schema(field: Field) -> dict[str, Any]:
     if field.type == "words":
         return kind_of(field).schema(field)[0]
     if field.section is not None:
-        options = [_section(keys_of(field.section))]
+        options = [_section_schema(keys_of(field.section))]
     else:
         options = kind_of(field).schema(field)
     if field.words:
@@ -192,18 +205,18 @@ def _field_schema(field: Field) -> dict[str, Any]:
         options.append(_OFF)
     if field.key == "name" and field.type == "text" and field.default in METRICS:
         options = [{"enum": list(METRICS)}, {"type": "string", "pattern": "^eval/"}]
-    found = _any(options)
+    found = _any_of(options)
     if isinstance(field.default, bool | int | float | str):
         found["default"] = field.default
     return found
 
 
-def _number(knob: Knob) -> dict[str, Any]:
+def _number_schema(knob: Knob) -> dict[str, Any]:
     types = {"int": "integer", "float": "number"}
     return {"type": types[knob.type], **range_schema(knob)}
 
 
-def _spellings(name: str) -> tuple[str, ...]:
+def _knob_spellings(name: str) -> tuple[str, ...]:
     """Return a name, and its American spelling if the loader accepts one."""
     american = name
     for british_word, american_word in _AMERICAN:
@@ -217,7 +230,7 @@ def _each_knob(
     knobs: Mapping[str, Knob], make: Callable[[Knob], dict[str, Any]]
 ) -> dict[str, Any]:
     made = [(knob.name, {"description": knob.meaning, **make(knob)}) for knob in knobs.values()]
-    return {spelling: one for name, one in made for spelling in _spellings(name)}
+    return {spelling: one for name, one in made for spelling in _knob_spellings(name)}
 
 
 def _knob_value(knob: Knob) -> dict[str, Any]:
@@ -225,36 +238,38 @@ def _knob_value(knob: Knob) -> dict[str, Any]:
     if knob.type == "bool":
         options.append({"type": "boolean"})
     elif knob.type == "widths":
-        options.append(_array({"type": "integer", "minimum": 1}))
+        options.append(_array_schema({"type": "integer", "minimum": 1}))
     elif knob.type in ("float", "int"):
-        options += [_number(knob), AMOUNT]
+        options += [_number_schema(knob), AMOUNT]
     if knob.choices:
         options.append({"enum": list(knob.choices)})
     if knob.name in REGISTRABLE:
         options.append({"type": "string"})
     if knob.off:
         options.append({"enum": [None, False, "off"]})
-    return _any(options)
+    return _any_of(options)
 
 
-def _parameters(knobs: Mapping[str, Knob], nullable: bool = False) -> dict[str, Any]:
+def _parameters_schema(knobs: Mapping[str, Knob], nullable: bool = False) -> dict[str, Any]:
     one = {"$ref": "#/$defs/distribution"}
-    forms = [one, _array(one, minItems=1)]
+    forms = [one, _array_schema(one, minItems=1)]
     if nullable:
         forms.append({"type": "null"})
-    options = _any(forms)
-    each = _object(_each_knob(knobs, lambda _: options))
+    options = _any_of(forms)
+    each = _object_schema(_each_knob(knobs, lambda _: options))
     return {**each, "patternProperties": {r"^env\.": options}}
 
 
-def _space(parameters: dict[str, Any], override: dict[str, Any] | None = None) -> dict[str, Any]:
+def _space_schema(
+    parameters: dict[str, Any], override: dict[str, Any] | None = None
+) -> dict[str, Any]:
     file = {"type": "string", "description": "such as spaces/ppo.yaml"}
-    from_file = _object({"file": file, "override": override or parameters}, ["file"])
+    from_file = _object_schema({"file": file, "override": override or parameters}, ["file"])
     return {"if": {"required": ["file"]}, "then": from_file, "else": parameters}
 
 
-def _distribution(condition: str) -> dict[str, Any]:
-    types = dict.fromkeys(_KEYS, _any([{"type": "number"}, AMOUNT]))
+def _distribution_schema(condition: str) -> dict[str, Any]:
+    types = dict.fromkeys(_KEYS, _any_of([{"type": "number"}, AMOUNT]))
     types["values"] = {"type": "array"}
     properties: dict[str, Any] = {
         key: {"description": meaning, **types[key]} for key, meaning in _KEYS.items()
@@ -266,11 +281,11 @@ def _distribution(condition: str) -> dict[str, Any]:
         "default": {"description": "the value in the default configuration"},
         "when": {"$ref": f"#/$defs/{condition}"},
     }
-    each = [_if_key_is("distribution", kind, _kind(kind)) for kind in KINDS]
-    return {**_object(properties), "allOf": each}
+    each = [_if_key_is("distribution", kind, _kind_schema(kind)) for kind in KINDS]
+    return {**_object_schema(properties), "allOf": each}
 
 
-def _kind(kind: str) -> dict[str, Any]:
+def _kind_schema(kind: str) -> dict[str, Any]:
     cls = KINDS[kind]
     allowed = [*cls.required, *cls.optional, "distribution", "default", "when"]
     if cls.required == ("values",):
@@ -279,32 +294,32 @@ def _kind(kind: str) -> dict[str, Any]:
     return {"required": list(cls.required), "propertyNames": {"enum": allowed}}
 
 
-def _names(knobs: Mapping[str, Knob]) -> dict[str, Any]:
-    spelled = [spelling for name in knobs for spelling in _spellings(name)]
-    return {"propertyNames": _any([{"enum": spelled}, {"pattern": r"^env\."}])}
+def _names_schema(knobs: Mapping[str, Knob]) -> dict[str, Any]:
+    spelled = [spelling for name in knobs for spelling in _knob_spellings(name)]
+    return {"propertyNames": _any_of([{"enum": spelled}, {"pattern": r"^env\."}])}
 
 
-def _condition(meaning: str, names: Mapping[str, Any]) -> dict[str, Any]:
+def _condition_schema(meaning: str, names: Mapping[str, Any]) -> dict[str, Any]:
     return {"description": meaning, "type": "object", "minProperties": 1, **names}
 
 
-def _search() -> dict[str, Any]:
+def _search_schema() -> dict[str, Any]:
     fields = SECTIONS["search"]
     usual = next(field.default for field in fields if field.key == "method")
     each = [
         _if_key_is(
             "method",
             row.name,
-            {"properties": {"options": _section(row.options)}},
+            {"properties": {"options": _section_schema(row.options)}},
             row.name == usual,
         )
         for row in METHODS.values()
     ]
-    return {**_allow_any_text(_section(fields), "method"), "allOf": each}
+    return {**_allow_any_text(_section_schema(fields), "method"), "allOf": each}
 
 
-def _early_terminate() -> dict[str, Any]:
-    body = _section(SECTIONS["early_terminate"])
+def _early_terminate_schema() -> dict[str, Any]:
+    body = _section_schema(SECTIONS["early_terminate"])
     del body["additionalProperties"]  # to allow the keys of registered rules
     return {**_allow_any_text(body, "type"), "allOf": [_of_rule(row) for row in RULES.values()]}
 
@@ -330,15 +345,15 @@ def _allow_any_text(body: dict[str, Any], key: str) -> dict[str, Any]:
     return {**body, "properties": {**body["properties"], key: named}}
 
 
-def _objectives() -> dict[str, Any]:
-    entry = _section(SECTIONS["metric"])
+def _objectives_schema() -> dict[str, Any]:
+    entry = _section_schema(SECTIONS["metric"])
     entry["properties"]["name"]["anyOf"].append({"enum": list(COSTS)})
-    return _array(entry)
+    return _array_schema(entry)
 
 
-def _loggers() -> dict[str, Any]:
+def _loggers_schema() -> dict[str, Any]:
     entries: list[dict[str, Any]] = [{"enum": list(LOGGERS)}]
     for kind, options in LOGGERS.items():
-        properties = {"type": {"const": kind}, **_section(options)["properties"]}
-        entries.append(_object(properties, ["type"]))
-    return _array(_any(entries))
+        properties = {"type": {"const": kind}, **_section_schema(options)["properties"]}
+        entries.append(_object_schema(properties, ["type"]))
+    return _array_schema(_any_of(entries))

@@ -112,7 +112,7 @@ def flags_of_script(text: str, folder: Path = Path(".")) -> list[ScriptFlag]:
         raise ConfigError(f"line {error.lineno}: {error.msg}") from error
     found: dict[str, ScriptFlag] = {}
     for node in ast.walk(tree):
-        for flag in _flags(node):
+        for flag in _flags_of_node(node):
             found.setdefault(flag.name, flag)
     hydra = next(filter(None, map(_hydra_main, ast.walk(tree))), None)
     if hydra is None:
@@ -177,7 +177,7 @@ def _flags_of_keys(given: Mapping[str, Any], package: str) -> Iterator[ScriptFla
         yield ScriptFlag(name, amount_of(value))
 
 
-def _flags(node: ast.AST) -> Iterator[ScriptFlag]:
+def _flags_of_node(node: ast.AST) -> Iterator[ScriptFlag]:
     """Yield the flags declared by one node, in the style of argparse, click or tyro."""
     if isinstance(node, ast.Call):
         yield from _flag_of_call(node)
@@ -236,7 +236,7 @@ def command_init_text(command: str, folder: Path = Path(".")) -> str:
     amount, unit = _length_of(length)
     default = {flag.name: flag.default for flag in tuned}
     lines = [
-        f"# flags of {path.name}; not searched: {_others(flags, tuned, line)}",
+        f"# flags of {path.name}; not searched: {_untuned_flags_text(flags, tuned, line)}",
         to_yaml({"name": path.stem, "command": line}).rstrip(),
         f"length: {amount} {unit}",
         to_yaml({"space": {flag.name: flag.distribution() for flag in tuned}}).rstrip(),
@@ -262,7 +262,9 @@ def _length_flag(flags: Sequence[ScriptFlag]) -> ScriptFlag | None:
     return next((by_name[name] for name in _LENGTHS if name in by_name), None)
 
 
-def _others(flags: Sequence[ScriptFlag], tuned: Sequence[ScriptFlag], line: str) -> str:
+def _untuned_flags_text(
+    flags: Sequence[ScriptFlag], tuned: Sequence[ScriptFlag], line: str
+) -> str:
     rest = [flag for flag in flags if flag not in tuned and flag.typed("{") not in line]
     return ", ".join(flag.typed(str(flag.default)) for flag in rest[:12]) or "none"
 

@@ -42,7 +42,7 @@ def belongs(where: str, key: str, child: Node) -> str:
         correction = _correction_text("budget", "trials", child)
         return f" the population of pbt and pb2 consists of all trials:{correction}"
     homes = [name for name in _homes_of(key) if name != where]
-    at_top = bool(where) and _has(TOP, key)
+    at_top = bool(where) and _has_key(TOP, key)
     if len(homes) + at_top != 1:
         return ""
     if at_top:
@@ -50,13 +50,13 @@ def belongs(where: str, key: str, child: Node) -> str:
     return f" it belongs under `{homes[0]}`:{_correction_text(homes[0], key, child)}"
 
 
-def _has(fields: Sequence[Field], key: str) -> bool:
+def _has_key(fields: Sequence[Field], key: str) -> bool:
     return any(field.key == key for field in fields)
 
 
 def _homes_of(key: str) -> list[str]:
     """Return the sections that have this key."""
-    return [name for name, fields in SECTIONS.items() if _has(fields, key)]
+    return [name for name, fields in SECTIONS.items() if _has_key(fields, key)]
 
 
 def key_of_option(name: str) -> str:
@@ -69,7 +69,7 @@ def key_of_option(name: str) -> str:
         return "seeds.per_config"
     if name in SECTIONS:
         return ""
-    if _has(TOP, name):
+    if _has_key(TOP, name):
         return name
     homes = _homes_of(name)
     if len(homes) > 1:

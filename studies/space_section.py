@@ -42,7 +42,7 @@ class SpaceReader:
         parameters: list[Parameter] = []
         places: list[Node] = []
         for name, node in entries:
-            parameter = self._parameter(name, node)
+            parameter = self._read_parameter(name, node)
             if parameter is not None:
                 parameters.append(parameter)
                 places.append(node)
@@ -51,7 +51,7 @@ class SpaceReader:
         faults = structure_faults(parameters, constants)
         for index, text in faults:
             self.notes.add(text, places[index])
-        forbid = self._rules(rules)
+        forbid = self._read_rules(rules)
         if faults or len(parameters) < len(entries):
             return Space()
         named = (name for rule in forbid for name in rule.names if name not in searched)
@@ -83,7 +83,7 @@ class SpaceReader:
                 entries.extend((name, branch) for branch in branches)
         return entries
 
-    def _parameter(self, name: str, node: Node) -> Parameter | None:
+    def _read_parameter(self, name: str, node: Node) -> Parameter | None:
         if not node.is_map:
             self.notes.add(f"{name} is {node.shown()}; {_how_to_write(node)}", node)
             return None
@@ -99,7 +99,7 @@ class SpaceReader:
         when = self._read_conditions(name, node)
         if distribution is None:
             return None
-        default = self._default(name, distribution, node)
+        default = self._read_default(name, distribution, node)
         if default is _NOT_READ or when is None:
             return None
         return Parameter(name, distribution, default, when)
@@ -155,7 +155,7 @@ class SpaceReader:
             return None, faults
         return replace(distribution, values=tuple(values)), []
 
-    def _default(self, name: str, distribution: Distribution, node: Node) -> Any:
+    def _read_default(self, name: str, distribution: Distribution, node: Node) -> Any:
         if "default" not in node.value:
             own = self.vocabulary.default(name)
             if distribution.why_not(own) is None:
@@ -228,15 +228,15 @@ class SpaceReader:
                     self.notes.add(text, place, "when")
         return constants
 
-    def _rules(self, nodes: Sequence[Node]) -> tuple[Rule, ...]:
+    def _read_rules(self, nodes: Sequence[Node]) -> tuple[Rule, ...]:
         if len(nodes) > _MOST_RULES:
             self.notes.add(
                 f"forbid has {len(nodes)} rules; allowed: at most {_MOST_RULES}", nodes[0]
             )
             return ()
-        return tuple(rule for rule in map(self._rule, nodes) if rule is not None)
+        return tuple(rule for rule in map(self._read_rule, nodes) if rule is not None)
 
-    def _rule(self, node: Node) -> Rule | None:
+    def _read_rule(self, node: Node) -> Rule | None:
         if node.is_map and node.value:
             wanted = [self._read_knob_values(node, given) for given in node.value]
             read = tuple(entry for entry in wanted if entry is not None)

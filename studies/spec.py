@@ -202,11 +202,11 @@ class Study:
         """Return the `Training` for a complete configuration of a custom training class."""
         given = None
         if self.algorithm.takes_env:
-            given = self._environment
+            given = self._study_environment
         return self.algorithm.training(config, self.horizon, given)
 
     @cached_property
-    def _environment(self) -> Any:
+    def _study_environment(self) -> Any:
         from ..core.envs.registry import plan_of_env  # imports jax
         from ..core.training import StudyEnvironment
 
@@ -218,10 +218,10 @@ class Study:
         return StudyEnvironment(plan, params, self.evaluation.steps, longest)
 
     def default(self) -> dict[str, Any]:
-        return dict(self._default)
+        return dict(self._default_configuration)
 
     @cached_property
-    def _default(self) -> dict[str, Any]:
+    def _default_configuration(self) -> dict[str, Any]:
         return self.complete(self.space.default())
 
 

@@ -109,14 +109,14 @@ def idle_knobs(study: Study) -> list[str]:
     """Return each hyperparameter that has no effect, with its unmet condition."""
     each, found = each_alone(study), list[str]()
     for name in dict.fromkeys([*study.fixed, *study.space.names]):
-        if name.startswith("env.") or not all(_reason(one, name) for one in each):
+        if name.startswith("env.") or not all(_unmet_condition(one, name) for one in each):
             continue
-        if why := _reason(study, name):
+        if why := _unmet_condition(study, name):
             found.append(f"{name} has no effect here: {why}")
     return found
 
 
-def _reason(study: Study, name: str) -> str | None:
+def _unmet_condition(study: Study, name: str) -> str | None:
     """Return a hyperparameter's unmet condition; None if it has an effect."""
     return _lacking_environment(study, name) or _lacking_knob(study, name)
 
@@ -128,7 +128,7 @@ def _lacking_environment(study: Study, name: str) -> str | None:
             return f"{study.env.id} has no action mask"
         if name == "transformer_obs_type":
             return f"{study.env.id} has no link tokens"
-    if name == "shadow_weight" and not any(_shadows(study)):
+    if name == "shadow_weight" and not any(_possible_shadows(study)):
         return "env.shadow is not set"
     if known is not None and known.actions == "discrete" and name in _OF_REAL_ACTIONS:
         return f"the actions of {study.env.id} are discrete"
@@ -152,7 +152,7 @@ def _lacking_knob(study: Study, name: str) -> str | None:
     return f"it needs {' or '.join(map(str, needs))}"
 
 
-def _shadows(study: Study) -> list[Any]:
+def _possible_shadows(study: Study) -> list[Any]:
     given = study.env.values.get("shadow")
     own = [p for p in study.space.parameters if p.name == "env.shadow"]
     return [given, *(value for p in own for value in p.distribution.ends())]

@@ -74,7 +74,7 @@ class Words:
         known = field.words or [item for item in given if isinstance(item, str)]
         if not all(item in known for item in given):
             return BAD
-        return _different(given)
+        return _entries_if_distinct(given)
 
     def schema(self, field: Field) -> list[dict[str, Any]]:
         return [{"type": "array", "items": {"enum": list(field.words)}, "uniqueItems": True}]
@@ -89,7 +89,7 @@ class Counts:
         given = [count_of(item.value) for item in child.value]
         if any(one is None or one <= 0 for one in given):
             return BAD
-        return _different(given)
+        return _entries_if_distinct(given)
 
     def schema(self, field: Field) -> list[dict[str, Any]]:
         return []
@@ -244,7 +244,7 @@ def _checked_number(field: Field, number: float | int | None, made: type) -> Any
     return made(number)
 
 
-def _different(given: list[Any]) -> Any:
+def _entries_if_distinct(given: list[Any]) -> Any:
     """Return the entries, or `BAD` if any of them is listed twice."""
     if len(set(given)) < len(given):
         return BAD

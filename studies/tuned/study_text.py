@@ -53,7 +53,7 @@ def train_text(record: TunedRecord, seeds: int = 5) -> str:
     """Return the study that trains the configuration, for `hpo train tuned:ENV`."""
     return _head_comment(record, "trained") + to_yaml(
         {
-            "name": f"tuned-{_stem(record)}",
+            "name": f"tuned-{_record_stem(record)}",
             "env": record.env_given,
             "env_steps": record.env_steps,
             "fixed": least(knobs_of(record)),
@@ -91,7 +91,7 @@ def around_text(record: TunedRecord) -> str:
     lines = [
         _head_comment(record, "the default, trial 0"),
         "# Next: check this file, then run it. Omitted keys have defaults.\n",
-        to_yaml({"name": _stem(record).lower(), "env": record.env_given}),
+        to_yaml({"name": _record_stem(record).lower(), "env": record.env_given}),
         _commented_line(f"env_steps: {record.env_steps}", "per full run"),
         _commented_line("fixed:", "the same in every trial") if fixed else "",
         *(f"  {flow(name)}: {flow(value)}\n" for name, value in fixed.items()),
@@ -139,7 +139,7 @@ def _head_comment(record: TunedRecord, what: str) -> str:
     return f"# {record.env}: the tuned configuration tuned:{record.name} is {what}.\n"
 
 
-def _stem(record: TunedRecord) -> str:
+def _record_stem(record: TunedRecord) -> str:
     return file_name(record.name).removesuffix(".yaml")
 
 

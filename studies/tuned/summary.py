@@ -179,10 +179,10 @@ def _improvement_probability(
 ) -> tuple[float, Interval]:
     if all(value is None for value in (*tuned, *other)):
         return math.nan, NO_INTERVAL
-    return chance_of_better(_gains(tuned, goal), _gains(other, goal), paired=False)
+    return chance_of_better(_signed_values(tuned, goal), _signed_values(other, goal), paired=False)
 
 
-def _gains(values: Sequence[float | None], goal: str) -> list[float]:
+def _signed_values(values: Sequence[float | None], goal: str) -> list[float]:
     """Return the values, negated if lower is better; NaN for missing ones."""
     sign = _SIGNS[goal]
     return [math.nan if value is None else sign * value for value in values]

@@ -157,7 +157,7 @@ def stop_in_a_commit(directory: Path, tell: Callable[[int], object]) -> None:
     """Write a second commit, tell it, and wait before it counts."""
     journal = Journal(directory, writable=True)
     journal._connection.execute("PRAGMA cache_size = 5")  # so that pages reach the file early
-    write = journal._write
+    write = journal._write_commit
 
     def stop_there(commit: Commit) -> None:
         write(commit)
@@ -165,6 +165,6 @@ def stop_in_a_commit(directory: Path, tell: Callable[[int], object]) -> None:
         time.sleep(600.0)
         raise TimeoutError("nobody came to kill it")
 
-    journal._write = stop_there
+    journal._write_commit = stop_there
     rows = [TrialRow(n, TrialState.FINISHED, "tpe", 0, "x" * 500, {}) for n in range(2_000)]
     journal.commit(Commit(2, "{}", None, 0.0, trials=rows))

@@ -399,7 +399,7 @@ def tracked(request, tmp_path_factory):
 
 def follow_unmarked(sink, directory, final):
     news = sink._follower.news(directory, sink._mark, final)
-    sink._write(directory, news)
+    sink._log_news(directory, news)
     return news
 
 

@@ -21,7 +21,7 @@ from hpo.store import (
     TrialRow,
     TrialState,
 )
-from hpo.store.follow import CurvePoint, Follower, SinkProgress, block_means
+from hpo.store.follow import Follower, LoggedPoint, SinkProgress, block_means
 from hpo.studies.study_keys import METRICS
 
 SPREADS = ("_median", "_min", "_max", "_std")
@@ -135,7 +135,7 @@ def test_points_are_averaged_in_blocks_with_a_short_last_one(
     story: Story, make_trial: Make
 ) -> None:
     follower, mark = Follower(every=3, planned=1), SinkProgress()
-    seen: list[CurvePoint] = []
+    seen: list[LoggedPoint] = []
     for index in range(7):
         story.chunk(0, 0, 10 * (index + 1), math.nan if index == 1 else float(index))
         path = story.commit(running(make_trial, 0))
@@ -147,9 +147,9 @@ def test_points_are_averaged_in_blocks_with_a_short_last_one(
 
 
 def test_block_means_handles_small_and_large_blocks() -> None:
-    points = [CurvePoint(step, {"a": float(step)}) for step in range(1, 6)]
+    points = [LoggedPoint(step, {"a": float(step)}) for step in range(1, 6)]
     assert block_means(points, 1) == points
-    assert block_means(points, 99) == [CurvePoint(5, {"a": 3.0})]
+    assert block_means(points, 99) == [LoggedPoint(5, {"a": 3.0})]
     assert block_means([], 4) == []
 
 
