@@ -219,35 +219,40 @@ class _Config:
             case ast.UnaryOp(op=ast.Not(), operand=inner):
                 return not self._is_test_true(inner)
             case ast.Name(id=name) if name in self.given:
-                return bool(self.given[name])
-            case ast.Compare(left=left, ops=[op], comparators=[right]):
-                return self._compare_argument(test, left, op, right)
+                return bool(self._argument_value(test, name))
+            case ast.Compare(left=ast.Name(id=name), ops=[op], comparators=[right]):
+                if name in self.given:
+                    return self._compare_argument(test, name, op, right)
             case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=how), args=[part]):
                 if name in self.given and how in ("startswith", "endswith"):
-                    return getattr(self._argument_value(test, name), how)(
-                        str(_plain_value(part, {}))
-                    )
+                    ends = self._plain_part(test, part)
+                    if isinstance(ends, list):
+                        ends = tuple(ends)
+                    return getattr(str(self._argument_value(test, name)), how)(ends)
             case _:
                 pass
-        raise NotPlain(f"line {test.lineno}: the condition {ast.unparse(test)} cannot be read")
+        raise _unreadable(test)
 
-    def _compare_argument(
-        self, test: ast.expr, left: ast.expr, op: ast.cmpop, right: ast.expr
-    ) -> bool:
-        if not isinstance(left, ast.Name) or left.id not in self.given:
-            raise NotPlain(f"line {test.lineno}: the condition {ast.unparse(test)} cannot be read")
-        value, other = self._argument_value(test, left.id), _plain_value(right, {})
+    def _compare_argument(self, test: ast.expr, name: str, op: ast.cmpop, right: ast.expr) -> bool:
+        value, other = self._argument_value(test, name), self._plain_part(test, right)
         match op:
             case ast.Eq() | ast.Is():
                 return value == other
             case ast.NotEq() | ast.IsNot():
                 return value != other
-            case ast.In():
+            case ast.In() if isinstance(other, list | dict | str):
                 return value in other
-            case ast.NotIn():
+            case ast.NotIn() if isinstance(other, list | dict | str):
                 return value not in other
             case _:
-                raise NotPlain(f"line {test.lineno}: {ast.unparse(test)} cannot be read")
+                raise _unreadable(test)
+
+    def _plain_part(self, test: ast.expr, node: ast.expr) -> Any:
+        """Return the value of a part of a condition; names of the module are known."""
+        value = _plain_value(node, self.known)
+        if isinstance(value, Unread):
+            raise _unreadable(test)
+        return value
 
     def _argument_value(self, test: ast.expr, name: str) -> Any:
         """Return an argument's value, for which the environment's name must be known."""
@@ -255,7 +260,13 @@ class _Config:
             raise NotPlain(
                 f"line {test.lineno}: its settings depend on the environment; name one", env="ID"
             )
+        if isinstance(self.given[name], Unread):
+            raise _unreadable(test)
         return self.given[name]
+
+
+def _unreadable(test: ast.expr) -> NotPlain:
+    return NotPlain(f"line {test.lineno}: the condition {ast.unparse(test)} cannot be read")
 
 
 def _attribute_path(node: ast.AST) -> list[str]:

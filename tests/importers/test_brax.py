@@ -114,6 +114,39 @@ def test_a_branch_on_something_unknown_is_refused():
     assert read_brax(text, "WalkerRun").named["discounting"] == 0.995
 
 
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "env_name in NAMES",
+        "env_name not in NAMES",
+        "env_name == NAME",
+        "env_name != NAME",
+        "env_name in 5",
+        "env_name.startswith(NAME)",
+    ],
+)
+def test_comparisons_with_unknown_values_are_refused(condition):
+    """They must not count as text: `ant` is in the word `NAMES_with_ant`."""
+    text = PLAYGROUND.replace('env_name in ("BallInCup", "FingerSpin") and not impl', condition)
+    assert condition in text
+    with pytest.raises(NotPlain, match="cannot be read"):
+        read_brax(text.replace("NAMES", "NAMES_with_WalkerRun"), "WalkerRun")
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["env_name in NAMES", "env_name == NAMES[0]", "env_name.startswith(('Ball', 'x'))"],
+)
+def test_comparisons_with_constants_of_the_module_are_followed(condition):
+    plain = read_brax(PLAYGROUND, "BallInCup").named
+    text = PLAYGROUND.replace('env_name in ("BallInCup", "FingerSpin") and not impl', condition)
+    if "[0]" in condition:
+        with pytest.raises(NotPlain, match="cannot be read"):
+            read_brax(text, "BallInCup")
+        return
+    assert read_brax(f"NAMES = ('BallInCup', 'x')\n{text}", "BallInCup").named == plain
+
+
 NOTEBOOK = """
 env_name = 'ant'
 env = envs.get_environment(env_name=env_name, backend='spring')

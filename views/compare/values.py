@@ -146,11 +146,16 @@ def test_seed_counts(
     """
     if set(chosen.streams) != {Stream.REPORT}:
         return (0, 0), (0, 0)
-    ran = [{seed for _, seed in side.values[Stream.REPORT]} | side.lost for side in sides]
+    ran = [_tested_seeds(side) for side in sides]
     if chosen.paired:
         ran = [ran[0] & ran[1]] * 2
     lost = [len(side.lost & seeds) for side, seeds in zip(sides, ran, strict=True)]
     return (lost[0], lost[1]), (len(ran[0]), len(ran[1]))
+
+
+def _tested_seeds(side: Side) -> set[int]:
+    """Return the test seeds on which a side ran, including those on which it diverged."""
+    return {seed for _, seed in side.values[Stream.REPORT]} | side.lost
 
 
 def sides_with_copies(sides: Sequence[Side], chosen: ComparedValues) -> tuple[str, ...]:
