@@ -69,7 +69,7 @@ def factory_of(asked: Any, programs: dict[Any, Any], spent: dict[str, float]) ->
             super().change(changes)
             import jax
 
-            jax.block_until_ready(self._lanes)
+            jax.block_until_ready(self._lane_arrays)
             spent["change_seconds"] += time.perf_counter() - started
             spent["copies"] += len(changes)
 

@@ -311,7 +311,7 @@ _OF_ENV_STEPS = (
 """Keys that are derived from `env_steps` if a file omits them."""
 
 
-def _override(command: Given | None, key: str) -> str:
+def _override_of(command: Given | None, key: str) -> str:
     if command is None:
         return ""
     return command.override_of(key)
@@ -326,7 +326,7 @@ class _Commands:
 
     def origin(self, key: str) -> str:
         """Return the options that set a key last time and now; "" if they do not differ."""
-        was, given = _override(self.last, key), _override(self.now, key)
+        was, given = _override_of(self.last, key), _override_of(self.now, key)
         if was == given:
             return ""
         words = {"last time": was, "now": given}

@@ -146,7 +146,7 @@ class Resumed:
 
 
 @dataclass(frozen=True)
-class Found:
+class Finished:
     """A finished study that is not continued."""
 
     search_state: SearchState
@@ -154,31 +154,31 @@ class Found:
     ranked: RankedTrials  # as its tables show them
 
 
-def open_study(asked: Asked, store: StudyStore) -> New | Resumed | Found:
+def open_study(asked: Asked, store: StudyStore) -> New | Resumed | Finished:
     """Open a study's folder; return a new study, one to resume, or a finished one.
 
     Raises:
         StoreError: the folder has a different study, or one that cannot be resumed as requested.
     """
     if store.created:
-        return _begin(asked, store)
+        return _begin_study(asked, store)
     _check_resumes(asked, store)
-    search_state = _restored(asked, store)
+    search_state = _restored_state(asked, store)
     lengthen(search_state, as_recorded(store.meta.study_text)["env_steps"], store.checkpoint())
-    again = _again(asked, search_state)
+    again = _trials_to_retry(asked, search_state)
     if not _reopen_study(asked, search_state, again):
         return _find_finished(asked, store, search_state)
-    return _resume(asked, store, search_state, again)
+    return _resume_study(asked, store, search_state, again)
 
 
-def _begin(asked: Asked, store: StudyStore) -> New:
-    search_state = _restored(asked, store)
-    _reopen_study(asked, search_state, _again(asked, search_state))
+def _begin_study(asked: Asked, store: StudyStore) -> New:
+    search_state = _restored_state(asked, store)
+    _reopen_study(asked, search_state, _trials_to_retry(asked, search_state))
     _write_study(asked, store, search_state)
     return New(search_state)
 
 
-def _resume(
+def _resume_study(
     asked: Asked, store: StudyStore, search_state: SearchState, again: Sequence[int]
 ) -> Resumed:
     before, settings = store.meta, asked.settings
@@ -192,7 +192,7 @@ def _resume(
     return Resumed(search_state, again)
 
 
-def _find_finished(asked: Asked, store: StudyStore, search_state: SearchState) -> Found:
+def _find_finished(asked: Asked, store: StudyStore, search_state: SearchState) -> Finished:
     """Return a finished study; update keys such as `loggers`, and keep its recorded machine."""
     now = asked.meta
     given = {"name": now.name, "study_hash": now.study_hash, "study_text": now.study_text}
@@ -200,7 +200,7 @@ def _find_finished(asked: Asked, store: StudyStore, search_state: SearchState) -
     _write_study(asked, store, search_state)
     ranked = RankedTrials.of(store.journal)
     store.publish(force=True, ranked=ranked)
-    return Found(search_state, store.head.at, ranked)
+    return Finished(search_state, store.head.at, ranked)
 
 
 def _check_resumes(asked: Asked, store: StudyStore) -> None:
@@ -213,12 +213,12 @@ def _check_resumes(asked: Asked, store: StudyStore) -> None:
     check_continues(store.meta, asked.study, given_in(kept), settings.given, same)
 
 
-def _restored(asked: Asked, store: StudyStore) -> SearchState:
+def _restored_state(asked: Asked, store: StudyStore) -> SearchState:
     resolver = Resolver(asked.study, asked.factory)
     return restore_search_state(asked.study, store, store.clock, resolver, asked.earlier.history)
 
 
-def _again(asked: Asked, search_state: SearchState) -> list[int]:
+def _trials_to_retry(asked: Asked, search_state: SearchState) -> list[int]:
     """Return the failed trials to run again, if that is requested."""
     if not asked.settings.retry_failed:
         return []
@@ -278,15 +278,15 @@ def run(
         StudyFolder(place), meta, sinks=settings.sinks, publish_seconds=seconds
     ) as store:
         opened = open_study(asked, store)
-        if isinstance(opened, Found):
-            results = _results("finished", opened.search_state, store, opened.ranked)
+        if isinstance(opened, Finished):
+            results = _run_results("finished", opened.search_state, store, opened.ranked)
             results = replace(results, finished_at=opened.finished_at)
         else:
-            results = _run(asked, opened, store, proposer, observers)
+            results = _run_study(asked, opened, store, proposer, observers)
     return replace(results, folder=as_given(shown, place))
 
 
-def _run(
+def _run_study(
     asked: Asked,
     opened: New | Resumed,
     store: StudyStore,
@@ -364,10 +364,10 @@ def _run(
             store.publish(force=True, ranked=ranked)
     notifier.count_time()
     notifier.tell("on_end", notifier.progress(), outcome)
-    return _results(outcome, search_state, store, ranked)
+    return _run_results(outcome, search_state, store, ranked)
 
 
-def _results(
+def _run_results(
     outcome: Outcome, search_state: SearchState, store: StudyStore, ranked: RankedTrials | None
 ) -> RunResults:
     """Return the results; `ranked` contains the trials of a finished study."""

@@ -17,12 +17,12 @@ def generator(seed: int, purpose: str, *numbers: int) -> np.random.Generator:
     >>> float(a.random()) == float(b.random())
     True
     """
-    return np.random.Generator(np.random.PCG64(_digest(seed, purpose, numbers)))
+    return np.random.Generator(np.random.PCG64(_seed_digest(seed, purpose, numbers)))
 
 
 def integer(seed: int, purpose: str, *numbers: int) -> int:
     """Return a 32-bit seed for a library that needs an integer."""
-    return _digest(seed, purpose, numbers) % 2**32
+    return _seed_digest(seed, purpose, numbers) % 2**32
 
 
 def study_seed(seed: int, purpose: str, *numbers: int) -> int:
@@ -31,9 +31,9 @@ def study_seed(seed: int, purpose: str, *numbers: int) -> int:
 
 
 def uniform(seed: int, purpose: str, *numbers: int) -> float:
-    return (_digest(seed, purpose, numbers) % 2**53) / 2**53
+    return (_seed_digest(seed, purpose, numbers) % 2**53) / 2**53
 
 
-def _digest(seed: int, purpose: str, numbers: tuple[int, ...]) -> int:
+def _seed_digest(seed: int, purpose: str, numbers: tuple[int, ...]) -> int:
     text = repr((int(seed), purpose, tuple(int(number) for number in numbers)))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:16], "big")

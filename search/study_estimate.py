@@ -191,7 +191,7 @@ def _examine_study(study: Study, own_code: bool) -> tuple[CheckReport, str]:
         if study.algorithm.is_process:
             processes: Any = factory
             notes.extend(processes.notes(firsts[bucket]))
-            return ProgramCost(_places(study, processes, firsts[bucket], notes))
+            return ProgramCost(_processes_at_once(study, processes, firsts[bucket], notes))
         if not study.algorithm.is_ppo:
             cost = _own_cost(factory, firsts[bucket], workers)
             notes.extend(notes_of(factory, firsts[bucket]))
@@ -211,7 +211,9 @@ def _examine_study(study: Study, own_code: bool) -> tuple[CheckReport, str]:
     return replace(report, warnings=(*report.warnings, *dict.fromkeys(notes))), ""
 
 
-def _places(study: Study, factory: Any, first: Resolved, notes: list[str]) -> int | None:
+def _processes_at_once(
+    study: Study, factory: Any, first: Resolved, notes: list[str]
+) -> int | None:
     """Return how many processes run at the same time; None if that depends on a cluster."""
     settings = study.processes or Processes()
     if study.executor.type == "local":

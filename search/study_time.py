@@ -187,7 +187,7 @@ def _without_stops(expected: Expected, phases: Mapping[str, float]) -> float | N
     return sum(phases.values()) + more * phases["search"]
 
 
-def _basis(last: float, started: float) -> str:
+def _when_timed(last: float, started: float) -> str:
     """Describe when programs were last timed, given seconds since the epoch."""
     if last >= started:
         return "timed now"
@@ -222,7 +222,7 @@ def study_time(
         assumes.append("evaluation episodes as long as the environment allows")
     if asked is not study:
         assumes.append("Ray Tune's scheduler stops no trial")
-    basis = _basis(max(costs.at for costs in timed.values()), started)
+    basis = _when_timed(max(costs.at for costs in timed.values()), started)
     if len(timed) < len(programs):
         basis += f" ({len(timed)} of {len(programs)} programs)"
     phases = {name: seconds for name, seconds in phases.items() if seconds > 0.0}
@@ -352,7 +352,7 @@ def time_program(program: ExpectedProgram, baseline: bool = False) -> Costs:
     evaluation, steps = _time_evaluation(population, program.is_hosted)
     of_baselines = 0.0
     if baseline:
-        of_baselines = _baseline(factory)
+        of_baselines = _time_baseline(factory)
     return Costs(
         block * times,
         traced,
@@ -406,7 +406,7 @@ def _time_evaluation(population: Any, hosted: bool) -> tuple[float, int]:
     return took, max(1, *lengths)
 
 
-def _baseline(factory: Any) -> float:
+def _time_baseline(factory: Any) -> float:
     study: Study = factory.study
     seeds = [(stream, i) for stream, count in replicates_of(study).items() for i in range(count)]
     started = time.perf_counter()

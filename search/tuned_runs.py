@@ -93,10 +93,10 @@ def run_proof(study: Study, out: Path, runner: Runner = run) -> Runs | None:
     results = runner(study, out)
     if results.state == "interrupted":
         return None
-    return _read(results.folder, study)
+    return _read_runs(results.folder, study)
 
 
-def _read(folder: Path, study: Study) -> Runs:
+def _read_runs(folder: Path, study: Study) -> Runs:
     with Journal(folder) as journal:
         row = journal.trial(0)
     assert row is not None  # a study that has ended has its trial
@@ -105,7 +105,7 @@ def _read(folder: Path, study: Study) -> Runs:
         if row.state is TrialState.DIVERGED:
             why = "every one diverged"
         raise SearchError(f"no seed of {study.name} finished: {row.error or why}")
-    values = _mean_series(folder, "evaluations", _column(study.metric.name))
+    values = _mean_series(folder, "evaluations", _column_name(study.metric.name))
     last = max(max(points) for points in values.values())
     whole = {seed: points for seed, points in values.items() if max(points) == last}
     at = tuple(sorted(next(iter(whole.values()))))
@@ -122,7 +122,7 @@ def _read(folder: Path, study: Study) -> Runs:
     )
 
 
-def _column(metric: str) -> str:
+def _column_name(metric: str) -> str:
     name = metric.removeprefix("eval/")
     return MEANS.get(metric) or sql_names([name], _KEYS)[name]
 
@@ -207,7 +207,7 @@ def contender_of(
 
 
 RECORDED, FRESH = 8, 32
-Verdict = Literal["bit-equal", "within the interval", "not"]
+ReproductionVerdict = Literal["bit-equal", "within the interval", "not"]
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ class Verification:
     name: str  # name of the record
     # `not`: the new seeds are outside the interval; `bit-equal`: every number of the recorded
     # seeds was reproduced
-    verdict: Verdict
+    verdict: ReproductionVerdict
     recorded: int  # number of the record's seeds that were retrained
     equal: int  # number of these that are equal in every bit
     seeds: int  # number of new seeds
@@ -256,7 +256,7 @@ def verify(
     return judged(record, found["recorded"], found["fresh"])
 
 
-def _worst(values: Sequence[float], goal: str) -> float:
+def _worst_value(values: Sequence[float], goal: str) -> float:
     if goal == "maximize":
         return min(values)
     return max(values)
@@ -272,13 +272,13 @@ def judged(record: TunedRecord, again: Contender, fresh: Contender) -> Verificat
     """Return the verdict on runs with the recorded seeds and with new ones."""
     now, then = {**versions([record.env]), "hpo-lanes": __version__}, record.made.versions
     greedy = [*record.tuned.greedy, *fresh.greedy]
-    worst = _worst([value for value in greedy if value is not None], record.goal)
+    worst = _worst_value([value for value in greedy if value is not None], record.goal)
     filled = [worst if value is None else value for value in greedy]
     recorded_values = filled[: len(record.tuned.greedy)]
     fresh_values = filled[len(record.tuned.greedy) :]
     found = agreement(recorded_values, fresh_values)
     equal = sum(_is_same_seed(record.tuned, again, seed) for seed in range(len(again.greedy)))
-    verdict: Verdict = "within the interval"
+    verdict: ReproductionVerdict = "within the interval"
     if not found.within:
         verdict = "not"
     elif equal == len(again.greedy):

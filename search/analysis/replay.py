@@ -329,7 +329,7 @@ class _Again:
             if chunk >= warmup:
                 after = (chunk - warmup + 1) * quantum
                 self._add_rows(after, result)
-                self._evaluate(after)
+                self._evaluate_if_due(after)
 
     def _train_chunk(self, chunk: int, here: int) -> ChunkResult:
         resolved, stream = self._resolved_at(here), self._record.seeds.stream
@@ -360,7 +360,7 @@ class _Again:
                     if not name.endswith("_seconds")
                 }
 
-    def _evaluate(self, after: int) -> None:
+    def _evaluate_if_due(self, after: int) -> None:
         sound = self._sound_runs
         if after // self._schedule.quantum not in self._schedule.evaluations or not sound:
             return

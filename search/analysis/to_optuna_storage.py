@@ -63,7 +63,7 @@ def write_storage(storage: str, name: str, meta: StudyMeta, points: CheckpointVa
             for number, row in sorted(points.trials.items()):
                 if row.state is TrialState.REFERENCE:  # not a search trial
                     continue
-                optuna_study.add_trial(_trial(row, points, number))
+                optuna_study.add_trial(_optuna_trial(row, points, number))
         except BaseException:
             optuna.delete_study(study_name=name, storage=opened)
             raise
@@ -87,9 +87,9 @@ def _set_study_attributes(
     optuna_study.set_user_attr("hpo", finite_json(said))
 
 
-def _trial(row: TrialRow, points: CheckpointValues, number: int) -> FrozenTrial:
+def _optuna_trial(row: TrialRow, points: CheckpointValues, number: int) -> FrozenTrial:
     params, spread = written_params(points.study.space, row.params)
-    reports = _reports(points, number)
+    reports = _intermediate_values(points, number)
     state, values = _state_and_values(row, reports, len(points.study.objectives) > 1)
     about = {name: getattr(row, name) for name in _ATTRIBUTES}
     about = {name: value for name, value in about.items() if value not in ("", (), None, False)}
@@ -109,7 +109,7 @@ def _trial(row: TrialRow, points: CheckpointValues, number: int) -> FrozenTrial:
     return trial
 
 
-def _reports(points: CheckpointValues, number: int) -> dict[int, float]:
+def _intermediate_values(points: CheckpointValues, number: int) -> dict[int, float]:
     """Return finite values by env steps; empty for several objectives (unsupported by Optuna)."""
     if len(points.study.objectives) > 1:
         return {}
@@ -125,8 +125,8 @@ def _state_and_values(
     if state is Theirs.PRUNED and not several:
         if not reports:
             return Theirs.FAIL, []
-        return state, _known(row.rung_value)
-    values = _known(row.value)
+        return state, _without_none(row.rung_value)
+    values = _without_none(row.value)
     if several:
         values = list(row.objectives)
     if state is Theirs.PRUNED:
@@ -138,7 +138,7 @@ def _state_and_values(
     return state, values
 
 
-def _known(*values: float | None) -> list[float]:
+def _without_none(*values: float | None) -> list[float]:
     return [value for value in values if value is not None]
 
 

@@ -215,7 +215,7 @@ def conclusion_of(
     study = StudyRows(meta, rows, entries, rules, ended)
     return conclusion_from(
         study,
-        Measured(fresh=fresh, alone=alone, cut=cut, looks=looks, constraints=constraints),
+        JournalData(fresh=fresh, alone=alone, cut=cut, looks=looks, constraints=constraints),
     )
 
 
@@ -343,7 +343,7 @@ class StudyRows:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class JournalData:
     """Data on the compared trials that is stored only in the journal."""
 
     fresh: FrontValues = field(default_factory=dict)  # of the front, on selection seeds
@@ -353,7 +353,7 @@ class Measured:
     constraints: ConstraintSamples | None = None  # on test seeds
 
 
-def conclusion_from(study: StudyRows, measured: Measured) -> Conclusion:
+def conclusion_from(study: StudyRows, measured: JournalData) -> Conclusion:
     """Return a study's conclusion from rows and measurements that have been read."""
     meta, rows, entries = study.meta, study.rows, study.entries
     given, front = _study_data(meta.study_text), None

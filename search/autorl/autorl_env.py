@@ -149,9 +149,9 @@ class AutoRLEnv:
         shown = (FEATURES[at] for at in self._shown)
         self.features = ("progress", *shown, *self.objectives, *self.knobs)
         self._episode = 0
-        self._clear()
+        self._clear_runs()
 
-    def _clear(self) -> None:
+    def _clear_runs(self) -> None:
         count, default = self.num_envs, self._study.space.default()
         self._params: list[Configuration] = [dict(default) for _ in range(count)]
         self._done_steps = np.zeros(count, np.int64)
@@ -166,22 +166,22 @@ class AutoRLEnv:
     @property
     def single_observation_space(self) -> Any:
         """The observation space of one run, as a Gymnasium space."""
-        return _box(-np.inf, np.inf, len(self.features))
+        return _box_space(-np.inf, np.inf, len(self.features))
 
     @property
     def single_action_space(self) -> Any:
         """The action space of one run, as a Gymnasium space of numbers from 0 to 1."""
-        return _box(0.0, 1.0, len(self.knobs))
+        return _box_space(0.0, 1.0, len(self.knobs))
 
     @property
     def observation_space(self) -> Any:
         """The observation space of all runs, as a Gymnasium space."""
-        return _box(-np.inf, np.inf, self.num_envs, len(self.features))
+        return _box_space(-np.inf, np.inf, self.num_envs, len(self.features))
 
     @property
     def action_space(self) -> Any:
         """The action space of all runs, as a Gymnasium space of numbers from 0 to 1."""
-        return _box(0.0, 1.0, self.num_envs, len(self.knobs))
+        return _box_space(0.0, 1.0, self.num_envs, len(self.knobs))
 
     @property
     def config_space(self) -> Any:
@@ -258,8 +258,8 @@ class AutoRLEnv:
             raise ConfigError("every run has ended, or none was started; call reset()")
         self._change_hypers(self._actions.read(hyperparameters, self._params))
         before, moved = self._values.copy(), self._alive.copy()
-        diverged, seconds = self._train()
-        found = self._evaluate(moved & ~diverged)
+        diverged, seconds = self._train_chunks()
+        found = self._evaluate_runs(moved & ~diverged)
         self._update_values(moved & ~diverged, found)
         self._values[diverged] = np.nan
         self._done_steps[moved] += 1
@@ -269,7 +269,7 @@ class AutoRLEnv:
             "values": self._values.copy(),
             "knobs": [dict(params) for params in self._params],
             "env_steps": self._env_steps(),
-            "evaluation": [_returns(found.get(run)) for run in range(self.num_envs)],
+            "evaluation": [_episode_returns(found.get(run)) for run in range(self.num_envs)],
             "seconds": seconds,
         }
         return self._observe(), self._rewards(before, moved), diverged, truncated, info
@@ -388,7 +388,7 @@ class AutoRLEnv:
         if changes:
             self._population.change(changes)
 
-    def _train(self) -> tuple[Bool[np.ndarray, " runs"], float]:
+    def _train_chunks(self) -> tuple[Bool[np.ndarray, " runs"], float]:
         """Run the chunks of one step; return the runs that diverged, and the seconds taken."""
         left = self._chunks_left()
         diverged = np.zeros(self.num_envs, bool)
@@ -421,7 +421,7 @@ class AutoRLEnv:
             known = np.isfinite(values)
             self._metrics[np.asarray(runs, int)[known], column] = values[known]
 
-    def _evaluate(self, sound: Bool[np.ndarray, " runs"]) -> dict[int, EvaluationResult]:
+    def _evaluate_runs(self, sound: Bool[np.ndarray, " runs"]) -> dict[int, EvaluationResult]:
         due = [int(run) for run in np.flatnonzero(sound)]
         if not due or all(name in FEATURES for name in self.objectives):
             return {}
@@ -522,13 +522,13 @@ def _fields_of(parts: Iterable[str]) -> tuple[str, ...]:
     return tuple(field for part in parts for field in PARTS[part])
 
 
-def _returns(found: EvaluationResult | None) -> tuple[float, ...] | None:
+def _episode_returns(found: EvaluationResult | None) -> tuple[float, ...] | None:
     if found is None:
         return None
     return tuple(map(float, found.returns))
 
 
-def _box(low: float, high: float, *shape: int) -> Any:
+def _box_space(low: float, high: float, *shape: int) -> Any:
     try:
         from gymnasium.spaces import Box
     except ImportError as error:

@@ -85,12 +85,12 @@ class BenchRunner:
 
     def __init__(self, file: BenchFile):
         self.file = file
-        self.table, self.study = cache(self._table), cache(self._study)
+        self.table, self.study = cache(self._read_table), cache(self._load_study)
 
-    def _table(self, environment: str) -> BenchTable:
+    def _read_table(self, environment: str) -> BenchTable:
         return read_table(self.file.tables / environment)
 
-    def _study(self, environment: str, method: str) -> Study:
+    def _load_study(self, environment: str, method: str) -> Study:
         study = self.file.study(method, self.table(environment).study_text)
         import_user_code(study.imports, study.source)
         return study
@@ -181,7 +181,7 @@ def run_bench(
     ]
     total = sum(len(numbers) for *_, numbers in tasks)
     found: list[BenchOutcome] = []
-    batches = (_run(runner, task) for task in tasks)
+    batches = (_run_task(runner, task) for task in tasks)
     if jobs > 1:
         batches = _in_processes(file, tasks, jobs)
     for outcomes in batches:
@@ -195,7 +195,7 @@ def run_bench(
     return BenchResults(file, tuple(environments), tuple(found), took, jobs, goals, ceilings)
 
 
-def _run(runner: BenchRunner, task: _Task) -> list[BenchOutcome]:
+def _run_task(runner: BenchRunner, task: _Task) -> list[BenchOutcome]:
     environment, method, budget, numbers = task
     return [runner.run(environment, method, budget, number) for number in numbers]
 
@@ -220,4 +220,4 @@ def _begin_worker(file: BenchFile) -> None:
 
 
 def _run_in_worker(task: _Task) -> list[BenchOutcome]:
-    return _run(_workers[0], task)
+    return _run_task(_workers[0], task)

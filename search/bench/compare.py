@@ -108,7 +108,7 @@ def compare(results: BenchResults) -> BenchComparison:
     runs += _outcome_array(results, shape, "confirm_runs")
     at = methods.index(baseline), spec.budgets.index(budget)
     whole = np.ones((1, *shape[::3]))
-    found, smallest = _ratios(values, runs, at, whole)
+    found, smallest = _cost_ratios(values, runs, at, whole)
     most = runs.mean(axis=3)[..., -1] / runs.mean(axis=3)[:, at[0], at[1], None]
     never = np.isinf(found[0])
     draws = np.random.default_rng(0)
@@ -116,7 +116,7 @@ def compare(results: BenchResults) -> BenchComparison:
     for _ in range(0, _RESAMPLES, _CHUNK):
         weights = draws.multinomial(shape[3], [1 / shape[3]] * shape[3], (_CHUNK, shape[0]))
         environments = draws.multinomial(shape[0], [1 / shape[0]] * shape[0], _CHUNK)
-        again.append(_over_environments(_ratios(values, runs, at, weights)[0], environments))
+        again.append(_over_environments(_cost_ratios(values, runs, at, weights)[0], environments))
     low, high = np.quantile(
         np.concatenate(again), [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2], axis=0, method="nearest"
     )
@@ -129,7 +129,7 @@ def compare(results: BenchResults) -> BenchComparison:
         ratios.append(Ratio(method, estimate, each, at_most, at_least))
     outcomes, count = results.outcomes, spec.searches
     groups = [outcomes[at : at + count] for at in range(0, len(outcomes), count)]
-    rows = [_row(group, results.goals[group[0].environment]) for group in groups]
+    rows = [_bench_row(group, results.goals[group[0].environment]) for group in groups]
     ceilings = _without_score(rows, results.ceilings)
     return BenchComparison(
         tuple(rows),
@@ -137,7 +137,7 @@ def compare(results: BenchResults) -> BenchComparison:
         baseline,
         budget,
         float(runs[:, at[0], at[1]].mean()),
-        tuple(_scores(rows, ceilings)),
+        tuple(_mean_scores(rows, ceilings)),
         ceilings,
     )
 
@@ -147,7 +147,7 @@ def _without_score(rows: Sequence[BenchRow], ceilings: Sequence[str]) -> tuple[s
     return tuple(dict.fromkeys([*ceilings, *nowhere]))
 
 
-def _scores(rows: Sequence[BenchRow], ceilings: Sequence[str]) -> Iterator[Score]:
+def _mean_scores(rows: Sequence[BenchRow], ceilings: Sequence[str]) -> Iterator[Score]:
     """Yield each method's mean score over tables at each budget, in row order."""
     groups: dict[tuple[str, int], list[float]] = {}
     for row in rows:
@@ -180,7 +180,7 @@ def needed(
     >>> round(float(at), 2), bool(smallest)
     (10.08, False)
     """
-    rising, target = _isotonic(values), np.asarray(target)[..., None]
+    rising, target = _isotonic_fit(values), np.asarray(target)[..., None]
     reached = rising >= target - 1e-12 * np.abs(target)
     first = reached.argmax(axis=-1)[..., None]
     before = np.maximum(first - 1, 0)
@@ -196,7 +196,7 @@ def needed(
     return np.where(reached.any(axis=-1), found, np.inf), reached[..., 0]
 
 
-def _isotonic(values: np.ndarray) -> np.ndarray:
+def _isotonic_fit(values: np.ndarray) -> np.ndarray:
     """Return the nearest non-decreasing rows: max over i <= k of min over j >= k of mean i..j."""
     count = values.shape[-1]
     sums = np.concatenate([np.zeros((*values.shape[:-1], 1)), np.cumsum(values, axis=-1)], -1)
@@ -212,7 +212,7 @@ def _least_mean(sums: np.ndarray, i: int, k: int) -> np.ndarray:
     return np.min([(sums[..., j + 1] - sums[..., i]) / (j + 1 - i) for j in ends], 0)
 
 
-def _ratios(
+def _cost_ratios(
     values: np.ndarray, runs: np.ndarray, at: tuple[int, int], weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return costs relative to the baseline, and a mask: True if the smallest budget is enough.
@@ -224,7 +224,7 @@ def _ratios(
     total = weights.sum(axis=-1)[..., None, None]
     means = np.einsum("embs,res->remb", values, weights) / total
     costs = np.einsum("embs,res->remb", runs, weights) / total
-    target = _isotonic(means)[:, :, at[0], at[1]]
+    target = _isotonic_fit(means)[:, :, at[0], at[1]]
     found, smallest = needed(means, costs, target[..., None])
     return found / costs[:, :, at[0], at[1], None], smallest
 
@@ -242,7 +242,7 @@ def _outcome_array(results: BenchResults, shape: tuple[int, ...], name: str) -> 
     return np.array([getattr(one, name) for one in results.outcomes]).reshape(shape)
 
 
-def _row(group: Sequence[BenchOutcome], goal: str) -> BenchRow:
+def _bench_row(group: Sequence[BenchOutcome], goal: str) -> BenchRow:
     sign = sign_of(goal)
 
     def mean(name: str) -> float:
@@ -264,11 +264,11 @@ def _row(group: Sequence[BenchOutcome], goal: str) -> BenchRow:
         nearest / max(1, trials),
         far / max(1, nearest),
         mean("seconds"),
-        _score(sign * mean("judged"), sign * mean("median"), sign * mean("best")),
+        _normalised_score(sign * mean("judged"), sign * mean("median"), sign * mean("best")),
     )
 
 
-def _score(judged: float, median: float, best: float) -> float | None:
+def _normalised_score(judged: float, median: float, best: float) -> float | None:
     """Return a score: 0 for the median, 1 for the best configuration; None if best <= median.
 
     Values are signed so that larger is better.

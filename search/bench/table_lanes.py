@@ -136,13 +136,13 @@ class TablePopulation(SimulatedPopulation):
         super().__init__(lanes, 1, int(factory.table.points[0]), 0)
         self._table, self._seeds = factory.table, factory.seeds
 
-    def _cell(self, index: int) -> tuple[int, int, int]:
-        lane = self._lane(index)
+    def _cell_index(self, index: int) -> tuple[int, int, int]:
+        lane = self._lane_at(index)
         return lane.payload, self._seeds.column(lane.stream, lane.replicate), lane.chunks - 1
 
     def advance(self, refills: Sequence[Refill], busy: Sequence[int]) -> ChunkResult:
         busy = list(self._count_chunk(refills, busy))
-        cells = tuple(np.array([self._cell(index) for index in busy], np.intp).T)
+        cells = tuple(np.array([self._cell_index(index) for index in busy], np.intp).T)
         diverged = np.zeros(self.lanes, bool)
         diverged[busy] = np.isnan(self._table.values[cells])
         metrics: dict[str, np.ndarray] = {}
@@ -160,7 +160,7 @@ class TablePopulation(SimulatedPopulation):
         """See `Population`; returns one episode, with the recorded mean over episodes."""
         found: list[EvaluationResult] = []
         for index in lanes:
-            value = np.array([self._table.values[self._cell(index)]])
+            value = np.array([self._table.values[self._cell_index(index)]])
             returns, metrics = value, {}
             if "return_" not in self._table.metric:
                 returns = np.full(1, np.nan)

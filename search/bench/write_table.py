@@ -51,22 +51,22 @@ def reduce_study(study: Path, folder: Path, about: Mapping[str, Any]) -> None:
     metadata = {**about, "study": meta.study_text, "metric": asked.metric.name}
     folder.mkdir(parents=True, exist_ok=True)
     made = {
-        "trials": _trials(study).replace_schema_metadata(
+        "trials": _trials_table(study).replace_schema_metadata(
             {ABOUT: json.dumps(metadata, sort_keys=True).encode()}
         ),
-        "evaluations": _evaluations(study, asked.metric.name),
-        "curves": _curves(study),
+        "evaluations": _evaluations_table(study, asked.metric.name),
+        "curves": _curves_table(study),
     }
     for name, table in made.items():
         with replacing(folder / f"{name}.parquet", table.schema) as writer:
             write_grouped(writer, [table])
 
 
-def _trials(study: Path) -> Any:
+def _trials_table(study: Path) -> Any:
     columns = [name for name, *_ in _describe_columns(study, "trials")]
     kept = [name for name in columns if name in _TRIALS or name.startswith(PARAM_PREFIX)]
     kept.remove("params")
-    return _table(study, [f'"{name}"' for name in [*kept, "params"]], "trials", "trial")
+    return _query_table(study, [f'"{name}"' for name in [*kept, "params"]], "trials", "trial")
 
 
 def made_with(study: Path) -> dict[str, Any]:
@@ -83,11 +83,11 @@ def made_with(study: Path) -> dict[str, Any]:
     }
 
 
-def _evaluations(study: Path, metric: str) -> Any:
+def _evaluations_table(study: Path, metric: str) -> Any:
     """Return the mean over episodes for every evaluation of the search."""
     name = metric.removeprefix("eval/")
     column = _EPISODE_COLUMNS.get(name) or sql_names([name], _KEYS)[name]
-    return _table(
+    return _query_table(
         study,
         [*_SHORT_KEYS, f'avg("{column}")::FLOAT AS value', "count(*)::SMALLINT AS episodes"],
         "evaluations",
@@ -96,11 +96,11 @@ def _evaluations(study: Path, metric: str) -> Any:
     )
 
 
-def _curves(study: Path) -> Any:
+def _curves_table(study: Path) -> Any:
     """Return the training metrics from `_CURVES` that the study recorded."""
     there = [name for name in _CURVES if has_column(study, "curves", name)]
     picked = [f'"{name}"::FLOAT AS "{name}"' for name in there]
-    return _table(study, [*_SHORT_KEYS, *picked], "curves", "trial, replicate, env_steps")
+    return _query_table(study, [*_SHORT_KEYS, *picked], "curves", "trial, replicate, env_steps")
 
 
 _SHORT_KEYS = (
@@ -120,7 +120,7 @@ _TYPES = {
 }
 
 
-def _table(study: Path, picked: list[str], table: str, order: str, grouped: str = "") -> Any:
+def _query_table(study: Path, picked: list[str], table: str, order: str, grouped: str = "") -> Any:
     sql = f"SELECT {', '.join(picked)} FROM {table} "
     if table != "trials":
         sql += "WHERE stream = 'search' "

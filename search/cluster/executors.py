@@ -123,14 +123,16 @@ def factory_of(
             opened.enter_context(connected(executor, purpose, handles))
         if study.algorithm.is_process:
             own = opened.enter_context(_process_executor(study))
-            yield _checked(study, opened, warn, ProcessFactory(study, warn=warn, executor=own))
+            yield _checked_factory(
+                study, opened, warn, ProcessFactory(study, warn=warn, executor=own)
+            )
             return
         if executor.type == "local":
             enable_compilation_cache()
             local: Any = factories_of(
                 study, lambda one, of: factory_here(one, compiling, warn, environments=of)
             )
-            yield _checked(study, opened, warn, local)
+            yield _checked_factory(study, opened, warn, local)
             return
         from .via_ray import RayTeam, connected, place_of
 
@@ -147,7 +149,7 @@ def factory_of(
         yield shared
 
 
-def _checked(
+def _checked_factory(
     study: Study, opened: ExitStack, warn: Callable[[str], None], factory: Any
 ) -> PopulationFactory:
     """Check that a factory can run the default configuration, and register it for closing."""

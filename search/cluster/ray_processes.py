@@ -80,23 +80,23 @@ class RayProcess:
         if self.is_waiting:
             self.is_waiting = not self._is_ready(self._there)
         if self._deadline is not None and time.monotonic() > self._deadline:
-            self._kill()
+            self._kill_actor()
         if self._is_ready(self._ended):
-            self.exit_code = self._result()
+            self.exit_code = self._read_exit_code()
         return self.exit_code
 
     def _is_ready(self, reference: Any) -> bool:
         ready, _ = self._ray.wait([reference], timeout=0)
         return bool(ready)
 
-    def _result(self) -> int:
+    def _read_exit_code(self) -> int:
         errors = self._ray.exceptions
         try:
             result = self._ray.get(self._ended)
         except (errors.RayActorError, errors.OutOfMemoryError, errors.ObjectLostError) as error:
             if self._deadline is None:
                 self.lost = f"the Ray worker died: {line_of(error)}"
-            self._kill()
+            self._kill_actor()
             return -signal.SIGKILL
         except (errors.LocalRayletDiedError, errors.RaySystemError) as error:
             raise SearchError(
@@ -108,7 +108,7 @@ class RayProcess:
         self._give_back(self._actor)
         return result
 
-    def _kill(self) -> None:
+    def _kill_actor(self) -> None:
         with suppress(self._ray.exceptions.RayError):  # the cluster may be gone
             self._ray.kill(self._actor)
 
@@ -128,7 +128,7 @@ class RayProcess:
         self.is_paused = False
         if self.is_waiting:  # nothing runs yet, and it may never be placed
             self._deadline, self.is_waiting = time.monotonic(), False
-            self._kill()
+            self._kill_actor()
             return
         self._deadline = time.monotonic() + grace + _PATIENCE
         self._actor.ask.remote(self._token, Wish(grace=grace))
@@ -151,7 +151,7 @@ class RayProcesses:
         self._started: list[RayProcess] = []
 
     @property
-    def _cpus(self) -> int:
+    def _cpus_per_process(self) -> int:
         return self._settings.threads or 1
 
     @property
@@ -160,7 +160,7 @@ class RayProcesses:
         if self._settings.at_once is not None:
             return self._settings.at_once
         there = self._ray.cluster_resources()
-        room = there.get("CPU", 1) / self._cpus
+        room = there.get("CPU", 1) / self._cpus_per_process
         if self._settings.gpus:
             room = min(room, there.get("GPU", 0) / self._settings.gpus)
         return max(1, int(room + 1e-9))
@@ -169,10 +169,10 @@ class RayProcesses:
         """Reject processes that need more CPUs or GPUs than any node has."""
         each = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
         cpus = max(one.get("CPU", 0) for one in each)
-        if self._cpus > cpus:
+        if self._cpus_per_process > cpus:
             raise ConfigError(
-                f"processes.threads is {self._cpus}, but no node of the cluster has more than "
-                f"{counted(int(cpus), 'CPU')}; lower it"
+                f"processes.threads is {self._cpus_per_process}, but no node of the cluster has "
+                f"more than {counted(int(cpus), 'CPU')}; lower it"
             )
         gpus, most = self._settings.gpus or 0, max(one.get("GPU", 0) for one in each)
         if gpus > most:
@@ -189,7 +189,7 @@ class RayProcesses:
 
     def start(self, launch: Launch, lane: int) -> Process:
         gpus = self._settings.gpus
-        share = thread_settings(self._cpus) | share_of_memory(gpus or 0)
+        share = thread_settings(self._cpus_per_process) | share_of_memory(gpus or 0)
         if gpus == 0:
             share["CUDA_VISIBLE_DEVICES"] = ""
         actor = self._idle.pop() if self._idle else self._new_actor()
@@ -207,7 +207,7 @@ class RayProcesses:
 
     def _new_actor(self) -> Any:
         actor = self._ray.remote(NodeProcesses).options(
-            num_cpus=self._cpus,
+            num_cpus=self._cpus_per_process,
             num_gpus=self._settings.gpus or 0,
             max_restarts=0,
             max_concurrency=_THREADS,

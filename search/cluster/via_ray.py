@@ -100,14 +100,14 @@ def _redirected_output(ray: ModuleType) -> Iterator[None]:
     if printing is None:  # other versions of Ray print elsewhere
         yield
         return
-    worker.print_to_stdstream = _log
+    worker.print_to_stdstream = _log_worker_lines
     try:
         yield
     finally:
         worker.print_to_stdstream = printing
 
 
-def _log(data: Mapping[str, Any], ignore_prefix: bool = False) -> None:
+def _log_worker_lines(data: Mapping[str, Any], ignore_prefix: bool = False) -> None:
     for line in data["lines"]:
         logging.getLogger("hpo.ray").info("%s: %s", data["pid"], line)
 

@@ -138,7 +138,7 @@ class ShareHost:
                 return getattr(self, f"_{method}")(*args)
             first, *rest = map(self._resolve_arguments, args)
             if method in ("check", "baseline"):
-                return getattr(self._known, method)(first, *rest)
+                return getattr(self._begun_source, method)(first, *rest)
             at = (share, first)
             if special := getattr(self, f"_do_{method}", None):
                 return special(at, *rest)
@@ -147,7 +147,7 @@ class ShareHost:
             return _as_fault(error)
 
     @property
-    def _known(self) -> ShareSource:
+    def _begun_source(self) -> ShareSource:
         if self._source is None:
             raise RuntimeError("`begin` must be called before a host is used")
         return self._source
@@ -164,7 +164,7 @@ class ShareHost:
     def _resolve_on_host(self, resolved: Resolved) -> Resolved:
         """Return this host's `Resolved` for a configuration that was sent by name."""
         name = resolved.payload
-        found = self._resolved.pop(name, None) or self._known.resolve(resolved.config)
+        found = self._resolved.pop(name, None) or self._begun_source.resolve(resolved.config)
         self._resolved[name] = found  # move to the end, as the latest
         if len(self._resolved) > _KEPT:
             del self._resolved[next(iter(self._resolved))]
@@ -183,8 +183,8 @@ class ShareHost:
 
     def _do_make(self, at: tuple[int, str], own: Resolved, lanes: int | None) -> Facts:
         self._populations.pop(at, None)  # frees memory left in use by an error
-        division = self._known.divide(own, lanes)
-        made = self._populations[at] = self._known.make(own, division)
+        division = self._begun_source.divide(own, lanes)
+        made = self._populations[at] = self._begun_source.make(own, division)
         return Facts(division, made.block, made.steps_per_chunk, made.warmup_chunks)
 
     def _do_put(self, at: tuple[int, str], states: Mapping[int, tuple[Any, Resolved]]) -> None:
@@ -335,12 +335,12 @@ class SharedPopulation(Population):
         return found
 
     def compile(self) -> None:
-        self._compile("compile", "training")
+        self._compile_once("compile", "training")
 
     def compile_evaluation(self) -> None:
-        self._compile("compile_evaluation", "evaluation")
+        self._compile_once("compile_evaluation", "evaluation")
 
-    def _compile(self, method: str, what: str) -> None:
+    def _compile_once(self, method: str, what: str) -> None:
         """Compile once; if a machine has several hosts, the first one fills the cache."""
         if method in self._compiled:
             return
@@ -349,7 +349,7 @@ class SharedPopulation(Population):
         where = f"{self.lanes} lanes over {self._team.shares} workers"
         with self._compiling(f"{what}: {'; '.join(filter(None, (self._words, where)))}"):
             for shares in (first, others):
-                self._ask(method, dict.fromkeys(shares, ()))
+                self._ask_hosts(method, dict.fromkeys(shares, ()))
         self._compiled.add(method)
 
     def advance(self, refills: Sequence[Refill], busy: Sequence[int]) -> ChunkResult:
@@ -361,7 +361,7 @@ class SharedPopulation(Population):
             share, own = self._host_lane(refill.lane)
             given.setdefault(share, []).append(replace(refill, lane=own))
         work = {share: (given.get(share, []), own) for share, own in self._by_share(busy).items()}
-        answers: dict[int, ChunkResult] = self._ask("advance", work, remember=True)
+        answers: dict[int, ChunkResult] = self._ask_hosts("advance", work, remember=True)
         diverged = np.zeros(self.lanes, bool)
         failed: dict[int, str] = {}
         for share, answer in answers.items():
@@ -399,7 +399,7 @@ class SharedPopulation(Population):
                 own.setdefault(share, ([],))[0].append(replace(change, lane=lane, source=source))
         sources = sorted({source for source, _ in moved.values()})
         states = dict(zip(sources, self.take(sources), strict=True))
-        self._ask("change", own, remember=True)
+        self._ask_hosts("change", own, remember=True)
         self.put({lane: (states[source], new) for lane, (source, new) in moved.items()})
 
     def take(self, lanes: Sequence[int]) -> list[Any]:
@@ -410,7 +410,7 @@ class SharedPopulation(Population):
         for lane, state in states.items():
             share, own = self._host_lane(lane)
             work.setdefault(share, ({},))[0][own] = state
-        self._ask("put", work, remember=True)
+        self._ask_hosts("put", work, remember=True)
 
     def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
         self.compile_evaluation()
@@ -419,7 +419,7 @@ class SharedPopulation(Population):
     def _ask_lanes(self, method: str, lanes: Sequence[int]) -> list[Any]:
         """Call a method with one reply per lane; return the replies in the order of `lanes`."""
         dealt = self._by_share(lanes)
-        answers = self._ask(method, {share: (own,) for share, own in dealt.items()})
+        answers = self._ask_hosts(method, {share: (own,) for share, own in dealt.items()})
         queues = {share: iter(found) for share, found in answers.items()}
         return [next(queues[self._host_lane(lane)[0]]) for lane in lanes]
 
@@ -428,7 +428,7 @@ class SharedPopulation(Population):
     ) -> None:
         """See `Population`; the files are copied from the host."""
         share, own = self._host_lane(lane)
-        files = self._ask("export_policy", {share: (own, resolved, dict(about))})[share]
+        files = self._ask_hosts("export_policy", {share: (own, resolved, dict(about))})[share]
         unpack(files, directory)
 
     def save(self, directory: Path) -> None:
@@ -440,7 +440,7 @@ class SharedPopulation(Population):
         write_text(directory / RECORD, json.dumps(record))
         folders = {share: directory / f"share-{share}" for share in range(self._team.shares)}
         given = {share: (str(folder), token) for share, folder in folders.items()}
-        for share, files in self._ask("save", given).items():
+        for share, files in self._ask_hosts("save", given).items():
             if files is not None:
                 delete_folder(folders[share])
                 unpack(files, folders[share])
@@ -463,9 +463,9 @@ class SharedPopulation(Population):
         shares = range(self._team.shares)
         self._saved = {share: directory / f"share-{share}" for share in shares}
         self._done = {share: [] for share in shares}
-        self._ask("restore", {share: (pack(self._saved[share]),) for share in shares})
+        self._ask_hosts("restore", {share: (pack(self._saved[share]),) for share in shares})
 
-    def _ask(
+    def _ask_hosts(
         self, method: str, work: Mapping[int, tuple[Any, ...]], remember: bool = False
     ) -> dict[int, Any]:
         """Call hosts in parallel, with arguments by share; if one dies, its replacement is called.
@@ -479,7 +479,7 @@ class SharedPopulation(Population):
             calls = {share: self._host_call(method, args) for share, args in pending.items()}
             for share, answer in self._team.call(calls).items():
                 if isinstance(answer, Lost):
-                    self._replace(share, answer)
+                    self._replace_host(share, answer)
                     continue
                 answers[share] = answer
                 del pending[share]
@@ -490,7 +490,7 @@ class SharedPopulation(Population):
     def _host_call(self, method: str, args: tuple[Any, ...]) -> Call:
         return method, (self._resolved.bucket, *args)
 
-    def _replace(self, share: int, lost: Lost) -> None:
+    def _replace_host(self, share: int, lost: Lost) -> None:
         """Replace a dead host, unless the work itself seems to kill hosts."""
         self._died[share] += 1
         if self._died[share] >= _ATTEMPTS:
@@ -507,7 +507,7 @@ class SharedPopulation(Population):
             while calls := {share: left.pop(0) for share, left in steps.items() if left}:
                 for share, answer in self._team.call(calls).items():
                     if isinstance(answer, Lost):
-                        self._replace(share, answer)
+                        self._replace_host(share, answer)
                         del steps[share]
                     elif calls[share][0] == "make":
                         self._facts[share] = sound(answer)

@@ -44,12 +44,12 @@ class PausedStates:
 
     def take(self, bucket: Bucket) -> None:
         paused = (run for run in bucket.busy() if run.state is RunState.PAUSED)
-        runs = [run for run in paused if _key(run) not in self._kept]
+        runs = [run for run in paused if _replicate_key(run) not in self._kept]
         if not runs or bucket.population is None:
             return
         states = bucket.population.take([run.lane for run in runs if run.lane is not None])
         for run, state in zip(runs, states, strict=True):
-            self._kept[_key(run)] = bucket.key, state
+            self._kept[_replicate_key(run)] = bucket.key, state
 
     def put_back(self, bucket: Bucket, runs: Sequence[Replicate]) -> None:
         population, back = bucket.population, {run.lane: run for run in runs if run.kept}
@@ -67,7 +67,7 @@ class PausedStates:
         )
         for run in back.values():
             run.come_back()
-            del self._kept[_key(run)]
+            del self._kept[_replicate_key(run)]
 
     def forget(self) -> None:
         if self._kept:
@@ -78,7 +78,7 @@ class PausedStates:
                     bucket.population.keep_only(self._kept)
 
     def _kept_state(self, population: Population, run: Replicate) -> Any:
-        _, kept = self._kept[_key(run)]
+        _, kept = self._kept[_replicate_key(run)]
         if isinstance(kept, Path):
             return population.restore_state(kept)
         return kept
@@ -111,14 +111,14 @@ class PausedStates:
 def _buckets_of_kept(search_state: SearchState) -> dict[tuple[int, int], str]:
     """Return the bucket of each (trial, replicate) with a kept state."""
     return {
-        _key(run): trial.bucket
+        _replicate_key(run): trial.bucket
         for trial in search_state.going_on()
         for run in trial.runs
         if run.kept and run.state in _GOING_ON
     }
 
 
-def _key(run: Replicate) -> tuple[int, int]:
+def _replicate_key(run: Replicate) -> tuple[int, int]:
     return run.trial, run.replicate
 
 

@@ -46,7 +46,7 @@ BucketOf = Callable[[Resolved, int], Bucket]
 _OF_REPORT = "report seed"
 
 
-def _chosen(column: Sequence[Any], rows: Sequence[int]) -> list[Any]:
+def _pick_rows(column: Sequence[Any], rows: Sequence[int]) -> list[Any]:
     return [column[row] for row in rows]
 
 
@@ -88,7 +88,7 @@ class Fresh:
             new = [row for row, (key, at) in enumerate(ends) if at > reached.get(key, 0)]
             fresh = (ends[row] for row in new)
             reached.update((key, at) for key, at in fresh if key[1] is not Stream.SEARCH)
-            left = {name: _chosen(column, new) for name, column in rows.items()}
+            left = {name: _pick_rows(column, new) for name, column in rows.items()}
             add_rows(**left, metrics={name: values[new] for name, values in metrics.items()})
 
         if reached or cut:
@@ -275,7 +275,7 @@ class ConfirmStage:
         wanted, interim = confirm.report, confirm.interim
         if looked or not confirm.default:
             interim = None
-        if interim is not None and self._default() not in (None, winner):
+        if interim is not None and self._default_trial() not in (None, winner):
             wanted = min(interim, wanted)
         runs, bucket = self._on_test_seeds(winner, wanted)
         _enqueue_runs(winner, runs, bucket)
@@ -360,7 +360,7 @@ class ConfirmStage:
             return False
         if state.winner is None or state.default is not None:
             return False
-        trial = self._default()
+        trial = self._default_trial()
         if trial is None or trial.number == state.winner:
             return False
         if trial.number not in state.candidates:
@@ -385,7 +385,7 @@ class ConfirmStage:
         for number, seeds in self._confirm.also:
             trial = self._search_state.trials.get(number)
             if number == REFERENCE_TRIAL:
-                trial = self._default()
+                trial = self._default_trial()
             if trial is not None and trial.state is not TrialState.FAILED:
                 asked[trial.number] = max(seeds, asked.get(trial.number, 0))
         if not asked:
@@ -420,7 +420,7 @@ class ConfirmStage:
         search_state, confirm = self._search_state, self._confirm
         if not search_state.objectives.others or confirm is None or not confirm.default:
             return []
-        trial = self._default()
+        trial = self._default_trial()
         if trial is None or trial in best:
             return []
         names = {objective.metric.name for objective in search_state.objectives.others}
@@ -433,7 +433,7 @@ class ConfirmStage:
             return []
         return [trial]
 
-    def _default(self) -> Trial | None:
+    def _default_trial(self) -> Trial | None:
         """Return the trial with the default configuration; None if it failed."""
         search_state = self._search_state
         first = search_state.trials.get(0)

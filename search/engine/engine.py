@@ -236,14 +236,14 @@ class Engine:
         self.search_state.state.usage.count_lanes(bucket.lanes, busy, work_remains, int(chunks))
         self.notifier.chunk_starts(bucket, runs)
         evaluations: list[EvaluationRow] = []
-        if self._advance(bucket, runs):
+        if self._run_chunk(bucket, runs):
             retire_diverged(self.search_state, set_aside)
-            evaluations = self._evaluate(bucket, runs)
+            evaluations = self._evaluate_due(bucket, runs)
         retire_diverged(self.search_state, set_aside)
         self.policies.snapshot(runs)
         return evaluations
 
-    def _advance(self, bucket: Bucket, runs: Sequence[Replicate]) -> bool:
+    def _run_chunk(self, bucket: Bucket, runs: Sequence[Replicate]) -> bool:
         """Run and count one chunk; return whether it succeeded."""
         population = bucket.population
         if population is None:
@@ -254,7 +254,7 @@ class Engine:
             if changes := changes_of(self.search_state, bucket, runs):
                 population.change(changes)
             with self.search_state.state.usage.spending("compile"):
-                self._compile(bucket, population)
+                self._compile_bucket(bucket, population)
             lanes = [run.lane for run in runs if run.lane is not None]
             result = population.advance(refills, lanes)
         except Exception as error:
@@ -264,7 +264,7 @@ class Engine:
         count_chunk(self.search_state, bucket, runs, result, self._add_rows)
         return True
 
-    def _compile(self, bucket: Bucket, population: Population) -> None:
+    def _compile_bucket(self, bucket: Bucket, population: Population) -> None:
         """Compile a bucket's training program, and meanwhile trace the programs of other buckets.
 
         Only then are the other programs compiled, so that this one, for which training waits, has
@@ -276,13 +276,13 @@ class Engine:
         others = [one for one in self.buckets.values() if one is not bucket and one.work]
         for other in sorted(others, key=lambda one: -one.work):
             if not population.compiles:
-                self._expect(other, self._beside)
+                self._compile_ahead(other, self._beside)
         try:
             population.compile()
         finally:
             self._beside.compile_traced()
 
-    def _expect(self, bucket: Bucket, beside: CompileBeside) -> None:
+    def _compile_ahead(self, bucket: Bucket, beside: CompileBeside) -> None:
         """Compile a bucket before its lane count is final, if the likely count is known.
 
         The final count may differ. Errors are dropped, because they recur later.
@@ -310,7 +310,7 @@ class Engine:
         del self._ahead[bucket.key]
         return ahead.population
 
-    def _evaluate(self, bucket: Bucket, runs: Sequence[Replicate]) -> list[EvaluationRow]:
+    def _evaluate_due(self, bucket: Bucket, runs: Sequence[Replicate]) -> list[EvaluationRow]:
         due = due_for_evaluation(bucket, runs)
         if not due or bucket.population is None:
             return []
@@ -369,9 +369,9 @@ class Engine:
 
     def prepare(self, bucket: Bucket) -> bool:
         """Create a bucket's population if needed; on error, fail its trials and return False."""
-        return self._succeeds(bucket, lambda: self.make(bucket))
+        return self._try_step(bucket, lambda: self.make(bucket))
 
-    def _succeeds(self, bucket: Bucket, step: Callable[[], object]) -> bool:
+    def _try_step(self, bucket: Bucket, step: Callable[[], object]) -> bool:
         try:
             step()
         except Exception as error:
@@ -391,7 +391,7 @@ class Engine:
             bucket.fix_lanes()
             return True
         bucket.drop()  # before creating the new one: both may not fit
-        return self._succeeds(bucket, lambda: bucket.fix_lanes(self._with_lanes(bucket, lanes)))
+        return self._try_step(bucket, lambda: bucket.fix_lanes(self._with_lanes(bucket, lanes)))
 
     def compile_ahead(self, bucket: Bucket) -> None:
         """While another bucket runs, start compiling a bucket whose lane count is final."""

@@ -84,7 +84,7 @@ def count_chunk(
         run.advance()
         search_state.count(run, bucket.schedule.quantum, trains, seconds)
         if result.diverged[lane]:
-            _diverge(search_state, bucket, run, "a training metric is not finite")
+            _mark_diverged(search_state, bucket, run, "a training metric is not finite")
         elif trains:
             shown[lane] = run
     _digest_metrics(shown, result)
@@ -184,7 +184,7 @@ def take_evaluations(
         extras = search_state.objectives.measure(result)
         if not all(map(math.isfinite, (value, *extras))):
             why = _not_finite(search_state, result, (value, *extras))
-            _diverge(search_state, bucket, run, why)
+            _mark_diverged(search_state, bucket, run, why)
             continue
         row = _row_of(bucket, run, result)
         written.append(row)
@@ -221,7 +221,7 @@ def _with_training(
     return replace(result, metrics={**result.metrics, **trained})
 
 
-def _diverge(search_state: SearchState, bucket: Bucket, run: Replicate, why: str) -> None:
+def _mark_diverged(search_state: SearchState, bucket: Bucket, run: Replicate, why: str) -> None:
     run.diverge()
     search_state.state.lose(run, failed=False)
     trial = search_state.trials[run.trial]
@@ -285,12 +285,12 @@ def measure_baselines(
                 result for result, (its, _) in zip(results, seeds, strict=True) if its is stream
             ]
             values[str(stream)] = tuple(search_state.objective.measure(result) for result in mine)
-            metrics[str(stream)] = _means(mine)
+            metrics[str(stream)] = _means_by_metric(mine)
         search_state.unwritten.add(attribute_of(BaselineRow(name, values, metrics)))
         report(name, search_state.objective.aggregate(values[str(Stream.SEARCH)]))
 
 
-def _means(results: Sequence[EvaluationResult]) -> dict[str, tuple[float, ...]]:
+def _means_by_metric(results: Sequence[EvaluationResult]) -> dict[str, tuple[float, ...]]:
     if not results:
         return {}
     return {name: _metric_means(results, name) for name in results[0].metrics}

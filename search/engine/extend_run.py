@@ -112,14 +112,14 @@ def lengthen(search_state: SearchState, before: int, checkpoint: Path | None) ->
         most = f"the running population has lanes for only {trials}"
         raise StoreError(f"budget.trials cannot be raised yet: {most}; let the study finish first")
     if ended is not None and ended.env_steps < study.env_steps:
-        _reopen(search_state, ended, checkpoint)
+        _reopen_trial(search_state, ended, checkpoint)
     elif study.env_steps != before and search_state.state.phase is Phase.DONE:
         raise _growth_error(study, _why_missing(search_state, before))
     elif study.env_steps != before:
         _check_running(search_state, before)
 
 
-def _reopen(search_state: SearchState, ended: EndedTrial, checkpoint: Path | None) -> None:
+def _reopen_trial(search_state: SearchState, ended: EndedTrial, checkpoint: Path | None) -> None:
     study, quantum = search_state.study, search_state.resolved_of(0).steps_per_chunk
     was = schedule_of(replace(study, env_steps=ended.env_steps), quantum)
     now = schedule_of(study, quantum)

@@ -121,24 +121,24 @@ class KeptPolicies:
         for run in runs:
             if run.stream is Stream.SEARCH and run.lane is not None and self._is_due(run):
                 path = self._directory / f"trial_{run.trial}_steps" / str(run.replicate)
-                self._write(run, path / str(self._bucket(run).env_steps_of(run)))
+                self._write_policy(run, path / str(self._bucket_of(run).env_steps_of(run)))
 
     def _is_due(self, run: Replicate) -> bool:
         every = self._wanted.policies_every
         if every is None or run.state not in (RunState.RUNNING, RunState.ENDED):
             return False
-        here = self._bucket(run).env_steps_of(run)
-        return here // every > (here - self._bucket(run).schedule.quantum) // every >= 0
+        here = self._bucket_of(run).env_steps_of(run)
+        return here // every > (here - self._bucket_of(run).schedule.quantum) // every >= 0
 
     def consider(self, runs: Sequence[Replicate]) -> None:
         """Save policies of replicates that were just evaluated and are still in their lanes."""
         state = self._search_state.state
         for run in runs:
-            has_lane = self._bucket(run).population is not None
+            has_lane = self._bucket_of(run).population is not None
             if run.stream is not Stream.SEARCH or run.value is None or not has_lane:
                 continue
             if run.state is RunState.ENDED and self._wanted.each_seed:
-                self._write(run, self._path(run.trial, "_seeds") / str(run.replicate))
+                self._write_policy(run, self._trial_path(run.trial, "_seeds") / str(run.replicate))
             if run.state not in (RunState.RUNNING, RunState.ENDED):
                 continue
             shown = run.value
@@ -146,9 +146,9 @@ class KeptPolicies:
                 shown = run.alone
             loss = self._search_state.objective.loss(shown)
             if self._wanted.best_of_each and state.beats_own(run.trial, loss):
-                self._write(run, self._path(run.trial, "_best"))
+                self._write_policy(run, self._trial_path(run.trial, "_best"))
             if self._wanted.best_evaluation and state.beats_all(run.trial, loss):
-                self._write(run, self._directory / "best_evaluation")
+                self._write_policy(run, self._directory / "best_evaluation")
 
     def offer(self, trial: Trial) -> None:
         """Save a finished trial's policy if it is among the best so far."""
@@ -157,7 +157,7 @@ class KeptPolicies:
         seeds = []
         if self._wanted.each_seed:
             seeds = self._seeds_of(trial)
-        if trial.value is None or not (seeds or there or self._path(trial.number).is_dir()):
+        if trial.value is None or not (seeds or there or self._trial_path(trial.number).is_dir()):
             return
         numbers = [policy.trial for policy in search_state.state.kept] + [trial.number]
         ordered = search_state.order(search_state.trials[number] for number in numbers)
@@ -167,19 +167,19 @@ class KeptPolicies:
         )
         for other in ordered[most:]:
             if not _has_won(other):
-                delete_folder(self._path(other.number))
-        self._delete("seeds", but=self._kept_or_live())
+                delete_folder(self._trial_path(other.number))
+        self._delete_folders("seeds", but=self._kept_or_live())
         if all(one is not trial for one in kept):
             return
         if seeds:
-            delete_folder(self._path(trial.number))
-            copy_folder(seeds[0], self._path(trial.number))
+            delete_folder(self._trial_path(trial.number))
+            copy_folder(seeds[0], self._trial_path(trial.number))
         elif there:
             self.export(there[0])
 
     def _seeds_of(self, trial: Trial) -> list[Path]:
         """Return the policy folders of the finished seeds, in order of seed."""
-        folder = self._path(trial.number, "_seeds")
+        folder = self._trial_path(trial.number, "_seeds")
         runs = trial.runs_of(Stream.SEARCH)
         ended = {str(run.replicate): run for run in runs if run.state is RunState.ENDED}
         for path in folder.glob("*"):
@@ -187,27 +187,27 @@ class KeptPolicies:
                 delete_folder(path)
         for name, run in ended.items():
             if run.lane is not None and not (folder / name).is_dir():
-                self._write(run, folder / name)
+                self._write_policy(run, folder / name)
         return [folder / name for name in sorted(ended, key=int) if (folder / name).is_dir()]
 
     def export(self, run: Replicate) -> None:
-        has_lane = run.lane is not None and self._bucket(run).population is not None
+        has_lane = run.lane is not None and self._bucket_of(run).population is not None
         if self._wanted.keep_best > 0 and has_lane:
-            self._write(run, self._path(run.trial))
+            self._write_policy(run, self._trial_path(run.trial))
 
     def forget_snapshots(self) -> None:
         if self._has_snapshots:
             self._search_state.state.forget_bests(
                 {trial.number for trial in self._search_state.going_on()}
             )
-            self._delete("steps", but=self._kept_or_live())
+            self._delete_folders("steps", but=self._kept_or_live())
 
     def tidy_snapshots(self) -> None:
         """On resuming, delete snapshots newer than the last commit."""
         if not self._has_snapshots:
             return
         self.forget_snapshots()
-        for path, number, kind in self._folders():
+        for path, number, kind in self._trial_folders():
             trial = self._search_state.trials.get(number)
             can_continue = trial is not None and (trial.is_live or trial.is_paused)
             if kind not in ("steps", "best"):
@@ -224,7 +224,7 @@ class KeptPolicies:
         done: dict[str, int] = {}
         if trial.bucket in self._buckets:
             runs = trial.runs_of(Stream.SEARCH)
-            done = {str(run.replicate): self._bucket(run).env_steps_of(run) for run in runs}
+            done = {str(run.replicate): self._bucket_of(run).env_steps_of(run) for run in runs}
         for snapshot in path.glob("*/*"):
             if int(snapshot.name) > done.get(snapshot.parent.name, 0):
                 delete_folder(snapshot)
@@ -242,8 +242,8 @@ class KeptPolicies:
         kept |= {number for number, trial in trials.items() if _has_won(trial)}
         if winner is not None:
             kept.add(winner.number)
-        self._delete("", but=kept)
-        self._delete("seeds", but=trials.keys() - lost)
+        self._delete_folders("", but=kept)
+        self._delete_folders("seeds", but=trials.keys() - lost)
 
     @property
     def _has_snapshots(self) -> bool:
@@ -253,19 +253,19 @@ class KeptPolicies:
         live = {trial.number for trial in self._search_state.going_on()}
         return live | {policy.trial for policy in self._search_state.state.kept}
 
-    def _folders(self) -> list[tuple[Path, int, str]]:
+    def _trial_folders(self) -> list[tuple[Path, int, str]]:
         """Return each trial folder, with trial number and kind ("" for the policy itself)."""
         paths = self._directory.glob("trial_*")
         found = ((path, _FOLDER.fullmatch(path.name)) for path in paths)
         return [(path, int(match[1]), match[2] or "") for path, match in found if match]
 
-    def _delete(self, kind: str, but: Collection[int]) -> None:
-        for path, number, which in self._folders():
+    def _delete_folders(self, kind: str, but: Collection[int]) -> None:
+        for path, number, which in self._trial_folders():
             if which == kind and number not in but:
                 delete_folder(path)
 
-    def _write(self, run: Replicate, path: Path) -> None:
-        bucket = self._bucket(run)
+    def _write_policy(self, run: Replicate, path: Path) -> None:
+        bucket = self._bucket_of(run)
         if run.lane is None or bucket.population is None:
             raise RuntimeError(f"{run} has no lane")
         delete_folder(path)
@@ -289,10 +289,10 @@ class KeptPolicies:
         bucket.population.export_policy(run.lane, resolved, path, about)
         sync_tree(path)
 
-    def _bucket(self, run: Replicate) -> Bucket:
+    def _bucket_of(self, run: Replicate) -> Bucket:
         return self._buckets[self._search_state.trials[run.trial].bucket]
 
-    def _path(self, trial: int, kind: str = "") -> Path:
+    def _trial_path(self, trial: int, kind: str = "") -> Path:
         return self._directory / f"trial_{trial}{kind}"
 
 

@@ -51,10 +51,10 @@ class Interrupts:
     @property
     def requested(self) -> bool:
         if not self._requested and self._asked():
-            self._request()
+            self._request_stop()
         return self._requested
 
-    def _request(self) -> None:
+    def _request_stop(self) -> None:
         if not self._requested:
             self._requested, self._requested_at = True, self._clock()
             self._on_first()
@@ -66,7 +66,7 @@ class Interrupts:
             deaf = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
             for number in HEARD:
                 if number != signal.SIGHUP or not deaf:
-                    self._before[number] = signal.signal(number, self._handle)
+                    self._before[number] = signal.signal(number, self._on_signal)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -74,8 +74,8 @@ class Interrupts:
             signal.signal(number, handler)
         self._before = {}
 
-    def _handle(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if not self._requested:
-            self._request()
+            self._request_stop()
         elif leaves_at_once(number, self._clock() - self._requested_at):
             raise Leave

@@ -51,9 +51,9 @@ class Loop:
         )
 
     def run(self, interrupts: Interrupts) -> Outcome:
-        return self._engine.run(lambda: self._search(interrupts))
+        return self._engine.run(lambda: self._run_to_end(interrupts))
 
-    def _search(self, interrupts: Interrupts) -> Outcome:
+    def _run_to_end(self, interrupts: Interrupts) -> Outcome:
         """Run chunks, and the steps between them, until the study ends or is interrupted.
 
         Every commit records a state between two steps. Filling lanes cuts replicates that the
@@ -129,7 +129,7 @@ class Loop:
         return self._evolver is not None and set_aside(trial, self._buckets)
 
     @property
-    def _schedules(self) -> dict[str, EventSchedule]:
+    def _schedule_by_bucket(self) -> dict[str, EventSchedule]:
         return {key: bucket.schedule for key, bucket in self._buckets.items()}
 
     def _one_goes_on(self) -> bool:
@@ -153,7 +153,9 @@ class Loop:
     def _judge_rungs(self) -> None:
         """Judge the trials at a rung: stop or pause some of them, or let some copy others."""
         if self._evolver is None:
-            self._enqueue_promoted(judge(self._search_state, self._pruner, self._schedules))
+            self._enqueue_promoted(
+                judge(self._search_state, self._pruner, self._schedule_by_bucket)
+            )
             self._engine.shelve()
             return
         end_hopeless(self._search_state)

@@ -76,13 +76,13 @@ class Notifier:
             self._search_state.trials[run.trial] for run in runs if run.stream is Stream.SEARCH
         ]
         started = {trial.number: trial.params for trial in trials if not _has_trained(trial)}
-        standing, progress = _standings(bucket, runs), self.progress()
+        standing, progress = _progress_of_runs(bucket, runs), self.progress()
         for observer in self._starts:
             observer.on_chunk_start(progress, standing, started)
 
     def evaluation_starts(self, bucket: Bucket, runs: Sequence[Replicate]) -> None:
         for observer in self._starts:
-            observer.on_evaluation_start(_standings(bucket, runs))
+            observer.on_evaluation_start(_progress_of_runs(bucket, runs))
 
     def boundary(self, evaluations: Sequence[EvaluationRow]) -> None:
         self._search_state.state.pass_boundary()
@@ -139,7 +139,7 @@ class Notifier:
         self._phase = phase
 
 
-def _standings(bucket: Bucket, runs: Sequence[Replicate]) -> list[ReplicateProgress]:
+def _progress_of_runs(bucket: Bucket, runs: Sequence[Replicate]) -> list[ReplicateProgress]:
     return [
         ReplicateProgress(run.trial, run.stream, run.replicate, bucket.env_steps_of(run))
         for run in runs

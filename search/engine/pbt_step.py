@@ -149,7 +149,7 @@ class _Rung:
                     trial.number, params, situation, self.search_state.resolved
                 )
                 decided.append((new, self.loss[source.number]))
-                changes += self._copy(trial, source, new, way)
+                changes += self._copy_source(trial, source, new, way)
             self._record_decision(trial, source, old, max(kept, default=None))
         return changes
 
@@ -180,7 +180,7 @@ class _Rung:
             gains.append(Gain(self.rung, dict(trial.params), before, after))
         self.search_state.state.learn(gains, WINDOW)
 
-    def _copy(
+    def _copy_source(
         self, trial: Trial, source: Trial, params: dict[str, Any], way: tuple[Segment, ...]
     ) -> list[LaneChange]:
         """Make each replicate resume from the source's replicate with the same seed."""

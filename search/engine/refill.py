@@ -86,9 +86,9 @@ class RefillQueue:
             )
         )
         for proposal in proposals.found:
-            self._admit(proposal, pending.batch)
+            self._admit_proposal(proposal, pending.batch)
 
-    def _admit(self, proposal: Proposal, batch: int) -> None:
+    def _admit_proposal(self, proposal: Proposal, batch: int) -> None:
         trial = Trial(
             proposal.trial,
             TrialState.WAITING,
@@ -120,7 +120,7 @@ class Refiller:
             if bucket is not None and not self._engine.prepare(bucket):
                 continue
             if bucket is not None:
-                self._fill(bucket)
+                self._fill_lanes(bucket)
             count = self._wanted_now(bucket)
             if count >= 1 and (self._refill_queue.join() or self._refill_queue.ask(count)):
                 continue
@@ -162,7 +162,7 @@ class Refiller:
         if self._engine.prepare(largest) and self._engine.fix_lanes(largest):
             self._engine.compile_ahead(largest)
 
-    def _fill(self, bucket: Bucket) -> None:
+    def _fill_lanes(self, bucket: Bucket) -> None:
         """Cut replicates that exceed the budget, then fill as many lanes as the budget allows."""
         affordable = self._engine.affordable(bucket)
         busy = bucket.busy()

@@ -63,7 +63,7 @@ def promote(search_state: SearchState, rule: PromotingAsha, rung: int) -> list[T
         return []
     going = [trial for trial in waiting if there.order_of(trial.number) <= last]
     for trial in going:
-        _promote(search_state, rule, there, trial)
+        _promote_trial(search_state, rule, there, trial)
     return going
 
 
@@ -87,7 +87,7 @@ def promote_last(
     there = rung_of(search_state, rung)
     here = (trial for trial in waiting.values() if trial.rung == rung)
     best = min(here, key=lambda trial: there.order_of(trial.number))
-    _promote(search_state, rule, there, best)
+    _promote_trial(search_state, rule, there, best)
     return best
 
 
@@ -111,7 +111,9 @@ def let_go(search_state: SearchState, rule: PromotingAsha) -> None:
         search_state.end(trial, TrialState.STOPPED)
 
 
-def _promote(search_state: SearchState, rule: PromotingAsha, there: Rung, trial: Trial) -> None:
+def _promote_trial(
+    search_state: SearchState, rule: PromotingAsha, there: Rung, trial: Trial
+) -> None:
     cutoff = None
     if last := rule.last(there.order):
         cutoff = last[0]
@@ -165,7 +167,7 @@ def _judge_rung(
     due: list[Trial],
 ) -> None:
     for trial in due:
-        _report(search_state, trial, rung, schedules[trial.bucket])
+        _report_at_rung(search_state, trial, rung, schedules[trial.bucket])
     earlier, arriving = _rung_and_standings(search_state, rung, due)
     search_state.judge(rung, [trial.number for trial in due])
     verdicts = pruner.judge(rung, _as_given(search_state, earlier), arriving)
@@ -178,7 +180,7 @@ def _judge_rung(
             trial,
             action=action,
             rule=verdict.rule,
-            cutoff=_cutoff(search_state, verdict),
+            cutoff=_cutoff_of_verdict(search_state, verdict),
             rank=earlier.rank(standing.loss),
             judged=len(earlier),
         )
@@ -224,7 +226,9 @@ def value_at(search_state: SearchState, trial: Trial, rung: int) -> float:
     )
 
 
-def _report(search_state: SearchState, trial: Trial, rung: int, schedule: EventSchedule) -> None:
+def _report_at_rung(
+    search_state: SearchState, trial: Trial, rung: int, schedule: EventSchedule
+) -> None:
     value, extras = value_at(search_state, trial, rung), []
     if not search_state.objectives.is_plain:
         steps = schedule.env_steps_at(rung) * len(trial.runs) * search_state.study.spread
@@ -244,7 +248,7 @@ def _is_protected(search_state: SearchState, trial: Trial) -> bool:
     return trial.number == 0 and search_state.study.search.portfolio > 0
 
 
-def _cutoff(search_state: SearchState, verdict: Verdict) -> float | None:
+def _cutoff_of_verdict(search_state: SearchState, verdict: Verdict) -> float | None:
     """Return the cutoff that a stopped trial missed; for a trial that passed, return its value."""
     if verdict.finish and verdict.cutoff is not None:
         return search_state.objective.loss(verdict.cutoff)

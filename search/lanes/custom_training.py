@@ -29,7 +29,7 @@ from ...studies.programs import words_of_bucket
 from ...studies.spec import Study
 from ...studies.study_keys import COSTS, METRICS
 from .contract import ChunkResult, EvaluationResult, LaneChange, Refill, Resolved
-from .lane_count import Division, Machine, auto_lanes, lanes_of_share, population_replicates
+from .lane_count import Devices, Division, auto_lanes, lanes_of_share, population_replicates
 from .local import DeviceFactory, baseline_of
 from .local_population import STREAMS, ProgramLanes
 
@@ -95,7 +95,9 @@ class TrainingFactory(DeviceFactory["TrainingPopulation"]):
         each = 3 * self.shapes(resolved).state_bytes  # raises if this program does not fit
         if lanes is None:
             replicates, needed = self._replicates_per_share(shares)
-            machine = Machine(self.backend, self.device_count, self._memory // neighbours)
+            machine = Devices(
+                self.backend, self.device_count, self._memory_per_environment // neighbours
+            )
             lanes = auto_lanes(machine, 1, replicates, each, needed=needed)
             self._refuse_fewer(lanes, needed)
         lanes = self._on_all_devices(lanes)
@@ -125,7 +127,9 @@ class TrainingFactory(DeviceFactory["TrainingPopulation"]):
         share = self.program_of(resolved, own, shares, neighbours)
         return self._divide_lanes(lanes or shares * share.lanes, shares, share.tile)
 
-    def _population(self, compiled: TrainingProgram, resolved: Resolved) -> TrainingPopulation:
+    def _make_population(
+        self, compiled: TrainingProgram, resolved: Resolved
+    ) -> TrainingPopulation:
         words = words_of_bucket(self.study, resolved.config)
         return TrainingPopulation(self.study, compiled, self.compiling, words)
 
@@ -168,10 +172,12 @@ class TrainingPopulation(ProgramLanes):
             for one in refills
         }
         starts = self._program.starts(self._place[list(busy)].tolist(), fresh)
-        self._lanes, metrics = self._program.advance(self._study.seed, self._lanes, starts)
+        self._lane_arrays, metrics = self._program.advance(
+            self._study.seed, self._lane_arrays, starts
+        )
         finite = [np.all(np.isfinite(values), axis=0) for values in metrics.values()]
         diverged = ~np.all([np.ones(self.lanes, bool), *finite], axis=0)
-        return self._result(rows_of_chunk(metrics, self._row_ends), diverged, started)
+        return self._chunk_result(rows_of_chunk(metrics, self._row_ends), diverged, started)
 
     def change(self, changes: Sequence[LaneChange]) -> None:
         given = {
@@ -181,14 +187,14 @@ class TrainingPopulation(ProgramLanes):
             )
             for one in changes
         }
-        self._lanes = self._program.change(self._lanes, self._program.changes(given))
+        self._lane_arrays = self._program.change(self._lane_arrays, self._program.changes(given))
 
     def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
         self.compile_evaluation()
         if not lanes:
             return []
-        found = self._program.evaluate(self._lanes, self._place[list(lanes)].tolist())
-        return [_result(found, at) for at in range(len(lanes))]
+        found = self._program.evaluate(self._lane_arrays, self._place[list(lanes)].tolist())
+        return [_evaluation_in_row(found, at) for at in range(len(lanes))]
 
     def export_policy(
         self, lane: int, resolved: Resolved, directory: Path, about: Mapping[str, Any] = {}
@@ -216,7 +222,7 @@ class TrainingPopulation(ProgramLanes):
         return self.evaluate([0])[0]
 
 
-def _result(found: Mapping[str, np.ndarray], at: int) -> EvaluationResult:
+def _evaluation_in_row(found: Mapping[str, np.ndarray], at: int) -> EvaluationResult:
     """Return the evaluation in row `at`; missing `return` and `length` become NaN and 0."""
     wide = {name: np.asarray(rows[at], np.float64) for name, rows in found.items()}
     episodes = len(next(iter(wide.values())))

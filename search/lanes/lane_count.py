@@ -51,7 +51,7 @@ def wanted_lanes(backend: str, replicates: int, needed: int = 1) -> int:
 
 
 @dataclass(frozen=True)
-class Machine:
+class Devices:
     """The devices that lanes are spread over."""
 
     backend: str
@@ -60,7 +60,7 @@ class Machine:
 
 
 def auto_lanes(
-    machine: Machine,
+    machine: Devices,
     tile: int,
     replicates: int,
     bytes_per_lane: int,

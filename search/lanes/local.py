@@ -36,8 +36,8 @@ from ...studies.spec import Study
 from .configuration import Parts, Split, parts_of
 from .contract import EvaluationResult, Resolved
 from .lane_count import (
+    Devices,
     Division,
-    Machine,
     auto_lanes,
     fitting_lanes,
     lanes_of_share,
@@ -153,23 +153,23 @@ class DeviceFactory(Generic[_Lanes]):
         """
         raise NotImplementedError
 
-    def _population(self, compiled: Any, resolved: Resolved) -> _Lanes:
+    def _make_population(self, compiled: Any, resolved: Resolved) -> _Lanes:
         raise NotImplementedError
 
     def make(self, resolved: Resolved, lanes: int | None) -> _Lanes:
-        return self._population(self.program_of(resolved, lanes), resolved)
+        return self._make_population(self.program_of(resolved, lanes), resolved)
 
     def make_small(self, resolved: Resolved, replicates: int) -> _Lanes:
         """Create a population with few lanes whose results equal the study's bitwise."""
         whole = self.program_of(resolved)
         block = whole.tile * self.device_count
         lanes = -(-max(1, replicates) // block) * block
-        return self._population(dataclasses.replace(whole, lanes=lanes), resolved)
+        return self._make_population(dataclasses.replace(whole, lanes=lanes), resolved)
 
     def make_share(self, resolved: Resolved, division: Division) -> _Lanes:
         """Create one share; its lanes give bitwise the same results as in a single process."""
         whole = self.program_of(resolved, division.own)
-        return self._population(dataclasses.replace(whole, tile=division.tile), resolved)
+        return self._make_population(dataclasses.replace(whole, tile=division.tile), resolved)
 
     def notes(self, resolved: Resolved) -> Iterator[str]:
         """Yield notes about a run's lanes, before it starts.
@@ -222,7 +222,7 @@ class DeviceFactory(Generic[_Lanes]):
             )
 
     @property
-    def _memory(self) -> int:
+    def _memory_per_environment(self) -> int:
         return device_memory(self.devices) // self._environments
 
 
@@ -258,7 +258,9 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
             count = self.device_count
             lanes = lanes or wanted_lanes(self.backend, *self._replicates_per_share(shares))
             plan = for_platform(parts.plan, self.backend)
-            return gpu_tile(plan, parts.hypers, -(-lanes // count), self._memory // count)
+            return gpu_tile(
+                plan, parts.hypers, -(-lanes // count), self._memory_per_environment // count
+            )
         # All lanes of a tile loop as long as the lane with the most epochs: with 2 to 10 epochs,
         # tiles of 1 did 1.2 times as much work per CPU-second as tiles of 4.
         if any(item.name == "update_epochs" for item in self.study.space.parameters):
@@ -279,7 +281,7 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
         filled = self._on_all_devices(lanes) // self.device_count
         return next(tile for tile in range(min(whole, filled), 0, -1) if filled % tile == 0)
 
-    def _population(self, compiled: program.Program, resolved: Resolved) -> LocalPopulation:
+    def _make_population(self, compiled: program.Program, resolved: Resolved) -> LocalPopulation:
         words = words_of_bucket(self.study, resolved.config)
         return LocalPopulation(self.split, compiled, self.compiling, words)
 
@@ -296,7 +298,7 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
         compiled = self.program_of(resolved, lanes)
         if is_hosted(compiled.plan.env.id):
             compiled = dataclasses.replace(compiled, updates=1)
-        return self._population(compiled, resolved)
+        return self._make_population(compiled, resolved)
 
     def divide(
         self, resolved: Resolved, lanes: int | None, shares: int, neighbours: int = 1
@@ -352,7 +354,7 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
             return program.Program(**parts)
         from ...core.host.host_program import HostProgram
 
-        return HostProgram(**parts, workers=self._workers, warn=self.warn)
+        return HostProgram(**parts, workers=self._environment_workers, warn=self.warn)
 
     def expected_program(self, resolved: Resolved, buckets: int) -> program.Program:
         """Return the program with its likely number of lanes for this number of buckets."""
@@ -366,7 +368,7 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
 
     def _auto_lanes(self, parts: Parts, tile: int, shares: int = 1, neighbours: int = 1) -> int:
         """Return the default number of lanes per share; ConfigError if fewer than needed fit."""
-        count, memory = self.device_count, self._memory
+        count, memory = self.device_count, self._memory_per_environment
         plan = for_platform(parts.plan, self.backend)
         block = count * tile
         one, two = (estimate_memory(plan, parts.hypers, n * block, tile, count) for n in (1, 2))
@@ -377,7 +379,7 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
             each, shared, memory = one, 0, memory // neighbours
         replicates, needed = self._replicates_per_share(shares)
         lanes = auto_lanes(
-            Machine(self.backend, count, memory),
+            Devices(self.backend, count, memory),
             tile,
             replicates,
             each // block,
@@ -388,7 +390,7 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
         return lanes
 
     @cached_property
-    def _workers(self) -> Workers | InProcess:
+    def _environment_workers(self) -> Workers | InProcess:
         return workers_of(self.study, self._cores, self.warn)
 
 

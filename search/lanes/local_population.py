@@ -66,7 +66,7 @@ class ProgramLanes:
         self._row_ends = row_ends(compiled.updates, split_into)
 
     @cached_property
-    def _lanes(self) -> Any:
+    def _lane_arrays(self) -> Any:
         """Lane arrays, allocated on first use, so that several populations can compile ahead."""
         return self._program.empty()
 
@@ -109,7 +109,7 @@ class ProgramLanes:
     def _in_lane_order(self, row: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         return {name: values[self._place] for name, values in row.items()}
 
-    def _result(
+    def _chunk_result(
         self,
         rows: Sequence[Mapping[str, np.ndarray]],
         diverged: np.ndarray,
@@ -129,27 +129,29 @@ class ProgramLanes:
         )
 
     def take(self, lanes: Sequence[int]) -> list[Any]:
-        return [self._program.lane_state(self._lanes, int(self._place[lane])) for lane in lanes]
+        return [
+            self._program.lane_state(self._lane_arrays, int(self._place[lane])) for lane in lanes
+        ]
 
     def put(self, states: Mapping[int, tuple[Any, Resolved]]) -> None:
-        whole = jax.tree.map(np.array, jax.device_get(self._lanes))
+        whole = jax.tree.map(np.array, jax.device_get(self._lane_arrays))
         for lane, (state, resolved) in states.items():
             at = int(self._place[lane])
             put_row(whole.state, state, at)
             put_row(whole.hypers, resolved.payload.hypers, at)
-        self._lanes = self._program.place(whole)
+        self._lane_arrays = self._program.place(whole)
 
     def save_state(self, state: Any, directory: Path) -> None:
         save_lane(new_folder(directory), state)
 
     def restore_state(self, directory: Path) -> Any:
-        return restore_lane(directory, self._program.lane_state(self._lanes, 0))
+        return restore_lane(directory, self._program.lane_state(self._lane_arrays, 0))
 
     def save(self, directory: Path) -> None:
-        self._program.save(self._lanes, directory)
+        self._program.save(self._lane_arrays, directory)
 
     def restore(self, directory: Path) -> None:
-        self._lanes = self._program.restore(self._lanes, directory)
+        self._lane_arrays = self._program.restore(self._lane_arrays, directory)
 
 
 class LocalPopulation(ProgramLanes):
@@ -190,13 +192,15 @@ class LocalPopulation(ProgramLanes):
             rows.updates[at] = -self.warmup_chunks * self._program.updates
             rows.total_updates[at] = self._total_updates
             put_row(rows.hypers, parts_of(refill.resolved).hypers, at)
-        self._lanes, metrics = self._program.advance(self._split.study.seed, self._lanes, rows)
+        self._lane_arrays, metrics = self._program.advance(
+            self._split.study.seed, self._lane_arrays, rows
+        )
         found, diverged = split_rows(metrics, self._row_ends)
         timed = self._add_phase_seconds(found)
         if not self._split.separate_critic:  # equals the policy's rate in every lane
             for row in timed:
                 row.pop("vf_learning_rate", None)
-        return self._result(timed, diverged, started, self._program.failures())
+        return self._chunk_result(timed, diverged, started, self._program.failures())
 
     def _add_phase_seconds(
         self, rows: Sequence[Mapping[str, np.ndarray]]
@@ -219,7 +223,7 @@ class LocalPopulation(ProgramLanes):
             if change.source is not None:
                 rows.source[at] = self._place[change.source]
             put_row(rows.hypers, parts_of(change.resolved).hypers, at)
-        self._lanes = self._program.change(self._lanes, rows)
+        self._lane_arrays = self._program.change(self._lane_arrays, rows)
 
     def take(self, lanes: Sequence[int]) -> list[Any]:
         self._check_movable()
@@ -244,7 +248,7 @@ class LocalPopulation(ProgramLanes):
         while True:
             sound = [at for at in places if at not in failed]
             try:
-                found = self._program.evaluate(self._lanes, sound)
+                found = self._program.evaluate(self._lane_arrays, sound)
                 break
             except EnvironmentsFailed as error:  # evaluate the others again
                 failed |= error.reasons
@@ -265,16 +269,18 @@ class LocalPopulation(ProgramLanes):
         old = self._state_fields(names)
         found = {name: restore_tree(directory / name, value) for name, value in old.items()}
         placed = jax.tree.map(lambda new, was: jax.device_put(new, was.sharding), found, old)
-        self._lanes = self._lanes.replace(state=self._lanes.state.replace(**placed))
+        self._lane_arrays = self._lane_arrays.replace(
+            state=self._lane_arrays.state.replace(**placed)
+        )
 
     def _state_fields(self, names: Sequence[str]) -> dict[str, Any]:
-        found = {name: getattr(self._lanes.state, name) for name in names}
+        found = {name: getattr(self._lane_arrays.state, name) for name in names}
         return {name: value for name, value in found.items() if jax.tree.leaves(value)}
 
     def export_policy(
         self, lane: int, resolved: Resolved, directory: Path, about: Mapping[str, Any] = {}
     ) -> None:
-        state = self._program.lane_state(self._lanes, int(self._place[lane]))
+        state = self._program.lane_state(self._lane_arrays, int(self._place[lane]))
         split = parts_of(resolved)
         parts = self._saved_parts(int(self._place[lane]), split.hypers, state)
         restarted = parts.pop("begun_anew", 0)
@@ -325,7 +331,7 @@ class LocalPopulation(ProgramLanes):
         wanted = self._split.study.checkpoint.parts
         found: dict[str, Any] = {"parameters": state.params, "optimiser": state.moments}
         if not set(wanted) <= set(found):
-            found |= self._program.look(self._lanes, at, hypers)
+            found |= self._program.look(self._lane_arrays, at, hypers)
         return {part: found[part] for part in (*wanted, "begun_anew") if part in found}
 
 

@@ -66,7 +66,7 @@ class ProcessPopulation(Population):
         while not all(self._has_reached(lane) for lane in busy):
             time.sleep(_PAUSE)
             self._poll_processes()
-        counted = {lane: self._run(lane).count() for lane in busy}
+        counted = {lane: self._run_in_lane(lane).count() for lane in busy}
         metrics: dict[str, np.ndarray] = {}
         for lane, numbers in counted.items():
             for name, value in numbers.items():
@@ -74,7 +74,7 @@ class ProcessPopulation(Population):
         diverged = np.zeros(self.lanes, bool)
         failed: dict[int, str] = {}
         for lane in busy:
-            run = self._run(lane)
+            run = self._run_in_lane(lane)
             diverged[lane] = run.diverged or bool(run.failure)
             if run.failure:
                 failed[lane] = run.failure
@@ -102,10 +102,10 @@ class ProcessPopulation(Population):
         self._leaving = [process for process in self._leaving if process.look() is None]
 
     def _has_reached(self, lane: int) -> bool:
-        run = self._run(lane)
+        run = self._run_in_lane(lane)
         return run.has_reached(run.chunks + 1)
 
-    def _run(self, lane: int) -> ProcessRun:
+    def _run_in_lane(self, lane: int) -> ProcessRun:
         run = self._runs[lane]
         if run is None:
             raise ValueError(f"lane {lane} is empty")
@@ -117,14 +117,14 @@ class ProcessPopulation(Population):
 
     def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
         """Return the metrics that processes reported at their counted chunks."""
-        each = (self._run(lane).measured() for lane in lanes)
+        each = (self._run_in_lane(lane).measured() for lane in lanes)
         return [*map(_result_of, each)]
 
     def take(self, lanes: Sequence[int]) -> list[Any]:
         """Remove processes from their lanes: suspend them, or end those that can resume."""
         found: list[ProcessRun] = []
         for lane in lanes:
-            run = self._run(lane)
+            run = self._run_in_lane(lane)
             run.put_aside()
             self._runs[lane], self._away[run.key] = None, run
             self._ending[lane] = run.before
@@ -179,7 +179,7 @@ class ProcessPopulation(Population):
         self, lane: int, resolved: Resolved, directory: Path, about: Mapping[str, Any] = {}
     ) -> None:
         """Write a run's command line, seed and folder, and the code version."""
-        run = self._run(lane)
+        run = self._run_in_lane(lane)
         record = {**record_of(run.folder), "folder": str(run.folder), "about": dict(about)}
         write_text(new_folder(directory) / PROCESS, json.dumps(record, indent=2) + "\n")
 

@@ -71,7 +71,7 @@ class ProcessRun:
             return
         if self.process is None:
             if self.before is None or self.before.look() is not None:
-                self._start()
+                self._start_or_take_over()
             return
         code = self.process.look()
         self._read_metrics(ended=code is not None)
@@ -85,7 +85,7 @@ class ProcessRun:
             self._sign = time.monotonic()
             self.process.go_on()
 
-    def _start(self) -> None:
+    def _start_or_take_over(self) -> None:
         self.before, self._sign = None, time.monotonic()
         launch = self.setup.launch(self.refill, self.setup.command)
         record = record_of(self.folder)
@@ -108,7 +108,7 @@ class ProcessRun:
         if left is not None:
             self.process = left
             return
-        self._launch(launch, resume, record)
+        self._launch_process(launch, resume, record)
 
     def _left_over(self, is_wanted: bool) -> Process | None:
         """Return the process left over from an earlier start; end it if it is not wanted."""
@@ -123,7 +123,9 @@ class ProcessRun:
             self.before = left
         return None
 
-    def _launch(self, first: Launch, resume: Template | None, earlier: Mapping[str, Any]) -> None:
+    def _launch_process(
+        self, first: Launch, resume: Template | None, earlier: Mapping[str, Any]
+    ) -> None:
         """Start the process with its first command or from its checkpoint, and record it."""
         launch, self.continued = first, resume is not None
         if resume is not None:
@@ -179,7 +181,7 @@ class ProcessRun:
 
     def _end_process(self, code: int) -> None:
         if self.process is not None and self.process.lost and not self.diverged:
-            self._lose(self.process.lost)
+            self._restart_or_fail(self.process.lost)
             return
         if code != 0 and self.continued:  # its checkpoint may be incomplete
             self.continued, self.starts_over = False, True
@@ -189,7 +191,7 @@ class ProcessRun:
         if self.diverged:
             return
         if why := self._why_failed(code):
-            self._fail(why)
+            self._mark_failed(why)
         elif self.process is not None:  # otherwise, an earlier start of the study recorded it
             self._record_end()
 
@@ -210,7 +212,7 @@ class ProcessRun:
             )
         return ""
 
-    def _lose(self, why: str) -> None:
+    def _restart_or_fail(self, why: str) -> None:
         """Restart the process, unless it has been lost too often."""
         last_step = self.reported.last_step
         if self.setup.resume is not None and last_step > self._lost_at:
@@ -220,7 +222,7 @@ class ProcessRun:
         if self.losses < _MOST_LOSSES:
             self._run_again()
         else:
-            self._fail(f"{why}, {self.losses} times in a row")
+            self._mark_failed(f"{why}, {self.losses} times in a row")
 
     def _run_again(self) -> None:
         self.process = None
@@ -238,7 +240,7 @@ class ProcessRun:
     def _write_record(self, record: Mapping[str, Any]) -> None:
         write_text(self.folder / _RECORD, json.dumps(record, indent=2) + "\n")
 
-    def _fail(self, why: str) -> None:
+    def _mark_failed(self, why: str) -> None:
         """Mark the run as failed, with the last lines of its output."""
         if self.process is not None:
             self.process.ask_to_end(self.setup.settings.grace)
@@ -260,11 +262,13 @@ class ProcessRun:
         if self.process.is_waiting:
             self._sign = time.monotonic()
         if timeout and not self.process.is_paused and time.monotonic() - self._sign > timeout:
-            self._fail(f"no metric for {timeout:g} s; raise processes.timeout (0: no limit)")
+            self._mark_failed(
+                f"no metric for {timeout:g} s; raise processes.timeout (0: no limit)"
+            )
         for name in (STDOUT, STDERR):
             path = self.folder / name
             if path.is_file() and path.stat().st_size > _MOST_OUTPUT:
-                self._fail(f"{name} is larger than 1 GiB; print less")
+                self._mark_failed(f"{name} is larger than 1 GiB; print less")
 
     def leave(self) -> Process | None:
         """Ask the process to end; return it if it is still running."""

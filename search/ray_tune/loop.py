@@ -93,7 +93,7 @@ class KeptStates:
             return None
         if not kept.states:
             return None  # it had itself diverged
-        if _furthest(kept.runs) < _furthest(runs):
+        if _most_chunks(kept.runs) < _most_chunks(runs):
             raise SearchError(
                 f"Ray Tune would reset trial {trial.number} to a state with fewer env steps; use "
                 "a scheduler that copies trials only at equal env steps"
@@ -123,7 +123,7 @@ class KeptStates:
         self._search_state.touch(trial)
 
 
-def _furthest(runs: Sequence[Replicate]) -> int:
+def _most_chunks(runs: Sequence[Replicate]) -> int:
     """Return the number of chunks of the replicate that trained longest."""
     return max(run.chunks for run in runs)
 
@@ -152,9 +152,9 @@ class Driven:
 
     def run(self, interrupts: Interrupts) -> Outcome:
         """Run until the scheduler has ended all its trials, or an interrupt requests the end."""
-        return self._engine.run(lambda: self._search(interrupts))
+        return self._engine.run(lambda: self._run_to_end(interrupts))
 
-    def _search(self, interrupts: Interrupts) -> Outcome:
+    def _run_to_end(self, interrupts: Interrupts) -> Outcome:
         engine, search_state = self._engine, self._search_state
         search_state.state.proposes(True)
         self._give_up_without_lanes()
@@ -244,10 +244,10 @@ class Driven:
                 self._waiting.turn_away(request)
             elif request.kind == "train":
                 with self._engine.undivided():
-                    self._admit(request)
+                    self._admit_request(request)
         self._engine.notifier.changes()
 
-    def _admit(self, request: DeskRequest) -> None:
+    def _admit_request(self, request: DeskRequest) -> None:
         """Put a trial in its lanes to wait for the next chunk, unless it has ended."""
         engine, trial = self._engine, self._search_state.trials.get(request.trial)
         if trial is None and (engine.is_out_of_time() or not engine.pays_for_any()):

@@ -74,12 +74,12 @@ class Handle(tune.Trainable):
         self._exchange = ray.get_actor(config[EXCHANGE])
         self._state: str | None = None
 
-    def _ask(self, kind: str) -> Any:
+    def _ask_exchange(self, kind: str) -> Any:
         point = self.config[POINT]
         return ray.get(self._exchange.ask.remote(kind, self.trial_id, point, self._state))
 
     def step(self) -> dict[str, Any]:
-        reply = self._ask("train")
+        reply = self._ask_exchange("train")
         self._state = None
         if reply is None:
             return {"done": True}
@@ -87,7 +87,7 @@ class Handle(tune.Trainable):
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """Keep the current state of the trial's lanes; the checkpoint contains only a name."""
-        name = self._ask("keep") or ""
+        name = self._ask_exchange("keep") or ""
         (Path(checkpoint_dir) / _STATE).write_text(name)
 
     def load_checkpoint(self, checkpoint: Any) -> None:

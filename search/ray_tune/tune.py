@@ -220,8 +220,10 @@ class TuneDesk:
             name=self.name, num_cpus=0, resources=self._node, max_concurrency=10_000
         )
         self._exchange = actor.remote()
-        tuner = self._tuner(schedule)
-        self._thread = threading.Thread(target=self._fit, args=(tuner,), name="tune", daemon=True)
+        tuner = self._make_tuner(schedule)
+        self._thread = threading.Thread(
+            target=self._fit_tuner, args=(tuner,), name="tune", daemon=True
+        )
         self._thread.start()
 
     def wait(self, seconds: float) -> list[DeskRequest]:
@@ -300,13 +302,13 @@ class TuneDesk:
 
     # ------------------------------------------------------------------ Tune, in a separate thread
 
-    def _fit(self, tuner: tune.Tuner) -> None:
+    def _fit_tuner(self, tuner: tune.Tuner) -> None:
         try:
             tuner.fit()
         except BaseException as error:  # reported by the driver of the lanes
             self._error = error
 
-    def _tuner(self, schedule: EventSchedule) -> tune.Tuner:
+    def _make_tuner(self, schedule: EventSchedule) -> tune.Tuner:
         study, points = self.study, self._first_points()
         mode = {"maximize": "max", "minimize": "min"}[study.metric.goal]
         searcher, proposals, samples = searcher_of(study), None, 1

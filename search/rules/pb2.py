@@ -44,7 +44,7 @@ _BOUNDS = (
 
 
 @dataclass(frozen=True)
-class Process:
+class GaussianProcess:
     """A Gaussian process with the time-varying kernel of the paper (equation 4).
 
     k((x, t), (x', t')) = s exp(-|x - x'|^2 / (2 l^2)) (1 - e)^(|t - t'| / 2), plus noise.
@@ -61,20 +61,20 @@ class Process:
         far = cdist(x, z, "sqeuclidean") / (2.0 * scale**2)
         return signal * np.exp(kept / 2.0 * np.abs(t[:, None] - u[None, :]) - far)
 
-    def _covariance(self, x: np.ndarray, t: np.ndarray) -> np.ndarray:
+    def _noisy_covariance(self, x: np.ndarray, t: np.ndarray) -> np.ndarray:
         return self.kernel(x, t, x, t) + math.exp(self.theta[2]) * np.eye(len(x))
 
     @cached_property
     def _cholesky_factor(self) -> np.ndarray:
         """The lower Cholesky factor of the observed points; undefined above its diagonal."""
-        return cho_factor(self._covariance(self.x, self.t), lower=True)[0]
+        return cho_factor(self._noisy_covariance(self.x, self.t), lower=True)[0]
 
     @cached_property
-    def _weights(self) -> np.ndarray:
+    def _kernel_weights(self) -> np.ndarray:
         return cho_solve((self._cholesky_factor, True), self.y)
 
     def mean(self, x: np.ndarray, t: np.ndarray) -> np.ndarray:
-        return self.kernel(x, t, self.x, self.t) @ self._weights
+        return self.kernel(x, t, self.x, self.t) @ self._kernel_weights
 
     def deviation(
         self, more_x: np.ndarray, more_t: np.ndarray
@@ -86,7 +86,7 @@ class Process:
         The Cholesky factor of the observed points is extended by one row per copy.
         """
         across = self._solve_covariances(more_x, more_t)
-        corner = self._covariance(more_x, more_t) - across.T @ across
+        corner = self._noisy_covariance(more_x, more_t) - across.T @ across
         if len(more_x):
             corner = cho_factor(corner, lower=True)[0]
 
@@ -129,11 +129,11 @@ class Process:
         return float(value) / count, np.asarray(gradient) / count
 
 
-def fit_process(x: np.ndarray, t: np.ndarray, y: np.ndarray) -> Process:
+def fit_process(x: np.ndarray, t: np.ndarray, y: np.ndarray) -> GaussianProcess:
     """Fit the kernel to gains by marginal likelihood, from one fixed starting point."""
 
     def loss(theta: np.ndarray) -> tuple[float, np.ndarray]:
-        return Process(x, t, y, tuple(float(value) for value in theta)).evidence()
+        return GaussianProcess(x, t, y, tuple(float(value) for value in theta)).evidence()
 
     found = minimize(
         loss,
@@ -143,7 +143,7 @@ def fit_process(x: np.ndarray, t: np.ndarray, y: np.ndarray) -> Process:
         bounds=_BOUNDS,
         options={"maxiter": _STEPS},
     )
-    return Process(x, t, y, tuple(float(value) for value in found.x))
+    return GaussianProcess(x, t, y, tuple(float(value) for value in found.x))
 
 
 class Bandit:
@@ -161,7 +161,7 @@ class Bandit:
             for parameter in space.parameters
             if parameter.distribution.axis.kind != "choice"
         )
-        self._fitted: tuple[tuple[Gain, ...], Process] | None = None
+        self._fitted: tuple[tuple[Gain, ...], GaussianProcess] | None = None
 
     def explore(
         self, params: Mapping[str, Any], situation: Situation, rng: Generator
@@ -179,11 +179,11 @@ class Bandit:
     ) -> dict[str, Any]:
         losses = [gain.before for gain in situation.gains]
         span = min(losses), max(losses)
-        process = self._process(situation.gains, span)
+        process = self._fitted_process(situation.gains, span)
         others = np.array(
-            [self._point(given, loss, span) for given, loss in situation.others]
+            [self._model_input(given, loss, span) for given, loss in situation.others]
         ).reshape(-1, len(self._ordered) + 1)
-        shares = self._best(process, situation, others, span, rng)
+        shares = self._best_shares(process, situation, others, span, rng)
 
         def choose(_: str, parameter: Parameter) -> Any:
             if parameter not in self._ordered:
@@ -193,9 +193,9 @@ class Bandit:
 
         return self._space.resolve(choose)
 
-    def _best(
+    def _best_shares(
         self,
-        process: Process,
+        process: GaussianProcess,
         situation: Situation,
         others: np.ndarray,
         span: tuple[float, float],
@@ -216,19 +216,19 @@ class Bandit:
         both = np.vstack([best[None], near])
         return both[int(np.argmax(value(both)))]
 
-    def _process(self, gains: Sequence[Gain], span: tuple[float, float]) -> Process:
+    def _fitted_process(self, gains: Sequence[Gain], span: tuple[float, float]) -> GaussianProcess:
         """Fit the model once for all copies at a rung."""
         key = tuple(gains)
         if self._fitted is None or self._fitted[0] != key:
-            x = np.array([self._point(gain.params, gain.before, span) for gain in gains])
+            x = np.array([self._model_input(gain.params, gain.before, span) for gain in gains])
             t = np.array([float(gain.rung) for gain in gains])
             gained = np.array([gain.before - gain.after for gain in gains])
             y = (gained - gained.mean()) / max(float(gained.std()), 1e-12)
             theta = fit_process(x[-_FITTED:], t[-_FITTED:], y[-_FITTED:]).theta
-            self._fitted = (key, Process(x, t, y, theta))
+            self._fitted = (key, GaussianProcess(x, t, y, theta))
         return self._fitted[1]
 
-    def _point(
+    def _model_input(
         self, params: Mapping[str, Any], loss: float, span: tuple[float, float]
     ) -> list[float]:
         """Return a configuration's coordinates, from 0 to 1, and its initial loss."""

@@ -195,9 +195,9 @@ class Plateau:
     def judge(
         self, rung: int, earlier: Sequence[TrialAtRung], arriving: Sequence[TrialAtRung]
     ) -> list[Verdict]:
-        return [self._verdict(standing.curve) for standing in arriving]
+        return [self._verdict_on_curve(standing.curve) for standing in arriving]
 
-    def _verdict(self, curve: Sequence[float]) -> Verdict:
+    def _verdict_on_curve(self, curve: Sequence[float]) -> Verdict:
         rule = f"plateau patience={self.patience} tolerance={self.tolerance:g}"
         if len(curve) <= self.patience:
             return Verdict(stop=False, rule=rule, cutoff=None)

@@ -109,7 +109,7 @@ def _expected_ends(
     cut = (TrialState.STOPPED, TrialState.UNFINISHED)
     stopped = [past for past in history if past.state in cut and past.reports]
     rungs = {len(past.reports) - 1 for past in stopped}
-    lines = {rung: _regression(finished, rung) for rung in rungs}
+    lines = {rung: _fit_line(finished, rung) for rung in rungs}
     found = dict[int, Result]()
     for past in stopped:
         rung = len(past.reports) - 1
@@ -127,7 +127,7 @@ def _by_seed(past: PriorTrial, losses: Losses) -> np.ndarray:
     return (losses[0] + np.subtract(past.seeds, np.mean(past.seeds)))[:, None]
 
 
-def _regression(finished: Sequence[PriorTrial], rung: int) -> tuple[np.ndarray, ...] | None:
+def _fit_line(finished: Sequence[PriorTrial], rung: int) -> tuple[np.ndarray, ...] | None:
     """Return the means at the rung and at the end, slope and residual variance [objectives]."""
     pairs = [(one.losses_at(rung), one.losses) for one in finished if len(one.reports) > rung]
     both = np.array([pair for pair in pairs if np.isfinite(pair[0]).all()])
@@ -278,7 +278,7 @@ class _ThompsonBatch:
     def draw(self, trial: int, attempt: int) -> Draw | None:
         if self._ranked[0] != trial:
             rng = generator(self._method.seed, "thompson", trial)
-            self._ranked = trial, self._candidates(trial, rng)
+            self._ranked = trial, self._ranked_candidates(trial, rng)
         if attempt < len(self._ranked[1]):
             return Draw(self._ranked[1][attempt])
         rng = generator(self._method.seed, "thompson-rest", trial, attempt)
@@ -287,7 +287,7 @@ class _ThompsonBatch:
     def keep(self, trial: int, params: Mapping[str, Any]) -> None:
         """See `Batch.keep`; nothing to do, because each proposal uses a separate surface."""
 
-    def _candidates(self, trial: int, rng: np.random.Generator) -> list[dict[str, Any]]:
+    def _ranked_candidates(self, trial: int, rng: np.random.Generator) -> list[dict[str, Any]]:
         """Return candidates, best first; without a model, in the order they were drawn."""
         method, pool = self._method, self._method.pool(trial)
         count = min(method.options["candidates"], np.count_nonzero(pool.weights))

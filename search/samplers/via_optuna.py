@@ -51,14 +51,14 @@ class HistoryStorage(BaseStorage):
     def drop_last(self) -> None:
         self._trials.popitem()
 
-    def _refuse(self, *args: Any, **options: Any) -> Any:
+    def _raise_unsupported(self, *args: Any, **options: Any) -> Any:
         raise NotImplementedError(
             "not supported: this storage has a single study, and its trials cannot be changed; "
             "create a new HistoryStorage instead"
         )
 
-    create_new_study = delete_study = get_all_studies = set_trial_state_values = _refuse
-    set_study_user_attr = set_trial_user_attr = set_trial_intermediate_value = _refuse
+    create_new_study = delete_study = get_all_studies = set_trial_state_values = _raise_unsupported
+    set_study_user_attr = set_trial_user_attr = set_trial_intermediate_value = _raise_unsupported
 
     def get_study_id_from_name(self, study_name: str) -> int:
         return _STUDY_ID
@@ -181,22 +181,26 @@ class OptunaMethod:
         if self.understands_stopped:
             trials = [self._to_frozen_trial(past, shift) for past in selected]
         else:
-            trials = self._all_finished(selected, shift, self._attributes(history))
+            trials = self._all_finished(selected, shift, self._attributes_by_trial(history))
         storage = HistoryStorage(
             [StudyDirection.MINIMIZE] * self._objectives,
             trials,
             self._system_attributes(history, shift),
         )
-        sampler = self._sampler(integer(self.seed, self.name, batch))
-        return self._batch(sampler, storage, shift)
+        sampler = self._make_sampler(integer(self.seed, self.name, batch))
+        return self._make_batch(sampler, storage, shift)
 
-    def _sampler(self, seed: int) -> BaseSampler:
+    def _make_sampler(self, seed: int) -> BaseSampler:
         raise NotImplementedError
 
-    def _batch(self, sampler: BaseSampler, storage: HistoryStorage, shift: int) -> OptunaBatch:
+    def _make_batch(
+        self, sampler: BaseSampler, storage: HistoryStorage, shift: int
+    ) -> OptunaBatch:
         return OptunaBatch(self, sampler, storage, shift)
 
-    def _attributes(self, history: Sequence[PriorTrial]) -> Mapping[int, Mapping[str, Any]]:
+    def _attributes_by_trial(
+        self, history: Sequence[PriorTrial]
+    ) -> Mapping[int, Mapping[str, Any]]:
         return {}
 
     def _system_attributes(self, history: Sequence[PriorTrial], shift: int) -> Mapping[str, Any]:
@@ -206,7 +210,7 @@ class OptunaMethod:
         """Return a trial in Optuna's form, cached until its state or reports change."""
         known, here = self._frozen.get(past.trial), (past.state, len(past.reports))
         if known is None or known[0] != here:
-            attributes = _constraints(past.violations)
+            attributes = _constraint_attributes(past.violations)
             trial = frozen_trial(self.space, past, past.trial + shift, None, attributes)
             known = self._frozen[past.trial] = (here, trial)
         return known[1]
@@ -226,7 +230,7 @@ class OptunaMethod:
                 continue  # it carries no information
             own = dict(attributes.get(past.trial, {}))
             if trial_losses is not None and self._constraints:
-                own |= _constraints(past.violations or missing)
+                own |= _constraint_attributes(past.violations or missing)
             trials.append(frozen_trial(self.space, past, past.trial + shift, trial_losses, own))
         return trials
 
@@ -237,7 +241,7 @@ class OptunaMethod:
         return tuple(max(1.0, violation) for violation in worst)
 
 
-def _constraints(violations: Sequence[float]) -> dict[str, Any]:
+def _constraint_attributes(violations: Sequence[float]) -> dict[str, Any]:
     return {f"constraints:{index}": value for index, value in enumerate(violations)}
 
 
@@ -283,11 +287,13 @@ class Gp(OptunaMethod):
     name = "gp"
     window = Window(best=60, latest=140)
 
-    def _sampler(self, seed: int) -> BaseSampler:
+    def _make_sampler(self, seed: int) -> BaseSampler:
         warnings.filterwarnings("ignore", message=".*deterministic", category=ExperimentalWarning)
         return GPSampler(seed=seed, warn_independent_sampling=False, **self._options)
 
-    def _batch(self, sampler: BaseSampler, storage: HistoryStorage, shift: int) -> OptunaBatch:
+    def _make_batch(
+        self, sampler: BaseSampler, storage: HistoryStorage, shift: int
+    ) -> OptunaBatch:
         return GpBatch(self, sampler, storage, shift)
 
 
@@ -336,10 +342,12 @@ class Nsga2(OptunaMethod):
     GENERATION, PARENTS = "nsga2:generation", "nsga2:parents"
     OPTUNAS_GENERATION, OPTUNAS_PARENTS = "NSGAIISampler:generation", "NSGAIISampler:parent:"
 
-    def _sampler(self, seed: int) -> BaseSampler:
+    def _make_sampler(self, seed: int) -> BaseSampler:
         return NSGAIISampler(seed=seed, **self._options)
 
-    def _attributes(self, history: Sequence[PriorTrial]) -> Mapping[int, Mapping[str, Any]]:
+    def _attributes_by_trial(
+        self, history: Sequence[PriorTrial]
+    ) -> Mapping[int, Mapping[str, Any]]:
         found: dict[int, Mapping[str, Any]] = {}
         latest = 0
         for past in history:
@@ -356,7 +364,9 @@ class Nsga2(OptunaMethod):
                 found.setdefault(key, [trial + shift for trial in past.attributes[self.PARENTS]])
         return found
 
-    def _batch(self, sampler: BaseSampler, storage: HistoryStorage, shift: int) -> OptunaBatch:
+    def _make_batch(
+        self, sampler: BaseSampler, storage: HistoryStorage, shift: int
+    ) -> OptunaBatch:
         return _Nsga2Batch(self, sampler, storage, shift)
 
 
@@ -410,7 +420,7 @@ class Tpe(OptunaMethod):
             # there is one group anyway; a search for more costs a fifth of the time
             self._options["group"] = False
 
-    def _sampler(self, seed: int) -> BaseSampler:
+    def _make_sampler(self, seed: int) -> BaseSampler:
         for option in ("multivariate", "group", "constant_liar"):
             warnings.filterwarnings("ignore", message=f".*{option}", category=ExperimentalWarning)
         return TPESampler(seed=seed, **self._options)

@@ -66,7 +66,7 @@ class _SmacBatch:
             columns = zip(*[costs for _, costs in history], strict=True)
             mean = [sum(column) / len(history) for column in columns]
             history += [(params, mean) for params in (*live, *self._kept)]
-            self._facade = _facade(self._method, self._batch, history)
+            self._facade = _make_facade(self._method, self._batch, history)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             asked = self._facade.ask()
@@ -89,7 +89,7 @@ class _SmacBatch:
         return found
 
 
-def _facade(
+def _make_facade(
     method: Smac, batch: int, history: Sequence[tuple[Mapping[str, Any], list[float]]]
 ) -> Any:
     """Return SMAC's hyperparameter facade, given a history."""
@@ -126,7 +126,7 @@ def _facade(
         smac = of(
             scenario,
             model=of.get_model(scenario, n_trees=method.options["n_trees"]),
-            acquisition_maximizer=_maximizer(scenario),
+            acquisition_maximizer=_ordered_maximizer(scenario),
             initial_design=of.get_initial_design(
                 scenario, n_configs=0, additional_configs=[first]
             ),
@@ -140,7 +140,7 @@ def _facade(
     return smac
 
 
-def _maximizer(scenario: Any) -> Any:
+def _ordered_maximizer(scenario: Any) -> Any:
     """Return SMAC's own maximiser, with local searches in a reproducible order.
 
     SMAC keeps starting points in a set of configurations, whose string hashes differ between

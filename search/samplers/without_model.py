@@ -26,15 +26,15 @@ class Walk:
         used = [past.attributes[self.INDEX] for past in history if self.INDEX in past.attributes]
         place = 1 + max(used, default=-1)
         if place < self._place:
-            self._restart()
+            self._restart_walk()
             self._place = 0
         if place > self._place:
-            self._skip(place - self._place)
+            self._skip_points(place - self._place)
             self._place = place
         return self
 
     def draw(self, trial: int, attempt: int) -> Draw | None:
-        params = self._next()
+        params = self._next_params()
         if params is None:
             return None
         self._place += 1
@@ -43,13 +43,13 @@ class Walk:
     def keep(self, trial: int, params: Mapping[str, Any]) -> None:
         pass
 
-    def _next(self) -> dict[str, Any] | None:
+    def _next_params(self) -> dict[str, Any] | None:
         raise NotImplementedError
 
-    def _restart(self) -> None:
+    def _restart_walk(self) -> None:
         raise NotImplementedError
 
-    def _skip(self, count: int) -> None:
+    def _skip_points(self, count: int) -> None:
         raise NotImplementedError
 
 
@@ -61,15 +61,15 @@ class GridSearch(Walk):
     def __init__(self, spec: SamplerSpec):
         # number of values per real-valued hyperparameter
         self._space, self._points = spec.space, options_of("grid", spec.options)["points"]
-        self._restart()
+        self._restart_walk()
 
-    def _next(self) -> dict[str, Any] | None:
+    def _next_params(self) -> dict[str, Any] | None:
         return next(self._rest, None)
 
-    def _restart(self) -> None:
+    def _restart_walk(self) -> None:
         self._rest = self._space.grid(self._points)
 
-    def _skip(self, count: int) -> None:
+    def _skip_points(self, count: int) -> None:
         self._rest = itertools.islice(self._rest, count, None)
 
 
@@ -111,7 +111,7 @@ class SobolSearch(Walk):
             )
         self._engine = qmc.Sobol(max(1, dimensions), rng=spec.seed)
 
-    def _next(self) -> dict[str, Any] | None:
+    def _next_params(self) -> dict[str, Any] | None:
         if self._place >= _MOST_POINTS:
             return None
         with warnings.catch_warnings():
@@ -127,8 +127,8 @@ class SobolSearch(Walk):
 
         return self._space.resolve(choose)
 
-    def _restart(self) -> None:
+    def _restart_walk(self) -> None:
         self._engine.reset()
 
-    def _skip(self, count: int) -> None:
+    def _skip_points(self, count: int) -> None:
         self._engine.fast_forward(count)

@@ -165,7 +165,7 @@ class Objectives:
         return (*asked, *((limit.metric, limit.aggregate) for limit in self.constraints))
 
     @cached_property
-    def _ranking(self) -> Ranking:
+    def _constraint_ranking(self) -> Ranking:
         return Ranking(limits=tuple((limit.min, limit.max) for limit in self.constraints))
 
     @cached_property
@@ -199,7 +199,7 @@ class Objectives:
         """Return the sum of constraint violations; 0 if none was measured."""
         if len(limited) != len(self.constraints):
             return 0.0
-        return self._ranking.violation(limited)
+        return self._constraint_ranking.violation(limited)
 
     def keys(self, losses: Sequence[Sequence[float]], violations: Sequence[float]) -> list[Any]:
         """Return a sort key per trial, smaller is better: loss, or feasibility and front."""
@@ -208,4 +208,4 @@ class Objectives:
         return [place.key for place in places(losses, violations)]
 
     def violations(self, limited: Sequence[float]) -> tuple[float, ...]:
-        return self._ranking.violations(limited)
+        return self._constraint_ranking.violations(limited)

@@ -145,7 +145,7 @@ class Observer:
 def picture(
     search_state: SearchState, buckets: Iterable[Bucket], running: Bucket | None
 ) -> Progress:
-    found = _progress(
+    found = _progress_from_rows(
         search_state.study, search_state.state, search_state.trials, search_state.tally
     )
     lanes = 0
@@ -158,16 +158,18 @@ def picture(
 def recorded_progress(study: Study, state: LoopState, trials: Iterable[TrialRow]) -> Progress:
     """Return the progress as of a commit; `compiles` is 0, because it is not recorded."""
     rows = {row.trial: row for row in trials}
-    return _progress(study, state, rows, Tally(rows, Objective.of(study), Objectives.of(study)))
+    return _progress_from_rows(
+        study, state, rows, Tally(rows, Objective.of(study), Objectives.of(study))
+    )
 
 
-def _progress(
+def _progress_from_rows(
     study: Study, state: LoopState, rows: Mapping[int, TrialRow], tally: Tally
 ) -> Progress:
     lanes = {bucket.key: bucket.lanes for bucket in state.buckets}
-    usage, best, leader = state.usage, _best(study, rows, tally), None
+    usage, best, leader = state.usage, _best_trial(study, rows, tally), None
     if best is None:
-        leader = _leader(state, Objective.of(study))
+        leader = _leading_trial(state, Objective.of(study))
     outlook = state.outlook or Outlook(usage.env_steps)
     if state.phase is Phase.DONE:
         outlook = replace(
@@ -208,7 +210,7 @@ def in_lanes(state: LoopState, bucket: str) -> list[Replicate]:
     return [found[lane] for lane in sorted(found)]
 
 
-def _best(study: Study, rows: Mapping[int, TrialRow], tally: Tally) -> Best | None:
+def _best_trial(study: Study, rows: Mapping[int, TrialRow], tally: Tally) -> Best | None:
     number = tally.best()
     if number is None:
         return None
@@ -243,7 +245,7 @@ def bounds_of(study: Study) -> Bounds:
     return range_over(scores, study.over_environments)
 
 
-def _leader(state: LoopState, objective: Objective) -> Leader | None:
+def _leading_trial(state: LoopState, objective: Objective) -> Leader | None:
     found = [
         (-trial.rung, objective.loss(trial.reports[trial.rung]), number)
         for number, trial in state.live.items()

@@ -111,10 +111,10 @@ def _part_rows(
             whole = _of_lanes(shown, result.metrics)
         metrics |= _rolling_means(rolled, whole)
         steps, before = part.env_steps - before, part.env_steps
-        _spend(runs, result, steps, quantum)
+        _spend_seconds(runs, result, steps, quantum)
         behind = quantum - part.env_steps
         env_steps = [done * quantum - behind for done in trained]
-        yield CurveRows(runs, env_steps, metrics | _pace(runs, [steps] * len(runs)))
+        yield CurveRows(runs, env_steps, metrics | _time_columns(runs, [steps] * len(runs)))
 
 
 def _joined_row(
@@ -128,18 +128,20 @@ def _joined_row(
     runs, quantum = list(shown.values()), schedule.quantum
     metrics = _of_lanes(shown, result.metrics)
     metrics |= _rolling_means(runs, metrics)
-    _spend(runs, result, quantum, quantum)
+    _spend_seconds(runs, result, quantum, quantum)
     ended = _join_half_rows(runs, metrics)
     made = [at for at, done in enumerate(trained) if ends_row(schedule, done, chunks)]
-    columns = {name: _column(ended, made, name) for name in metrics}
+    columns = {name: _metric_column(ended, made, name) for name in metrics}
     since = [runs[at].half_row_chunks * quantum for at in made]
-    columns |= _pace([runs[at] for at in made], since)
+    columns |= _time_columns([runs[at] for at in made], since)
     for at in made:
         runs[at].end_row()
     return CurveRows([runs[at] for at in made], [trained[at] * quantum for at in made], columns)
 
 
-def _column(ended: Sequence[Mapping[str, float]], made: Sequence[int], name: str) -> np.ndarray:
+def _metric_column(
+    ended: Sequence[Mapping[str, float]], made: Sequence[int], name: str
+) -> np.ndarray:
     return np.array([ended[at][name] for at in made])
 
 
@@ -150,14 +152,16 @@ def _of_lanes(
     return {name: values[lanes] for name, values in metrics.items()}
 
 
-def _spend(runs: Sequence[Replicate], result: ChunkResult, env_steps: int, quantum: int) -> None:
+def _spend_seconds(
+    runs: Sequence[Replicate], result: ChunkResult, env_steps: int, quantum: int
+) -> None:
     """Divide a chunk's time evenly among its parts, because a chunk is a single program."""
     seconds = max(0.0, result.seconds) * env_steps / quantum
     for run in runs:
         run.spend(seconds)
 
 
-def _pace(runs: Sequence[Replicate], env_steps: Sequence[int]) -> dict[str, np.ndarray]:
+def _time_columns(runs: Sequence[Replicate], env_steps: Sequence[int]) -> dict[str, np.ndarray]:
     """Return training seconds, and the speed since the last row (`env_steps` steps ago)."""
     took = np.array([run.take_row_seconds() for run in runs])
     speed = np.divide(env_steps, took, out=np.full(len(runs), np.nan), where=took > 0)

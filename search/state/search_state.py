@@ -474,7 +474,7 @@ class SearchState:
                 continue
             ordered = ordered and (number > last or number in self._pasts)
             has_ended = not (trial.is_live or trial.is_paused)
-            self._pasts[number] = self._past(trial, trial.paused_at, has_ended)
+            self._pasts[number] = self._prior_trial(trial, trial.paused_at, has_ended)
         if not ordered:
             self._pasts = dict(sorted(self._pasts.items()))
         self._unseen = set()
@@ -484,9 +484,9 @@ class SearchState:
         trial = self.trials[number]
         has_ended = not (trial.is_live or trial.is_paused)
         known = len(trial.paused_at) - (news - has_ended)
-        return self._past(trial, trial.paused_at[:known], has_ended=False)
+        return self._prior_trial(trial, trial.paused_at[:known], has_ended=False)
 
-    def _past(self, trial: Trial, paused_at: Sequence[int], has_ended: bool) -> PriorTrial:
+    def _prior_trial(self, trial: Trial, paused_at: Sequence[int], has_ended: bool) -> PriorTrial:
         """Return a trial in the samplers' form: ended, stopped at its last pause, or running."""
         running = PriorTrial(
             trial.number, trial.params, trial.attributes, proposed_by=trial.proposed_by

@@ -64,7 +64,7 @@ def write_warm_start(found: WarmStartTrials, folder: Path) -> None:
         for past in found.history
     ]
     data = {"words": found.words, "trials": rows}
-    write_text(path, json.dumps({**data, "sum": _sum(data)}))
+    write_text(path, json.dumps({**data, "sum": _checksum_of(data)}))
 
 
 def _read_copy(path: Path) -> tuple[list[PriorTrial], str]:
@@ -72,19 +72,19 @@ def _read_copy(path: Path) -> tuple[list[PriorTrial], str]:
     check_readable(path)
     try:
         data = json.loads(read_file(path))
-        found, words = [_past(**row) for row in data["trials"]], str(data["words"])
-        if data.pop("sum", None) not in (None, _sum(data)):
+        found, words = [_prior_trial(**row) for row in data["trials"]], str(data["words"])
+        if data.pop("sum", None) not in (None, _checksum_of(data)):
             raise ValueError("its checksum differs")
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise not_as_written(f"{path} is damaged ({error})") from error
     return found, words
 
 
-def _sum(data: Mapping[str, Any]) -> str:
+def _checksum_of(data: Mapping[str, Any]) -> str:
     return hashlib.blake2b(json.dumps(data).encode(), digest_size=16).hexdigest()
 
 
-def _past(
+def _prior_trial(
     params: dict[str, Any], state: str, losses: Sequence[float], violations: Sequence[float]
 ) -> PriorTrial:
     loss = next(iter(losses), None)
@@ -125,7 +125,7 @@ def _read_earlier_trials(study: Study, path: Path) -> tuple[list[PriorTrial], st
     words = f"reusing {len(found)} of {counted(len(rows), 'trial')} from {path}"
     if left_out:
         words += f"; left out: {_counts_text(left_out)}"
-    return found, words + _differences(study, other)
+    return found, words + _changes_text(study, other)
 
 
 def _rows_of(path: Path) -> tuple[list[TrialRow], StudyMeta | None, bool]:
@@ -270,17 +270,19 @@ def _our_value(study: Study, name: str) -> Any:
 
 def _past_of_row(study: Study, params: dict[str, Any], row: TrialRow) -> PriorTrial:
     if row.state is TrialState.DIVERGED:
-        return _past(params, row.state, (), ())
+        return _prior_trial(params, row.state, (), ())
     metrics = study.objectives or (study.metric,)
     losses = [Objective(m).loss(v) for m, v in zip(metrics, _objective_values(row), strict=True)]
-    return _past(params, row.state, losses, Objectives.of(study).violations(row.constraints))
+    return _prior_trial(
+        params, row.state, losses, Objectives.of(study).violations(row.constraints)
+    )
 
 
 def _counts_text(left_out: Counter[str]) -> str:
     return ", ".join(f"{count} {reason}" for reason, count in left_out.most_common())
 
 
-def _differences(study: Study, other: Mapping[str, Any]) -> str:
+def _changes_text(study: Study, other: Mapping[str, Any]) -> str:
     if not other:
         return ""
     pairs = {

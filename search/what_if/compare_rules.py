@@ -86,7 +86,7 @@ def what_if(
     asked = asked_rules(record, rules, seeds)
     total = 1 + len(asked)
     report(1, total, "the study's own rule")
-    reference = Reference.of(record)
+    reference = ReferenceReplay.of(record)
     rows = list[WhatIfRow]()
     for at, rule in enumerate(asked, start=2):
         report(at, total, rule.words)
@@ -111,7 +111,7 @@ def what_if(
 
 
 @dataclass(frozen=True)
-class Reference:
+class ReferenceReplay:
     """The reference for other rules: the record, and a replay with the recorded rule."""
 
     record: RecordedSearch
@@ -122,7 +122,7 @@ class Reference:
     losses: Mapping[int, float]  # of each trial with a value for its full run
 
     @classmethod
-    def of(cls, record: RecordedSearch) -> Reference:
+    def of(cls, record: RecordedSearch) -> ReferenceReplay:
         study, own = record.study, replay(record, record.study)
         matched, judgements = matches(record, own)
         method = METHODS.get(study.search.method)
@@ -133,7 +133,7 @@ class Reference:
             judgements,
             in_order=matched == judgements and _has_same_lengths(record, own),
             same_asks=knows_nothing and study.search.driver == "lanes",
-            losses=_losses(record),
+            losses=_losses_of_full_runs(record),
         )
 
     @property
@@ -147,7 +147,7 @@ class Reference:
         why = _why_inexact(record, done, rule, self.same_asks)
         if not why and not self.in_order:
             why = "order"
-        trials, lost = done.search_state.trials.values(), self._lost(done)
+        trials, lost = done.search_state.trials.values(), self._regret_of_winner(done)
         stopped, saved = None, None
         if _decides_on_records(record, done):
             stopped = sum(bool(trial.stop_rule) and not trial.audited for trial in trials)
@@ -166,7 +166,7 @@ class Reference:
             own=rule.own,
         )
 
-    def _lost(self, done: Replayed) -> float | None:
+    def _regret_of_winner(self, done: Replayed) -> float | None:
         """Return how much worse the winner is than the best trial; None if unknown."""
         best, winner = self.best, done.winner
         if best is None or winner is None or done.shown["unseen"]:
@@ -189,7 +189,7 @@ def _has_same_lengths(record: RecordedSearch, own: Replayed) -> bool:
     return all(trials[row.trial].env_steps == row.env_steps for row in ended)
 
 
-def _losses(record: RecordedSearch) -> dict[int, float]:
+def _losses_of_full_runs(record: RecordedSearch) -> dict[int, float]:
     """Return trial -> the loss of a full run; {} with several objectives or constraints."""
     study = record.study
     if study.objectives[1:] or study.constraints:

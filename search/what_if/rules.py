@@ -71,9 +71,9 @@ def _parse_rule(record: RecordedSearch, rule: str, seeds: int) -> ReplayedRule:
     given = [option.replace("=", ": ", 1) for option in options]
     early, own = None, Seeds(seeds, tolerate=study.seeds.tolerate)
     if name == "racing":
-        own = replace(own, racing=_racing(record, rule, given, seeds))
+        own = replace(own, racing=_racing_of_rule(record, rule, given, seeds))
     elif name != "none":
-        early = _early(record, rule, name, given)
+        early = _early_terminate_of_rule(record, rule, name, given)
     changed = replace(study, early_terminate=early, seeds=own)
     _check_rungs(record, rule, changed)
     same = (early, own) == (study.early_terminate, study.seeds)
@@ -101,7 +101,7 @@ def _check_option(rule: str, name: str, option: str) -> None:
         raise ConfigError(f"rule {rule!r}: {option!r} is not an option; {what}")
 
 
-def _racing(record: RecordedSearch, rule: str, given: Sequence[str], seeds: int) -> Racing:
+def _racing_of_rule(record: RecordedSearch, rule: str, given: Sequence[str], seeds: int) -> Racing:
     if seeds < _FEWEST_RACED:
         some = f"racing needs trials with at least {_FEWEST_RACED} seeds, but these have {seeds}"
         raise ConfigError(f"rule {rule!r}: {some}")
@@ -113,7 +113,7 @@ def _racing(record: RecordedSearch, rule: str, given: Sequence[str], seeds: int)
     return racing
 
 
-def _early(
+def _early_terminate_of_rule(
     record: RecordedSearch, rule: str, name: str, given: Sequence[str]
 ) -> EarlyTerminate | None:
     """Return a rule that stops trials; by default, its first rung is the study's first rung."""

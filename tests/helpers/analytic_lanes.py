@@ -140,7 +140,7 @@ class AnalyticPopulation(SimulatedPopulation):
 
     def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
         """See `Population`; returns are between 0 and 100, each with noise."""
-        return [self.result_of(self._lane(lane)) for lane in lanes]
+        return [self.result_of(self._lane_at(lane)) for lane in lanes]
 
     def result_of(self, lane: SimulatedLane) -> EvaluationResult:
         number, count = _STREAMS.index(lane.stream), self._factory.episodes
@@ -168,7 +168,7 @@ class AnalyticPopulation(SimulatedPopulation):
     def export_policy(
         self, lane: int, resolved: Resolved, directory: Path, about: Mapping[str, Any] = {}
     ) -> None:
-        state = vars(self._lane(lane))
+        state = vars(self._lane_at(lane))
         text = json.dumps({**state, "config": resolved.config, "about": dict(about)})
         write_text(new_folder(directory) / "policy.json", text)
 

@@ -25,7 +25,7 @@ def shared_programs():
     known = {}
     with pytest.MonkeyPatch.context() as patch:
         for factory in (LocalFactory, TrainingFactory):
-            patch.setattr(factory, "_population", _sharing(factory._population, known))
+            patch.setattr(factory, "_make_population", _sharing(factory._make_population, known))
         yield
 
 

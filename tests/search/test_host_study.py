@@ -179,7 +179,7 @@ def test_killed_workers_only_cause_warnings(study, unbroken, tmp_path):
     asked = replace(study, population=replace(study.population, workers=2))
     warnings = []
     factory = LocalFactory(asked, warn=warnings.append)
-    watcher = KillAt((2, 3, 9, 20), factory._workers)
+    watcher = KillAt((2, 3, 9, 20), factory._environment_workers)
     results = run(asked, tmp_path / "hosted", factory, [watcher], RunOptions())
     assert results.state == "finished" and watcher.seen > 20 and results.usage.failures == 0
     assert len(warnings) == 4 and all("SIGKILL" in line for line in warnings)

@@ -14,7 +14,7 @@ from helpers.episodes import episodes_in
 from helpers.view_samples import ReturningFactory
 from hpo.cli import main
 from hpo.search.analysis.verdict import (
-    Measured,
+    JournalData,
     StudyRows,
     conclusion_from,
     conclusion_of,
@@ -158,7 +158,7 @@ def test_single_trial_is_compared_with_baselines_on_its_seeds(tmp_path, seeds):
     entries, values = leaderboard_of(meta, rows), rows[0].seed_values
     rule = tuple(value - (15 + seed) for seed, value in enumerate(values))[:seeds]
     found = conclusion_from(
-        StudyRows(meta, rows, entries, [BaselineRow("rule", {"search": rule})]), Measured()
+        StudyRows(meta, rows, entries, [BaselineRow("rule", {"search": rule})]), JournalData()
     )
     if seeds < 6:
         assert found.said[0] == "There is nothing to compare trial 0 with."
@@ -170,7 +170,7 @@ def test_single_trial_is_compared_with_baselines_on_its_seeds(tmp_path, seeds):
     assert found.said[0].startswith("Trial 0 is better than rule: by 17.5 [")
     assert found.said[0].endswith("on 6 seeds.")
     assert found.said[-1] == "Only one trial ran, so there is no selection bias."
-    still = conclusion_from(StudyRows(meta, rows, entries, ended=False), Measured())
+    still = conclusion_from(StudyRows(meta, rows, entries, ended=False), JournalData())
     assert still.said[0].startswith("Undecided")
 
 
@@ -183,7 +183,9 @@ def test_single_trial_comparison_uses_bounds_of_the_metric(tmp_path):
     values = rows[0].seed_values
     rule = tuple(value / 3 for value in values)
     rules = [BaselineRow("rule", {"search": rule})]
-    found = conclusion_from(StudyRows(meta, rows, leaderboard_of(meta, rows), rules), Measured())
+    found = conclusion_from(
+        StudyRows(meta, rows, leaderboard_of(meta, rows), rules), JournalData()
+    )
     [against] = found.baselines
     around = paired_interval(values, rule, bounds=Bounds(0.0, 500.0))
     assert against.verdict == "undecided" and against.interval == around
@@ -265,7 +267,7 @@ def test_infeasible_trials_do_not_put_default_behind_the_front(tmp_path, capsys)
             dataclasses.replace(e, feasible=False, front=None) if e.trial in violating else e
             for e in entries
         ]
-        return conclusion_from(StudyRows(meta, rows, changed), Measured(fresh=fresh))
+        return conclusion_from(StudyRows(meta, rows, changed), JournalData(fresh=fresh))
 
     ahead = [entry.trial for entry in entries if entry.trial in fresh and entry.trial != 0]
     first, *others = ahead

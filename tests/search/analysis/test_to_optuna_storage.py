@@ -150,7 +150,7 @@ def test_interrupted_export_leaves_nothing(home, tmp_path, monkeypatch):
     def breaks(row, points, number):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(to_optuna_storage, "_trial", breaks)
+    monkeypatch.setattr(to_optuna_storage, "_optuna_trial", breaks)
     url = str(tmp_path / "new.db")
     with Journal(home / "one") as journal, pytest.raises(KeyboardInterrupt):
         to_optuna_storage.write_storage(url, "one", journal.meta, read_points(home / "one"))

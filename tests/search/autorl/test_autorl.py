@@ -223,7 +223,7 @@ def test_environment_part_of_a_gymnasium_environment_is_refused(env, tmp_path):
 
 
 def bits(env):
-    state = jax.device_get(env._population._lanes.state)
+    state = jax.device_get(env._population._lane_arrays.state)
     return {
         name: [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(getattr(state, name))]
         for name in type(state).__dataclass_fields__
@@ -234,10 +234,10 @@ def test_diverged_runs_are_terminated_and_not_trained(env):
     env.reset(seed=5)
     env.step()
     population = env._population
-    state = population._lanes.state
+    state = population._lane_arrays.state
     params = jax.tree.map(lambda leaf: leaf * np.float32(np.nan), state.params)
-    lanes = population._lanes.replace(state=state.replace(params=params))
-    population._lanes = population.program.place(lanes)
+    lanes = population._lane_arrays.replace(state=state.replace(params=params))
+    population._lane_arrays = population.program.place(lanes)
     observation, value, terminated, truncated, _ = env.step()
     assert terminated.all() and not truncated.any() and np.all(np.isnan(value))
     assert np.all(np.isfinite(observation))

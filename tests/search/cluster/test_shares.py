@@ -368,7 +368,7 @@ def test_a_host_resolves_each_configuration_once(tmp_path):
         team.replace(share)
     run(STUDIES["pbt"], tmp_path / "s", factory_over(team), (), samples.quick())
     for host in team.hosts:
-        seen = host._known.seen
+        seen = host._begun_source.seen
         assert len(seen) > 3 and len(seen) == len(set(seen))
 
 

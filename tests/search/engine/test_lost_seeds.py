@@ -41,7 +41,7 @@ class Losing(samples.AnalyticFactory):
         def watched(refills, busy):
             self.seen.extend((str(one.stream), one.replicate) for one in refills)
             result = advance(refills, busy)
-            failed = {index: self.fails for index in busy if is_lost(made._lane(index))}
+            failed = {index: self.fails for index in busy if is_lost(made._lane_at(index))}
             return dataclasses.replace(result, failed=failed) if self.fails else result
 
         made.advance = watched

@@ -9,7 +9,7 @@ from hpo.core.memory import estimate_memory, for_platform
 from hpo.core.program import Program
 from hpo.search.lanes import local
 from hpo.search.lanes.lane_count import (
-    Machine,
+    Devices,
     auto_lanes,
     device_count,
     startable_replicates,
@@ -39,14 +39,14 @@ PLENTY = 10**12
     ],
 )
 def test_auto_lanes_uses_minimum_sufficient_lanes(machine, tile, replicates, lanes):
-    assert auto_lanes(Machine(*machine), tile, replicates, 1000) == lanes
+    assert auto_lanes(Devices(*machine), tile, replicates, 1000) == lanes
 
 
 def test_lanes_fit_into_sixty_percent_of_memory():
-    assert auto_lanes(Machine("gpu", 1, 1000), 4, 4096, 10) == 60
-    assert auto_lanes(Machine("cpu", 2, 10**10), 4, 192, 10**6) == 64
-    assert auto_lanes(Machine("cpu", 2, 10**10), 4, 12, 10**6) == 16
-    assert auto_lanes(Machine("gpu", 1, 1000), 4, 4096, 10**9) == 4  # one block, come what may
+    assert auto_lanes(Devices("gpu", 1, 1000), 4, 4096, 10) == 60
+    assert auto_lanes(Devices("cpu", 2, 10**10), 4, 192, 10**6) == 64
+    assert auto_lanes(Devices("cpu", 2, 10**10), 4, 12, 10**6) == 16
+    assert auto_lanes(Devices("gpu", 1, 1000), 4, 4096, 10**9) == 4  # one block, come what may
 
 
 @given(
@@ -58,7 +58,7 @@ def test_lanes_fit_into_sixty_percent_of_memory():
     st.integers(0, 10**12),
 )
 def test_lanes_are_whole_blocks(backend, devices, tile, replicates, bytes_per_lane, memory):
-    machine = Machine(backend, devices, memory)
+    machine = Devices(backend, devices, memory)
     lanes = auto_lanes(machine, tile, replicates, bytes_per_lane)
     block = devices * tile
     assert lanes % block == 0 and lanes >= block
@@ -156,7 +156,7 @@ def test_a_study_that_searches_epochs_has_tiles_of_one_lane():
 
 
 def test_shared_memory_is_reserved_before_lanes():
-    machine = Machine("gpu", 1, 1000)  # of which 600 may be taken
+    machine = Devices("gpu", 1, 1000)  # of which 600 may be taken
     assert auto_lanes(machine, 4, 4096, 10, shared_bytes=200) == 40
     assert auto_lanes(machine, 4, 4096, 10, shared_bytes=10**6) == 4
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
 
-from hpo.search.rules.pb2 import Bandit, Process, fit_process
+from hpo.search.rules.pb2 import Bandit, GaussianProcess, fit_process
 from hpo.search.rules.pbt_perturb import Gain, Perturb, Situation
 from hpo.spaces import Parameter, Space, make_distribution
 from hpo.spaces.space import Condition
@@ -102,7 +102,7 @@ THETA = (-1.0, 0.2, -2.0, -1.5)
 
 def test_gaussian_process_equals_closed_form(data):
     x, t, y = data
-    process = Process(x, t, y, THETA)
+    process = GaussianProcess(x, t, y, THETA)
     covariance = np.array(slow_kernel(THETA, x, t)) + math.exp(THETA[2]) * np.eye(12)
     new, when = np.array([[0.3, 0.7]]), np.array([5.0])
     across = np.array(slow_kernel(THETA, np.vstack([x, new]), [*t, 5.0]))[-1, :-1]
@@ -120,21 +120,23 @@ def test_gaussian_process_equals_closed_form(data):
 def test_evidence_gradient_equals_finite_differences(data):
     x, t, y = data
     slow = approx_fprime(
-        np.array(THETA), lambda theta: Process(x, t, y, tuple(theta)).evidence()[0]
+        np.array(THETA), lambda theta: GaussianProcess(x, t, y, tuple(theta)).evidence()[0]
     )
-    np.testing.assert_allclose(Process(x, t, y, THETA).evidence()[1], slow, rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(
+        GaussianProcess(x, t, y, THETA).evidence()[1], slow, rtol=1e-3, atol=1e-5
+    )
     fitted = fit_process(x, t, y)
-    assert fitted.evidence()[0] < Process(x, t, y, THETA).evidence()[0]
+    assert fitted.evidence()[0] < GaussianProcess(x, t, y, THETA).evidence()[0]
 
 
 def test_pending_points_reduce_posterior_deviation(data):
     x, t, y = data
-    process = Process(x, t, y, THETA)
+    process = GaussianProcess(x, t, y, THETA)
     new, when = np.array([[0.9, 0.1]]), np.array([5.0])
     alone = process.deviation(np.zeros((0, 2)), np.zeros(0))(new, when)
     assert process.deviation(new, when)(new, when) < 0.6 * alone
     more, then = np.array([[0.9, 0.1], [0.2, 0.4], [0.5, 0.5]]), np.full(3, 5.0)
-    known = Process(np.vstack([x, more]), np.array([*t, *then]), np.zeros(15), THETA)
+    known = GaussianProcess(np.vstack([x, more]), np.array([*t, *then]), np.zeros(15), THETA)
     points, at = np.random.default_rng(0).random((7, 2)), np.full(7, 6.0)
     np.testing.assert_allclose(
         process.deviation(more, then)(points, at),
