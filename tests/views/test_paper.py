@@ -14,6 +14,8 @@ from helpers import search_samples as search
 from helpers import view_samples as samples
 from helpers.recorded_study import write_study
 from hpo.cli import main
+from hpo.environments.registry import find
+from hpo.errors import ConfigError
 from hpo.knobs.table import KNOBS
 from hpo.store.aggregate_environments import (
     overall,
@@ -26,6 +28,7 @@ from hpo.store.study_folder import StudyFolder
 from hpo.studies.env_spec import EnvSpec
 from hpo.studies.execution_spec import Budget
 from hpo.studies.search_spec import Confirm, Constraint, EarlyTerminate, Metric, SearchSpec, Seeds
+from hpo.views.charts.environment_names import environment_names
 from hpo.views.charts.several_studies import compared, sides_of
 from hpo.views.charts.snapshot import read_snapshot
 from hpo.views.paper.document import paper_of
@@ -338,6 +341,35 @@ def test_studies_on_different_environments_are_compared_by_normalised_scores(tmp
     scores = [scores[0] for scores in found.sides[0].scores.values()]
     by_hand = [(first[seed] - 22.1572) / (500 - 22.1572) for seed in sorted(first)]
     assert scores == pytest.approx(by_hand)
+
+
+def test_studies_on_one_id_with_different_keys_are_on_different_environments(tmp_path):
+    """Loads of an optical network differ in difficulty, so their values are not one sample."""
+    seen = []
+    for load in (200, 250):
+        name = f"load-{load}"
+        samples.make_audited(tmp_path, name, env=EnvSpec("rmsa", {"load": load}))
+        seen.append(read_snapshot(StudyFolder(tmp_path / name)))
+    names = ["rmsa (load=200)", "rmsa (load=250)"]
+    assert environment_names(seen) == names
+    assert environment_names(seen[:1]) == ["rmsa"]
+    with pytest.raises(ConfigError, match=r"rmsa \(load=200\) has no reference score"):
+        sides_of(seen)
+    paper = paper_of(seen)
+    assert [one.name for one in paper.figures if one.name == "studies"] == []
+    for text, name in zip(paper.results, names, strict=True):
+        assert text.startswith(f"On `{name}` (study")
+    cells = [cell for line in results_table(seen).rows for cell in line]
+    assert {f"`{name}`" for name in names} <= set(cells)
+
+
+def test_default_values_of_environment_keys_count_as_given(tmp_path):
+    seen = []
+    for name, keys in (("plain", {}), ("given", {"load": find("rmsa").params["load"]})):
+        samples.make_audited(tmp_path, name, env=EnvSpec("rmsa", keys))
+        seen.append(read_snapshot(StudyFolder(tmp_path / name)))
+    assert environment_names(seen) == ["rmsa", "rmsa"]
+    assert sides_of(seen).environments == ("rmsa",)
 
 
 @pytest.mark.parametrize(

@@ -26,9 +26,9 @@ from ...store.aggregate_environments import (
     profiles,
 )
 from ...store.rows import Stream
-from ...studies.study_environments import env_words
 from ..formatting import around, enumerated, method_words, number
 from ..quotes import metric_name
+from .environment_names import environment_names
 from .model import XY, Band, Dot, Label, Line, Picture, Scale, round_ticks, value_scale
 from .snapshot import Snapshot
 
@@ -74,14 +74,10 @@ def sides_of(snapshots: Sequence[Snapshot]) -> Sides:
         _require_test_values(snapshot)
     if len(snapshots) > _MOST:
         raise ConfigError(f"a figure shows at most {_MOST} studies; {len(snapshots)} were given")
-    environments = list(dict.fromkeys(map(_environment_label, snapshots)))
-    if len(environments) == 1:
-        return _on_one(snapshots)
-    return _on_several(snapshots, environments)
-
-
-def _environment_label(snapshot: Snapshot) -> str:
-    return env_words(snapshot.study)
+    names = environment_names(snapshots)
+    if len(set(names)) == 1:
+        return _on_one(snapshots, names[0])
+    return _on_several(snapshots, names)
 
 
 def _require_test_values(snapshot: Snapshot) -> None:
@@ -115,7 +111,7 @@ def _test_values(snapshot: Snapshot, trial: int, scaled: bool) -> BySeed:
     return {seed: (normalised(value, scale),) for seed, value in values.items()}
 
 
-def _on_one(snapshots: Sequence[Snapshot]) -> Sides:
+def _on_one(snapshots: Sequence[Snapshot], environment: str) -> Sides:
     """Return the winners of studies on the same environments, and a single default."""
     metrics = {metric_name(snapshot.study): snapshot for snapshot in snapshots}
     if len(metrics) > 1:
@@ -135,7 +131,7 @@ def _on_one(snapshots: Sequence[Snapshot]) -> Sides:
     label = metric_name(snapshots[0].study)
     if scaled:
         label = "normalised score"
-    return Sides(tuple(found), (_environment_label(snapshots[0]),), label)
+    return Sides(tuple(found), (environment,), label)
 
 
 def _default_sides(snapshots: Sequence[Snapshot], scaled: bool) -> list[MethodValues]:
@@ -163,36 +159,34 @@ def _default_values(snapshot: Snapshot, scaled: bool) -> BySeed:
 
 
 def _grid_of(
-    snapshots: Sequence[Snapshot], environments: Sequence[str]
+    snapshots: Sequence[Snapshot], names: Sequence[str]
 ) -> dict[str, dict[str, Snapshot]]:
     """Return the studies by method and environment; require one study for each pair."""
     grid: dict[str, dict[str, Snapshot]] = {}
-    for snapshot in snapshots:
+    for snapshot, environment in zip(snapshots, names, strict=True):
         cell = grid.setdefault(method_words(snapshot.study), {})
-        if _environment_label(snapshot) in cell:
-            other = cell[_environment_label(snapshot)].meta.name
+        if environment in cell:
+            other = cell[environment].meta.name
             text = f"{other!r} and {snapshot.meta.name!r} have the same method and environment"
             raise ConfigError(f"{text}; remove one of them")
-        cell[_environment_label(snapshot)] = snapshot
+        cell[environment] = snapshot
     for name, cell in grid.items():
-        missing = [env for env in environments if env not in cell]
+        missing = [env for env in names if env not in cell]
         if missing and len(grid) > 1:
             text = f"no study of {name} on {missing[0]} was given"
             raise ConfigError(f"{text}; every method needs a study on every environment")
     return grid
 
 
-def _on_several(snapshots: Sequence[Snapshot], environments: Sequence[str]) -> Sides:
-    for snapshot in snapshots:
+def _on_several(snapshots: Sequence[Snapshot], names: Sequence[str]) -> Sides:
+    for snapshot, environment in zip(snapshots, names, strict=True):
         if snapshot.study.more_envs:
             text = f"study {snapshot.meta.name!r} already covers several environments"
             raise ConfigError(f"{text}; compare it with studies on the same environments")
         if _reference_scores(snapshot) is None:
-            text = (
-                f"{_environment_label(snapshot)} has no reference score for {snapshot.meta.metric}"
-            )
+            text = f"{environment} has no reference score for {snapshot.meta.metric}"
             raise ConfigError(f"{text}; give studies on one environment, or remove its study")
-    grid = _grid_of(snapshots, environments)
+    environments, grid = list(dict.fromkeys(names)), _grid_of(snapshots, names)
     sides: list[MethodValues] = []
     for name, cell in grid.items():
         label = "winner" if len(grid) == 1 else name

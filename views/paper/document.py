@@ -14,7 +14,7 @@ from typing import Any
 from ...errors import ConfigError, StoreError, clause
 from ...files.atomic_files import make_folder, write_text
 from ...store.verdict import Conclusion
-from ...studies.study_environments import env_words
+from ..charts.environment_names import environment_names
 from ..charts.matplotlib_files import draw_picture
 from ..charts.model import XY, Picture, Scale
 from ..charts.search_charts import curves
@@ -24,7 +24,7 @@ from ..quotes import limit_quotes, metric_name, no_verdict, other_quotes, versus
 from .markup import Form, MarkupTable, code, written
 from .methods import methods_text
 from .references import HPO, bibtex
-from .results import front_table, result_rows, results_table, rows_as_json
+from .results import front_table, results_table, rows_as_json, rows_of_studies
 
 _CITED = re.compile(r"@([\w-]+)")
 _CURVES_WIDTH, _SEVERAL_WIDTH = 5.5, 7.5  # inches
@@ -97,12 +97,12 @@ def _methods_paragraphs(snapshots: Sequence[Snapshot]) -> list[str]:
 
 def _results_paragraphs(snapshots: Sequence[Snapshot]) -> list[str]:
     found: list[str] = []
-    for snapshot in snapshots:
+    for snapshot, environment in zip(snapshots, environment_names(snapshots), strict=True):
         metric, conclusion = metric_name(snapshot.study), snapshot.conclusion
         said = quotes_of(conclusion, metric)
         if not said:
             continue
-        where = f"On {code(env_words(snapshot.study))}"
+        where = f"On {code(environment)}"
         if len(snapshots) > 1:
             where += f" (study {code(snapshot.meta.name)})"
         found.append(f"{where}: {' '.join(said)}")
@@ -143,7 +143,8 @@ def _for_paper(picture: Picture, snapshot: Snapshot) -> Picture:
     keys = [key for one in in_training or picture.panels for key in one.keys]
     coloured = dict.fromkeys(key.label for key in keys if key.style != "faint")
     grey = dict.fromkeys(key.label for key in keys if key.style == "faint")
-    where = code(env_words(snapshot.study))
+    (environment,) = environment_names([snapshot])
+    where = code(environment)
     kind = "Evaluations during the search"
     if in_training:
         kind = "Training curves"
@@ -255,7 +256,7 @@ def paper_as_json(paper: Paper, snapshots: Sequence[Snapshot]) -> dict[str, Any]
     return {
         "methods": [written(text, "markdown") for text in paper.methods],
         "results": [written(text, "markdown") for text in paper.results],
-        "rows": rows_as_json([row for one in snapshots for row in result_rows(one)]),
+        "rows": rows_as_json([row for _, rows in rows_of_studies(snapshots) for row in rows]),
         "cited": paper.cited,
         "notes": list(paper.notes),
     }

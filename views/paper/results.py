@@ -15,6 +15,7 @@ from ...store.statistics import mean
 from ...store.unobserved import bounded_interval
 from ...store.value_bounds import value_bounds
 from ...studies.study_environments import env_words
+from ..charts.environment_names import environment_names
 from ..charts.snapshot import Snapshot
 from ..formatting import SEED_KINDS, between, number, with_interval
 from ..leaderboard_text import BoardColumn, board_columns, knob_columns, rows_of, score_columns
@@ -157,10 +158,19 @@ def _lead_fields(against: Against | None) -> dict[str, Any]:
     }
 
 
+def rows_of_studies(snapshots: Sequence[Snapshot]) -> list[tuple[Snapshot, list[PaperRow]]]:
+    """Return the rows of each study that has values; different environments differ in name."""
+    found: list[tuple[Snapshot, list[PaperRow]]] = []
+    for snapshot, name in zip(snapshots, environment_names(snapshots), strict=True):
+        rows = [replace(row, environment=name) for row in result_rows(snapshot)]
+        if rows:
+            found.append((snapshot, rows))
+    return found
+
+
 def results_table(snapshots: Sequence[Snapshot]) -> MarkupTable | None:
     """Return the table for one or several studies; None if there are no values."""
-    found = [(snapshot, result_rows(snapshot)) for snapshot in snapshots]
-    each = [(snapshot, rows) for snapshot, rows in found if rows]
+    each = rows_of_studies(snapshots)
     if not each:
         return None
     form = _Form.of(each)
@@ -298,9 +308,8 @@ def front_table(snapshot: Snapshot) -> MarkupTable | None:
     names = [plain_metric(str(objective["name"])) for objective in snapshot.meta.objectives]
     header = ["Configuration", "On the front", "Seeds", *map(_upper_first, names)]
     right = [False, False, *[True] * (len(names) + 1)]
-    caption = (
-        f"The Pareto front of {code(snapshot.meta.name)} on {code(env_words(snapshot.study))}"
-    )
+    (environment,) = environment_names([snapshot])
+    caption = f"The Pareto front of {code(snapshot.meta.name)} on {code(environment)}"
     rows = [_front_row(one) for one in shown]
     return MarkupTable(header, rows, right, f"{caption}: means over seeds.", "tab:front")
 
