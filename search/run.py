@@ -346,6 +346,7 @@ def _run_study(
             paused_states=paused_states,
         )
         outcome: Outcome = "finished"
+        trained = search_state.state.usage.env_steps
         if isinstance(opened, Resumed):
             retry(engine, store, opened.again)
         try:
@@ -359,12 +360,22 @@ def _run_study(
             if not (isinstance(error, StoreError) or has_refused(error)):
                 store.publish(force=True)  # a failing disk is not tried again
             raise
+        if outcome == "finished" and search_state.state.usage.env_steps == trained:
+            _warn_if_unused(opened, engine, settings)
         with search_state.state.usage.spending("store"):
             ranked = RankedTrials.of(store.journal) if outcome == "finished" else None
             store.publish(force=True, ranked=ranked)
     notifier.count_time()
     notifier.tell("on_end", notifier.progress(), outcome)
     return _run_results(outcome, search_state, store, ranked)
+
+
+def _warn_if_unused(opened: New | Resumed, engine: Engine, settings: RunOptions) -> None:
+    """Warn that an extended study trained nothing, because confirm needs the additional budget."""
+    if isinstance(opened, New) or opened.again:
+        return
+    if unused := engine.unused_budget():
+        settings.warn(unused)
 
 
 def _run_results(

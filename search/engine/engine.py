@@ -481,6 +481,23 @@ class Engine:
             return max(1, more)
         return more
 
+    def unused_budget(self) -> str:
+        """Return why the rest of `budget.env_steps` starts no trial; "" without that limit."""
+        study, usage = self.study, self.search_state.state.usage
+        total = study.budget.env_steps
+        if total is None or not trials_left(study, self.search_state.state.proposed):
+            return ""
+        kept = reserve(study, Phase.SEARCH, self._longest_run)
+        trial = self._longest_run * study.seeds.first * study.spread
+        needed = usage.bounded_env_steps + kept + trial
+        if needed <= total:
+            return ""
+        used = f"{usage.bounded_env_steps:,} of {total:,} {study.algorithm.unit} are used"
+        return (
+            f"no further trial started: {used} and {kept:,} are reserved for confirm; raise "
+            f"budget.env_steps to at least {needed:,}"
+        )
+
     def is_out_of_time(self) -> bool:
         """Return whether the wall time is used up, except for the part reserved for confirm."""
         return self._seconds_left() <= 0

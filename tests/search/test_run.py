@@ -172,6 +172,23 @@ def test_budget_reserves_confirm_stage_first(tmp_path):
     assert counts == before
 
 
+def test_extended_budget_that_confirm_reserves_is_reported(tmp_path):
+    """Otherwise a study with a higher budget would end at once without a word."""
+    said = []
+    settings = dataclasses.replace(samples.quick(), warn=said.append)
+    confirm = samples.Confirm(2, 3, 4, default=False)
+    for total in (500_000, 560_000):
+        asked = samples.study(budget=Budget(trials=None, env_steps=total), confirm=confirm)
+        results = run(asked, tmp_path / "s", Factory(), (), settings)
+        assert bool(said) == (total == 560_000)
+    used, longest = results.usage.env_steps, 16_000
+    needed = used + (2 * 3 + 4) * longest + asked.seeds.first * longest
+    assert f"budget.env_steps to at least {needed:,}" in said[0]
+    asked = samples.study(budget=Budget(trials=None, env_steps=needed), confirm=confirm)
+    grown = run(asked, tmp_path / "s", Factory(), (), settings)
+    assert len(grown.leaderboard) == len(results.leaderboard) + 1 and len(said) == 1
+
+
 def test_budget_is_respected_with_different_chunk_lengths(tmp_path):
     study = samples.study(
         samples.WITH_BUCKETS,
