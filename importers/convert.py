@@ -30,10 +30,10 @@ from ..foreign_names.tables import (
     versions_of,
 )
 from ..knobs import KNOBS, check_value, matters
-from ..studies.init_file import SEARCHED
+from ..studies.init_file import CONFIRM, SEARCHED
 from ..studies.study_keys import SECTIONS
 from ..studies.study_values import count_of
-from .converted_study import ConvertedStudy, ImportSource, is_of_the_file
+from .converted_study import CONFIRM_NOTE, ConvertedStudy, ImportSource, is_of_the_file
 from .jaxdem_rules import SEGMENTS, counts_segments
 from .lost_names import ask_about_the_system, refuse_lost
 from .system_rules import rules_of
@@ -399,12 +399,14 @@ def _is_ours(draft: ConvertedStudy, target: str, value: Any) -> bool:
     return value == defaults.get(key, UNKNOWN)
 
 
+HAS_SPACE = "it already has a search space; ranges can be added only to a single configuration"
+"""Why `--space` is rejected."""
+
+
 def add_space(draft: ConvertedStudy) -> None:
     """Add ranges around a draft's fixed values, which become the default configuration."""
     if draft.space:
-        raise draft.fault(
-            "it already has a search space; ranges can be added only to a single configuration"
-        )
+        raise draft.fault(HAS_SPACE)
     for name in SEARCHED:
         value = draft.fixed.get(name, KNOBS[name].default)
         fields = dict(KNOBS[name].search or {})
@@ -421,4 +423,7 @@ def add_space(draft: ConvertedStudy) -> None:
     draft.rest["search"] = {"method": "tpe"}
     draft.rest["early_terminate"] = {"type": "asha"}
     draft.rest["seeds"] = {"per_config": 3, **draft.rest.get("seeds", {})}
+    if "confirm" not in draft.rest:
+        draft.rest["confirm"] = dict(CONFIRM)
+        draft.note(CONFIRM_NOTE)
     draft.rest["budget"] = {"trials": 64}

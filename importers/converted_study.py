@@ -46,6 +46,7 @@ _NETWORK = re.compile(
 
 _IMPORTS = " and set imports: [my_envs.py]"
 """The end of an error message about an environment that an unimported package registers."""
+CONFIRM_NOTE = "confirm: the best trials are tested on new seeds, as in every new study"
 NOWHERE = "hpo has no counterpart"
 """The reason for rejecting a searched name that is in no table."""
 
@@ -495,7 +496,7 @@ class ConvertedStudy:
         seeds = self.section("seeds").get("per_config", 1)
         if self.space and trials != 1 and seeds == 1 and "confirm" not in self.rest:
             self.rest["confirm"] = dict(CONFIRM)
-            self.note("confirm: the best trials are tested on new seeds, as in every new study")
+            self.note(CONFIRM_NOTE)
 
     def _has_knob(self, knob: str) -> bool:
         return knob in self.fixed or knob in self.space
