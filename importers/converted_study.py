@@ -51,6 +51,10 @@ NOWHERE = "hpo has no counterpart"
 """The reason for rejecting a searched name that is in no table."""
 
 
+_LIMITS = ("max_steps_in_episode", "max_episode_steps")
+"""The time limit in gymnax and brax, and in Gymnasium; each has the same meaning."""
+
+
 _SCHEDULED = {
     "learning_rate": " (a schedule: lr_schedule=linear)",
     "clip_eps": " (a schedule: clip_eps_schedule=linear)",
@@ -219,10 +223,22 @@ class ConvertedStudy:
         if entry is None:
             return None
         for word in (leaf, leaf.lower()):
-            key = entry.elsewhere.get(word, word)
+            key = self._limit_key(entry.elsewhere.get(word, word))
             if key in entry.params or key in entry.keys:
                 return f"env.{key}"
         return None
+
+    def _limit_key(self, key: str) -> str:
+        """Return the environment's own key if this one is another library's time limit."""
+        if self.entry is None or key not in _LIMITS or key in self.entry.keys:
+            return key
+        return next((name for name in _LIMITS if name in self.entry.keys), key)
+
+    def _own_target(self, target: str) -> str:
+        section, _, key = target.partition(".")
+        if section != "env" or not key:
+            return target
+        return f"env.{self._limit_key(key)}"
 
     def is_of_env(self, name: str) -> bool:
         return self._env_target(name) is not None or name.startswith("env.")
@@ -261,7 +277,8 @@ class ConvertedStudy:
             self.leave_out(name, f"{value} (line {value.line}) is not a plain value")
             return
         try:
-            settings = row.settings(value)
+            each = row.settings(value)
+            settings = {self._own_target(target): one for target, one in each.items()}
             for target, one in settings.items():
                 self.put(name, target, one)
         except (NoCounterpart, ConfigError) as reason:

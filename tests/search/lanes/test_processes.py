@@ -532,12 +532,15 @@ def test_no_jax_is_loaded(folder):
 
 def test_commands_describe_process_output(folder, capsys):
     study_of(folder, trials=2)
-    assert main(["run", "study.yaml", "--quiet"]) == 0
+    assert main(["run", "study.yaml"]) == 0
+    assert "# save the winner's command" in capsys.readouterr().out
     assert main(["show", "1"]) == 0
     assert "Output of its processes: results/study/processes/trial_1/" in capsys.readouterr().out
     assert main(["best", "--export", "kept"]) == 0
     kept = json.loads((folder / "kept/process.json").read_text())
     assert kept["command"][1] == "script.py" and kept["about"]["study"] == "study"
+    assert main(["eval", "kept"]) == 2
+    assert "kept holds the command of a process" in capsys.readouterr().err
     assert main(["replay", "0"]) == 2
     assert "ran as a process, which hpo cannot replay bit for bit" in capsys.readouterr().err
     assert main(["check", "study.yaml", "--time"]) == 0
