@@ -30,10 +30,10 @@ from ..foreign_names.tables import (
     versions_of,
 )
 from ..knobs import KNOBS, check_value, matters
-from ..studies.init_file import CONFIRM, SEARCHED
+from ..studies.init_file import SEARCHED
 from ..studies.study_keys import SECTIONS
 from ..studies.study_values import count_of
-from .converted_study import CONFIRM_NOTE, ConvertedStudy, ImportSource, is_of_the_file
+from .converted_study import ConvertedStudy, ImportSource, is_of_the_file
 from .jaxdem_rules import SEGMENTS, counts_segments
 from .lost_names import ask_about_the_system, refuse_lost
 from .system_rules import rules_of
@@ -423,7 +423,5 @@ def add_space(draft: ConvertedStudy) -> None:
     draft.rest["search"] = {"method": "tpe"}
     draft.rest["early_terminate"] = {"type": "asha"}
     draft.rest["seeds"] = {"per_config": 3, **draft.rest.get("seeds", {})}
-    if "confirm" not in draft.rest:
-        draft.rest["confirm"] = dict(CONFIRM)
-        draft.note(CONFIRM_NOTE)
+    draft.is_default = True
     draft.rest["budget"] = {"trials": 64}

@@ -46,7 +46,6 @@ _NETWORK = re.compile(
 
 _IMPORTS = " and set imports: [my_envs.py]"
 """The end of an error message about an environment that an unimported package registers."""
-CONFIRM_NOTE = "confirm: the best trials are tested on new seeds, as in every new study"
 NOWHERE = "hpo has no counterpart"
 """The reason for rejecting a searched name that is in no table."""
 
@@ -158,6 +157,7 @@ class ConvertedStudy:
     # ranges of which only a few values are listed
     thinned: set[str] = field(default_factory=set[str])
     whole: bool = False  # whether it is one of our studies, to which nothing is added
+    is_default: bool = False  # whether the source's configuration is the one to beat
     ruled: set[str] = field(default_factory=set[str])  # flags that a rule has read or changed
     part: str = ""  # in a file for many environments, the one to import
     schedule: OptaxSchedule | None = (
@@ -511,9 +511,22 @@ class ConvertedStudy:
             raise self.fault(f"{text}; give both", flags={other: usual})
         trials = self.section("budget").get("trials", 64)
         seeds = self.section("seeds").get("per_config", 1)
-        if self.space and trials != 1 and seeds == 1 and "confirm" not in self.rest:
-            self.rest["confirm"] = dict(CONFIRM)
-            self.note(CONFIRM_NOTE)
+        if self.space and trials != 1 and (seeds == 1 or self.is_default):
+            self._add_confirm(trials)
+
+    def _add_confirm(self, trials: Any) -> None:
+        """Add the confirm stage of generated studies, with as many trials as the budget has."""
+        given = self.rest.get("confirm", {})
+        if not isinstance(given, dict):
+            return  # it is off
+        plan = dict(CONFIRM)
+        if isinstance(trials, int):
+            plan["top_k"] = min(plan["top_k"], trials)
+        if "report" in given:
+            del plan["interim"]  # it may not be above `report`
+        self.rest["confirm"] = {**plan, **given}
+        if not given:
+            self.note("confirm: the best trials are tested on new seeds, as in every new study")
 
     def _has_knob(self, knob: str) -> bool:
         return knob in self.fixed or knob in self.space
