@@ -16,7 +16,6 @@ from ..environments.registry import full_id
 from ..environments.table import ENVIRONMENTS, EnvEntry
 from ..environments.via_gymnasium import lacking_package
 from ..errors import ConfigError, HpoError, StudyError
-from ..files.plain_data import shortened
 from ..foreign_names.name_mapping import COMMON, NameRow, NoCounterpart, System, plain_name
 from ..foreign_names.optax_calls import OptaxSchedule
 from ..foreign_names.plain_values import Unread
@@ -24,13 +23,23 @@ from ..foreign_names.tables import find, hints
 from ..knobs import KNOBS, RECURRENT_NETWORKS, canonical_name, check_value
 from ..studies.check import check
 from ..studies.chunk_sizes import chunk_sizes_of
-from ..studies.init_file import CONFIRM
 from ..studies.load import loads, loads_elsewhere
 from ..studies.spec import Study
 from ..studies.study_keys import SECTIONS
 from ..studies.study_values import count_of
 from ..studies.yaml_io import text_of, to_yaml
-from .formats import env_value, fitted, one_line, plain_value, read_word, translated
+from .formats import (
+    confirm_plan,
+    env_value,
+    fitted,
+    one_line,
+    own_limit,
+    own_target,
+    plain_value,
+    read_word,
+    short_text,
+    translated,
+)
 
 _ORDER = (
     "name", "seed", "imports", "algorithm", "env", "over_environments", "env_steps",
@@ -48,10 +57,6 @@ _IMPORTS = " and set imports: [my_envs.py]"
 """The end of an error message about an environment that an unimported package registers."""
 NOWHERE = "hpo has no counterpart"
 """The reason for rejecting a searched name that is in no table."""
-
-
-_LIMITS = ("max_steps_in_episode", "max_episode_steps")
-"""The time limit in gymnax and brax, and in Gymnasium; each has the same meaning."""
 
 
 _SCHEDULED = {
@@ -223,32 +228,17 @@ class ConvertedStudy:
         if entry is None:
             return None
         for word in (leaf, leaf.lower()):
-            key = self._limit_key(entry.elsewhere.get(word, word))
+            key = own_limit(entry.elsewhere.get(word, word), entry.keys)
             if key in entry.params or key in entry.keys:
                 return f"env.{key}"
         return None
-
-    def _limit_key(self, key: str) -> str:
-        """Return the environment's own key if this one is another library's time limit."""
-        if self.entry is None or key not in _LIMITS or key in self.entry.keys:
-            return key
-        return next((name for name in _LIMITS if name in self.entry.keys), key)
-
-    def _own_target(self, target: str) -> str:
-        section, _, key = target.partition(".")
-        if section != "env" or not key:
-            return target
-        return f"env.{self._limit_key(key)}"
 
     def is_of_env(self, name: str) -> bool:
         return self._env_target(name) is not None or name.startswith("env.")
 
     def any_target(self, name: str) -> str:
         """Return our name for a foreign name; "" if it has no counterpart."""
-        row = self.row(name)
-        if row is None:
-            return ""
-        return row.target
+        return getattr(self.row(name), "target", "")
 
     def target(self, name: str) -> str | None:
         """Return the hyperparameter or `env.<name>` for a searched foreign name."""
@@ -278,7 +268,7 @@ class ConvertedStudy:
             return
         try:
             each = row.settings(value)
-            settings = {self._own_target(target): one for target, one in each.items()}
+            settings = {own_target(target, self.entry): one for target, one in each.items()}
             for target, one in settings.items():
                 self.put(name, target, one)
         except (NoCounterpart, ConfigError) as reason:
@@ -309,12 +299,12 @@ class ConvertedStudy:
     ) -> None:
         """List a translated value as changed if it differs, or if it sets other names."""
         if list(settings) != [row.target]:
-            parts = [f"{target} {_short_text(one)}" for target, one in settings.items()]
+            parts = [f"{target} {short_text(one)}" for target, one in settings.items()]
         elif settings[row.target] != value:
-            parts = [_short_text(settings[row.target])]
+            parts = [short_text(settings[row.target])]
         else:
             return
-        self.note(f"{name}: {_short_text(value)} is {', '.join(parts) or 'nothing'} here")
+        self.note(f"{name}: {short_text(value)} is {', '.join(parts) or 'nothing'} here")
 
     def put(self, name: str, target: str, value: Any) -> None:
         section, _, key = target.partition(".")
@@ -512,21 +502,12 @@ class ConvertedStudy:
         trials = self.section("budget").get("trials", 64)
         seeds = self.section("seeds").get("per_config", 1)
         if self.space and trials != 1 and (seeds == 1 or self.is_default):
-            self._add_confirm(trials)
-
-    def _add_confirm(self, trials: Any) -> None:
-        """Add the confirm stage of generated studies, with as many trials as the budget has."""
-        given = self.rest.get("confirm", {})
-        if not isinstance(given, dict):
-            return  # it is off
-        plan = dict(CONFIRM)
-        if isinstance(trials, int):
-            plan["top_k"] = min(plan["top_k"], trials)
-        if "report" in given:
-            del plan["interim"]  # it may not be above `report`
-        self.rest["confirm"] = {**plan, **given}
-        if not given:
-            self.note("confirm: the best trials are tested on new seeds, as in every new study")
+            given = self.rest.setdefault("confirm", {})
+            self.rest["confirm"] = confirm_plan(given, trials)
+            if given == {}:
+                self.note(
+                    "confirm: the best trials are tested on new seeds, as in every new study"
+                )
 
     def _has_knob(self, knob: str) -> bool:
         return knob in self.fixed or knob in self.space
@@ -709,10 +690,6 @@ def is_of_the_file(name: str) -> bool:
 
 def _is_off(value: Any) -> bool:
     return value is None or value is False  # 0 may be a device
-
-
-def _short_text(value: Any) -> str:
-    return shortened(one_line(str(value)))
 
 
 def _call_with_name(name: str, check: Callable[[], Any]) -> Any:
