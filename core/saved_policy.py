@@ -37,6 +37,7 @@ from .plan import EnvPlan, Plan, as_seen, make_plan
 from .policy_document import FORMAT, IMPORTS, NAME, TRAINING, read_document
 from .population import lane_shapes
 
+_OF_PROCESS = "process.json"  # at the same place in the folder of a training script's run
 HELD_OUT = 3  # seed stream of `SavedPolicy.evaluate`; 0 to 2 are the study's
 
 
@@ -372,6 +373,11 @@ def load_policy(directory: str | Path) -> SavedPolicy:
         raise StoreError(
             f"{directory} holds the state of a custom training class, not a policy; read it in "
             "Python with hpo.load_training"
+        )
+    if (directory / _OF_PROCESS).is_file():
+        raise StoreError(
+            f"{directory} holds the command of a process, in {_OF_PROCESS}, not a policy; the "
+            "script's own files are in the folder named there"
         )
     if not path.is_file():
         why = f"{directory} is not a policy folder: it has no policy.json"

@@ -399,12 +399,14 @@ def _is_ours(draft: ConvertedStudy, target: str, value: Any) -> bool:
     return value == defaults.get(key, UNKNOWN)
 
 
+HAS_SPACE = "it already has a search space; ranges can be added only to a single configuration"
+"""Why `--space` is rejected."""
+
+
 def add_space(draft: ConvertedStudy) -> None:
     """Add ranges around a draft's fixed values, which become the default configuration."""
     if draft.space:
-        raise draft.fault(
-            "it already has a search space; ranges can be added only to a single configuration"
-        )
+        raise draft.fault(HAS_SPACE)
     for name in SEARCHED:
         value = draft.fixed.get(name, KNOBS[name].default)
         fields = dict(KNOBS[name].search or {})
@@ -421,4 +423,5 @@ def add_space(draft: ConvertedStudy) -> None:
     draft.rest["search"] = {"method": "tpe"}
     draft.rest["early_terminate"] = {"type": "asha"}
     draft.rest["seeds"] = {"per_config": 3, **draft.rest.get("seeds", {})}
+    draft.is_default = True
     draft.rest["budget"] = {"trials": 64}

@@ -16,7 +16,6 @@ from ..environments.registry import full_id
 from ..environments.table import ENVIRONMENTS, EnvEntry
 from ..environments.via_gymnasium import lacking_package
 from ..errors import ConfigError, HpoError, StudyError
-from ..files.plain_data import shortened
 from ..foreign_names.name_mapping import COMMON, NameRow, NoCounterpart, System, plain_name
 from ..foreign_names.optax_calls import OptaxSchedule
 from ..foreign_names.plain_values import Unread
@@ -24,13 +23,23 @@ from ..foreign_names.tables import find, hints
 from ..knobs import KNOBS, RECURRENT_NETWORKS, canonical_name, check_value
 from ..studies.check import check
 from ..studies.chunk_sizes import chunk_sizes_of
-from ..studies.init_file import CONFIRM
 from ..studies.load import loads, loads_elsewhere
 from ..studies.spec import Study
 from ..studies.study_keys import SECTIONS
 from ..studies.study_values import count_of
 from ..studies.yaml_io import text_of, to_yaml
-from .formats import env_value, fitted, one_line, plain_value, read_word, translated
+from .formats import (
+    confirm_plan,
+    env_value,
+    fitted,
+    one_line,
+    own_limit,
+    own_target,
+    plain_value,
+    read_word,
+    short_text,
+    translated,
+)
 
 _ORDER = (
     "name", "seed", "imports", "algorithm", "env", "over_environments", "env_steps",
@@ -153,6 +162,7 @@ class ConvertedStudy:
     # ranges of which only a few values are listed
     thinned: set[str] = field(default_factory=set[str])
     whole: bool = False  # whether it is one of our studies, to which nothing is added
+    is_default: bool = False  # whether the source's configuration is the one to beat
     ruled: set[str] = field(default_factory=set[str])  # flags that a rule has read or changed
     part: str = ""  # in a file for many environments, the one to import
     schedule: OptaxSchedule | None = (
@@ -218,7 +228,7 @@ class ConvertedStudy:
         if entry is None:
             return None
         for word in (leaf, leaf.lower()):
-            key = entry.elsewhere.get(word, word)
+            key = own_limit(entry.elsewhere.get(word, word), entry.keys)
             if key in entry.params or key in entry.keys:
                 return f"env.{key}"
         return None
@@ -228,10 +238,7 @@ class ConvertedStudy:
 
     def any_target(self, name: str) -> str:
         """Return our name for a foreign name; "" if it has no counterpart."""
-        row = self.row(name)
-        if row is None:
-            return ""
-        return row.target
+        return getattr(self.row(name), "target", "")
 
     def target(self, name: str) -> str | None:
         """Return the hyperparameter or `env.<name>` for a searched foreign name."""
@@ -260,7 +267,8 @@ class ConvertedStudy:
             self.leave_out(name, f"{value} (line {value.line}) is not a plain value")
             return
         try:
-            settings = row.settings(value)
+            each = row.settings(value)
+            settings = {own_target(target, self.entry): one for target, one in each.items()}
             for target, one in settings.items():
                 self.put(name, target, one)
         except (NoCounterpart, ConfigError) as reason:
@@ -291,12 +299,12 @@ class ConvertedStudy:
     ) -> None:
         """List a translated value as changed if it differs, or if it sets other names."""
         if list(settings) != [row.target]:
-            parts = [f"{target} {_short_text(one)}" for target, one in settings.items()]
+            parts = [f"{target} {short_text(one)}" for target, one in settings.items()]
         elif settings[row.target] != value:
-            parts = [_short_text(settings[row.target])]
+            parts = [short_text(settings[row.target])]
         else:
             return
-        self.note(f"{name}: {_short_text(value)} is {', '.join(parts) or 'nothing'} here")
+        self.note(f"{name}: {short_text(value)} is {', '.join(parts) or 'nothing'} here")
 
     def put(self, name: str, target: str, value: Any) -> None:
         section, _, key = target.partition(".")
@@ -493,9 +501,13 @@ class ConvertedStudy:
             raise self.fault(f"{text}; give both", flags={other: usual})
         trials = self.section("budget").get("trials", 64)
         seeds = self.section("seeds").get("per_config", 1)
-        if self.space and trials != 1 and seeds == 1 and "confirm" not in self.rest:
-            self.rest["confirm"] = dict(CONFIRM)
-            self.note("confirm: the best trials are tested on new seeds, as in every new study")
+        if self.space and trials != 1 and (seeds == 1 or self.is_default):
+            given = self.rest.setdefault("confirm", {})
+            self.rest["confirm"] = confirm_plan(given, trials)
+            if given == {}:
+                self.note(
+                    "confirm: the best trials are tested on new seeds, as in every new study"
+                )
 
     def _has_knob(self, knob: str) -> bool:
         return knob in self.fixed or knob in self.space
@@ -678,10 +690,6 @@ def is_of_the_file(name: str) -> bool:
 
 def _is_off(value: Any) -> bool:
     return value is None or value is False  # 0 may be a device
-
-
-def _short_text(value: Any) -> str:
-    return shortened(one_line(str(value)))
 
 
 def _call_with_name(name: str, check: Callable[[], Any]) -> Any:

@@ -6,7 +6,7 @@ import json
 import math
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -16,10 +16,11 @@ import yaml
 
 from ..environments.table import EnvEntry
 from ..errors import ConfigError
-from ..files.plain_data import as_lists, is_number
+from ..files.plain_data import as_lists, is_number, shortened
 from ..files.plain_yaml import PlainLoader
 from ..foreign_names.name_mapping import NameRow, NoCounterpart, rounded
 from ..knobs import KNOBS
+from ..studies.init_file import CONFIRM
 from ..studies.study_values import check_env_value, number_of
 from ..studies.yaml_io import events_of, text_of
 
@@ -416,3 +417,46 @@ def _list_values(note: Note, name: str, target: str, fields: Mapping[str, Any]) 
         f"of {target} needs a separate program"
     )
     return {"values": powers, **rest}
+
+
+_LIMITS = ("max_steps_in_episode", "max_episode_steps")
+"""The time limit in gymnax and brax, and in Gymnasium; both have the same meaning."""
+
+
+def own_limit(key: str, keys: Collection[str]) -> str:
+    """Return the environment's own key if this one is another library's time limit.
+
+    >>> own_limit("max_episode_steps", ["max_steps_in_episode"]), own_limit("length", ["k"])
+    ('max_steps_in_episode', 'length')
+    """
+    if key not in _LIMITS or key in keys:
+        return key
+    return next((name for name in _LIMITS if name in keys), key)
+
+
+def own_target(target: str, entry: EnvEntry | None) -> str:
+    """Return a target; the time limit of an environment gets the environment's own name."""
+    section, _, key = target.partition(".")
+    if section != "env" or not key or entry is None:
+        return target
+    return f"env.{own_limit(key, entry.keys)}"
+
+
+def short_text(value: Any) -> str:
+    return shortened(one_line(str(value)))
+
+
+def confirm_plan(given: Any, trials: Any) -> Any:
+    """Return the confirm stage of generated studies, with at most as many trials as the budget.
+
+    >>> confirm_plan({"report": 6}, 2)
+    {'top_k': 2, 'choose': 3, 'report': 6}
+    """
+    if not isinstance(given, dict):
+        return given  # it is off
+    plan = dict(CONFIRM)
+    if isinstance(trials, int):
+        plan["top_k"] = min(plan["top_k"], trials)
+    if "report" in given:
+        del plan["interim"]  # it may not be above `report`
+    return {**plan, **given}

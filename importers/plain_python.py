@@ -16,12 +16,14 @@ from .python_names import (
     Pair,
     called_name,
     is_option,
+    is_wrapper,
     length_of,
     loops_in,
     mentioned_in,
     owner_of,
     pairs_of,
     texts_in,
+    wrapper_names,
 )
 
 _MAKERS = ("make", "make_vec", "make_vec_env", "make_env", "create_env")
@@ -61,6 +63,8 @@ class PythonValues:
     loops: dict[str, int] = field(default_factory=dict[str, int])
     # argument of the table's calls -> the first object in it that is in `OBJECTS`
     objects: dict[str, Unread] = field(default_factory=dict[str, Unread])
+    # calls that wrap an environment and are not listed in the table
+    wrappers: list[str] = field(default_factory=list[str])
     # names that occur anywhere, and `TWO_OF_TRAIN`
     mentioned: set[str] = field(default_factory=set[str])
 
@@ -89,7 +93,7 @@ def read_source(
     python = python or PythonCalls()
     tree = parsed_source(text)
     try:
-        reader = _NameVisitor(known, python, Names(tree))
+        reader = _NameVisitor(known, python, Names(tree), wrapper_names(tree))
         reader.visit(tree)
         reader.found.mentioned = mentioned_in(tree)
     except RecursionError:
@@ -142,8 +146,9 @@ class _NodeKnowledge:
 class _NameVisitor:
     """Collects the values that the nodes of a file assign to names in a table."""
 
-    def __init__(self, known: Fate, python: PythonCalls, names: Names) -> None:
+    def __init__(self, known: Fate, python: PythonCalls, names: Names, wrappers: set[str]) -> None:
         self.known, self.python, self.names = known, python, names
+        self.wrappers = wrappers
         self.found = PythonValues()
         self.values: dict[str, list[tuple[Any, int]]] = {}
         self.envs: list[str] = []
@@ -216,6 +221,8 @@ class _NameVisitor:
         )
         whole = self._keep_names(pairs, place)
         given = dict(pairs)
+        if name not in self.python.around and is_wrapper(node, self.wrappers):
+            self.found.wrappers.append(name)
         self._keep_wrapper(node, given)
         self._keep_environment(node, given)
         return whole

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from itertools import chain
 from typing import Any
@@ -230,6 +230,38 @@ def mentioned_in(tree: ast.AST) -> set[str]:
             case _:
                 pass
     return found
+
+
+_PLAIN_WRAPPERS = ("RecordEpisodeStatistics", "RecordVideo", "HumanRendering", "OrderEnforcing",
+                   "PassiveEnvChecker", "RenderCollection", "ClipAction")  # fmt: skip
+"""Gymnasium's wrappers that leave training as it is here, where actions are clipped anyway."""
+
+
+def wrapper_names(tree: ast.AST) -> set[str]:
+    r"""Return names of wrappers: imported from a module of wrappers, or subclasses of one.
+
+    >>> sorted(wrapper_names(ast.parse("from gym.wrappers import A\nclass B(gym.Wrapper): ...")))
+    ['A', 'B']
+    """
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.ImportFrom(module=str(module), names=names) if module.endswith("wrappers"):
+                found |= {one.asname or one.name for one in names}
+            case ast.ClassDef(name=name, bases=bases):
+                if any(last_name(base).endswith("Wrapper") for base in bases):
+                    found.add(name)
+            case _:
+                pass
+    return found
+
+
+def is_wrapper(node: ast.Call, names: Collection[str]) -> bool:
+    """Return whether a call wraps an environment so that training changes."""
+    name = last_name(node.func)
+    if name in _PLAIN_WRAPPERS:
+        return False
+    return name in names or owner_of(node) == "wrappers"
 
 
 def reference(node: ast.AST) -> str | None:

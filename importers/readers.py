@@ -163,9 +163,20 @@ def _read_python_file(
         one = version_named(one, str(given["version"]))
     found.constants, found.calls, found.loops = read.named, read.calls, read.loops
     found.mentioned = frozenset(read.mentioned)
+    _keep_wrappers(one, found, read.wrappers)
     if read.env and not _names_env(one, found.constants):
         _put_environment(one, found, read.env)
     _keep_objects(path, one, found, read.objects, given)
+
+
+def _keep_wrappers(one: System, found: ImportSource, names: Iterable[str]) -> None:
+    """Keep wrappers under the name that the table rejects; other scripts come with theirs."""
+    wrappers = list(dict.fromkeys(names))
+    if not wrappers or one.family != "sb3":
+        return
+    if "env_wrapper" in found.constants:
+        wrappers = ["AtariWrapper", *wrappers]
+    found.constants["env_wrapper"] = wrappers
 
 
 def _put_environment(one: System, found: ImportSource, made: str) -> None:

@@ -21,8 +21,8 @@ from ..spaces.make import infer_kind, range_kind
 from ..studies.search_methods import MOST_POINTS
 from ..studies.study_keys import METRICS, metric_fault
 from .convert import take
-from .converted_study import ConvertedStudy, ImportSource
-from .formats import distinct, file_name, flags_of, read_data
+from .converted_study import ConvertedStudy, ImportSource, is_of_the_file
+from .formats import distinct, file_name, flags_of, read_data, read_word
 
 _METHODS = {"random": "random", "grid": "grid", "bayes": SEARCH_METHODS["bayes"]}
 _REASONS = {
@@ -40,6 +40,7 @@ _ENV_STEPS_FROM = 1000
 _AS_ASHA = (
     "early_terminate: imported as asha, because W&B's hyperband does successive halving at rungs"
 )
+_MAX_ITER_FIRST = "W&B uses max_iter if both are given"
 # other systems' episode metrics (mostly from training), in lower case -> ours (from greedy
 # episodes on separate seeds)
 _METRICS_ELSEWHERE: Mapping[str, str] = {
@@ -96,9 +97,16 @@ _ONCE = "1 run"
 
 def has_program(path: Path, given: Mapping[str, Any]) -> bool:
     """Return whether a sweep's program exists and should run instead of PPO."""
-    sweep = _read_sweep_file(path)
-    named = sweep.get("program")
-    return "env" not in given and isinstance(named, str) and (path.parent / named).is_file()
+    named = program_of(path)
+    return "env" not in given and bool(named) and (path.parent / named).is_file()
+
+
+def program_of(path: Path) -> str:
+    """Return the file name of a sweep's program; "" if it names none."""
+    named = _read_sweep_file(path).get("program")
+    if not isinstance(named, str):
+        return ""
+    return named
 
 
 def read_program(path: Path, given: Mapping[str, Any]) -> ConvertedStudy:
@@ -108,12 +116,19 @@ def read_program(path: Path, given: Mapping[str, Any]) -> ConvertedStudy:
         ConvertedStudy(str(path), whole=True),
         ImportSource(),
     )
+    flags, keys = _program_flags(sweep, given)
+    without = str(given.get("without", "")).split(",")
     for name, fields in _flatten_parameters(sweep["parameters"]):
-        if name in _SET_HERE:
-            draft.note(f"{name}: each run gets a different value, starting at 0")
+        if name in without:
+            draft.leave_out(name, "excluded by --without")
+        elif name in _SET_HERE:
+            _seeds_of_runs(draft, name, fields)
             source.constants[name] = "{seed}"
         else:
             _add_parameter(draft, source, name, fields)
+    for name, value in flags.items():
+        source.drop(name)
+        source.constants[name] = value
     words = sweep.get("command") or list(_USUAL)
     if not is_list(words):
         raise ConfigError(f"command is {words!r}; allowed: a list of words")
@@ -124,9 +139,11 @@ def read_program(path: Path, given: Mapping[str, Any]) -> ConvertedStudy:
     if not is_dict(metric) or not isinstance(metric.get("name"), str):
         raise ConfigError(f"metric is {metric!r}; allowed: a mapping with name and goal")
     draft.rest["metric"] = {"name": metric["name"], "goal": metric.get("goal", "minimize")}
+    _note_metric_keys(draft, metric)
     draft.rest["metrics"] = {"type": "wandb"}
     method = _sweep_method(sweep)
     draft.rest["search"] = {"method": _METHODS[method]}
+    _every_step(draft)
     _set_name(draft, sweep)
     if sweep.get("run_cap") is not None:
         draft.rest["budget"] = {"trials": sweep["run_cap"]}
@@ -137,7 +154,45 @@ def read_program(path: Path, given: Mapping[str, Any]) -> ConvertedStudy:
     for key in sweep:
         if key not in (*_READ, "program"):
             draft.leave_out(key, f"no counterpart (its value is {sweep[key]!r})")
+    for key, value in keys.items():
+        section, _, name = key.rpartition(".")
+        into = draft.rest
+        if section:
+            into = draft.section(section)
+        into[name] = read_word(value)
     return draft
+
+
+_TOP_KEYS = ("name", "seed", "length")
+"""Keys without a section that flags after `--` can set in a study with `command`."""
+
+
+def _program_flags(
+    sweep: Mapping[str, Any], given: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Split the flags after `--` into the sweep's parameters and keys of the study."""
+    parameters = dict(_flatten_parameters(sweep["parameters"]))
+    flags, keys = dict[str, Any](), dict[str, Any]()
+    for name, value in given.items():
+        if name in parameters and name not in _SET_HERE:
+            flags[name] = value
+        elif name == "metric":
+            keys["metric.name"] = value
+        elif is_of_the_file(name) or name in _TOP_KEYS:
+            keys[name] = value
+        elif name != "without":
+            text = f"{name} is given, but is no parameter of the sweep; parameters: "
+            raise ConfigError(text + ", ".join(parameters))
+    return flags, keys
+
+
+def _seeds_of_runs(draft: ConvertedStudy, name: str, fields: Mapping[str, Any]) -> None:
+    """Read the seeds of a sweep, whose number becomes the number of runs per trial."""
+    values = fields.get("values")
+    if is_list(values) and len(values) > 1:
+        count = draft.section("seeds")["per_config"] = len(distinct(values))
+        draft.note(f"{name}: the number of seeds in the space ({count}) becomes seeds.per_config")
+    draft.note(f"{name}: each run of a trial gets a different value, starting at 0")
 
 
 def _agent_command(words: Iterable[Any], program: str, source: ImportSource) -> str:
@@ -175,7 +230,8 @@ def _stop_by_logs(draft: ConvertedStudy, early: Any) -> None:
     """Convert hyperband's rungs, which count logged metrics, if the run length is known."""
     if early is None:
         return
-    if not is_dict(early) or not _is_above_1(early.get("eta", _HYPERBAND_ETA)):
+    named = is_dict(early) and early.get("type") == "hyperband"
+    if not named or not _is_above_1(early.get("eta", _HYPERBAND_ETA)):
         raise ConfigError(f"early_terminate is {early!r}; allowed: hyperband with eta above 1")
     eta: float = early.get("eta", _HYPERBAND_ETA)
     length = early.get("max_iter")
@@ -187,7 +243,9 @@ def _stop_by_logs(draft: ConvertedStudy, early: Any) -> None:
     draft.rest["length"] = f"{int(length)} logs"
     draft.rest["metrics"]["step"] = "_step"
     draft.rest["early_terminate"] = {"type": "asha", "min": first, "eta": float(eta)}
-    draft.note(_AS_ASHA)
+    if "min_iter" in early:
+        draft.leave_out("early_terminate.min_iter", _MAX_ITER_FIRST)
+    _note_rungs(draft, early)
 
 
 def _read_sweep_file(path: Path) -> dict[str, Any]:
@@ -421,6 +479,11 @@ def _set_metric(draft: ConvertedStudy, metric: Any, given: Mapping[str, Any]) ->
     else:
         name = _our_metric(draft, sweep_metric, goal)
     draft.rest["metric"] = {"name": name, "goal": goal}
+    _note_metric_keys(draft, metric)
+
+
+def _note_metric_keys(draft: ConvertedStudy, metric: Mapping[str, Any]) -> None:
+    """Note a goal that the sweep leaves to W&B, and a target, which no study has."""
     if "goal" not in metric:
         draft.note("metric: the sweep sets no goal, which means minimize in W&B")
     if "target" in metric:
@@ -484,7 +547,7 @@ def _translate_hyperband(draft: ConvertedStudy, early: Any) -> None:
     if not counts:
         raise ConfigError("early_terminate has neither min_iter nor max_iter")
     if len(counts) > 1:
-        draft.leave_out("early_terminate.min_iter", "W&B uses max_iter if both are given")
+        draft.leave_out("early_terminate.min_iter", _MAX_ITER_FIRST)
         del counts["min_iter"]
     (kind, iterations), brackets = counts.popitem(), early.get("s")
     if iterations >= _ENV_STEPS_FROM:
@@ -504,6 +567,10 @@ def _translate_hyperband(draft: ConvertedStudy, early: Any) -> None:
             "early_terminate: W&B counts logged metrics as iterations, which do not map to env "
             f"steps; the first rung is set to env_steps / eta^{power}"
         )
+    _note_rungs(draft, early)
+
+
+def _note_rungs(draft: ConvertedStudy, early: Mapping[str, Any]) -> None:
     draft.note(_AS_ASHA)
     if "strict" in early:
         draft.leave_out("early_terminate.strict", "asha has no such option")

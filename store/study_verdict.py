@@ -84,7 +84,16 @@ def concluded(
     tells = given.tells
     if found.copying is not None:
         tells = ""
-    return _with_sentences(replace(found, tells=tells, chosen=_among_chosen(sides)))
+    found = replace(found, tells=tells, chosen=_among_chosen(sides), failed=_failed_sides(sides))
+    return _with_sentences(found)
+
+
+def _failed_sides(sides: _Sides) -> tuple[str, ...]:
+    """Return the winner and the default, each if a run of it on a test seed has failed."""
+    named = {f"trial {sides.winner.trial}": sides.winner}
+    if sides.default is not None and sides.default.trial != sides.winner.trial:
+        named["the default"] = sides.default
+    return tuple(name for name, row in named.items() if row.error and row.report_diverged)
 
 
 def _no_verdict(why: Sequence[str], front: FrontConclusion | None) -> Conclusion:

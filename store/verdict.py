@@ -103,6 +103,7 @@ class Conclusion:
     tells: str = ""  # a sentence on how to get it
     lone: bool = False  # there is only one trial, so its search seeds did not select it
     chosen: ChosenTrial | None = None  # by the seeds that selected the winner
+    failed: tuple[str, ...] = ()  # names of sides whose lost test seeds include failed runs
 
     @property
     def verdict(self) -> Verdict | FrontVerdict:

@@ -93,6 +93,9 @@ def sentences(conclusion: Conclusion) -> list[str]:
         ahead = against.verdict in ("undecided", "no_difference")  # the second names the leader
         said += _of_one(conclusion, against)[: 1 + ahead]
     said += least
+    if conclusion.failed:
+        names = " and ".join(conclusion.failed)
+        said.append(f"Failed runs of {names} on test seeds count as diverged.")
     if conclusion.tells:
         said.append(conclusion.tells)
     return said

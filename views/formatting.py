@@ -52,11 +52,16 @@ def origin_words(about: Mapping[str, Any]) -> str:
     >>> origin_words({"trial": 9, "study": "first", "stream": "report", "replicate": 0,
     ...               "metric": "eval/return_mean", "value": 500.0})
     'trial 9 of first, test seed 0, with eval/return_mean 500'
+    >>> origin_words({"trial": 9, "stream": "report", "replicate": 0})
+    'trial 9, test seed 0'
     """
     if "trial" not in about:
         return ""
     kind = SEED_KINDS.get(str(about.get("stream")), "")
-    words = f"trial {about['trial']} of {about.get('study')}, {kind} seed {about.get('replicate')}"
+    words = f"trial {about['trial']}"
+    if about.get("study"):
+        words = f"{words} of {about['study']}"
+    words = f"{words}, {kind} seed {about.get('replicate')}"
     value = about.get("value")
     if not isinstance(value, int | float):
         return words

@@ -15,12 +15,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ..core.policy_document import TRAINING
 from ..errors import clause, counted
 from ..knobs import KNOBS
 from ..store.audits import Audit
 from ..store.baselines import BaselineEntry
 from ..store.leaderboard import Entry
-from ..store.study_folder import RESULTS, StudyFolder, look_inside
+from ..store.study_folder import PROCESS, RESULTS, StudyFolder, look_inside
 from ..store.verdict import Conclusion
 from ..studies.algorithm import ENV_STEPS
 from ..studies.study_environments import WITH_TRAINING
@@ -193,8 +194,9 @@ def next_commands(
         file = shlex.quote(str(folder / "study.yaml"))
         train = f"hpo train {file} --name {shlex.quote(folder.name)}-default --export policy/"
         commands.append((train, "train the default, which was better, and keep its policy"))
-    elif (StudyFolder(folder).policies / f"trial_{best.trial}").is_dir():
-        commands.append((f"hpo best --export policy/{which}", "save the winner's policy"))
+    elif (kept := StudyFolder(folder).policies / f"trial_{best.trial}").is_dir():
+        why = f"save the winner's {kept_words(kept)}"
+        commands.append((f"hpo best --export policy/{which}", why))
     if deciding is None:
         commands.append((f"hpo show {best.trial}{which}", f"everything about trial {best.trial}"))
     if not verbose:
@@ -204,6 +206,15 @@ def next_commands(
     values = "search_value, choose_value, report_value"
     sql = f"SELECT trial, {values}{column} FROM trials ORDER BY rank"
     return [*commands, (f'hpo query "{sql}"{which}', "")]
+
+
+def kept_words(folder: Path) -> str:
+    """Return what a folder keeps of a run: its policy, its state or its command."""
+    if (folder / PROCESS).is_file():
+        return "command"
+    if (folder / TRAINING).is_file():
+        return "state"
+    return "policy"
 
 
 def seeds_to_propose(tested: int, more: int) -> int:

@@ -272,14 +272,14 @@ class KeptPolicies:
         make_folder(path.parent)
         trained = bucket.trained(run)
         evaluated = trained in bucket.schedule.evaluations or trained == bucket.schedule.length
+        objective = self._search_state.objective.on(run.stream)
         about: dict[str, Any] = {
             "trial": run.trial,
             "stream": str(run.stream),
             "replicate": run.replicate,
             "env_steps": bucket.env_steps_of(run),
             "metric": value_words(
-                self._search_state.study,
-                alone=not self._search_state.objective.metric.training_weight,
+                self._search_state.study, alone=not objective.metric.training_weight
             ),
             "value": None,
         }

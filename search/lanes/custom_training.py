@@ -206,7 +206,7 @@ class TrainingPopulation(ProgramLanes):
             "algorithm": self._study.algorithm.name,
             "config": dict(resolved.config),
             "length": self._study.horizon,
-            "about": dict(about),
+            "about": {"study": self._study.name, **about},
         }
         if given is not None:
             description["env"] = copy_files(given.plan, "env", directory)

@@ -180,7 +180,8 @@ class ProcessPopulation(Population):
     ) -> None:
         """Write a run's command line, seed and folder, and the code version."""
         run = self._run_in_lane(lane)
-        record = {**record_of(run.folder), "folder": str(run.folder), "about": dict(about)}
+        origin = {"study": self._setup.study.name, **about}
+        record = {**record_of(run.folder), "folder": str(run.folder), "about": origin}
         write_text(new_folder(directory) / PROCESS, json.dumps(record, indent=2) + "\n")
 
     def close(self) -> None:

@@ -55,7 +55,7 @@ FILES: dict[str, File] = {
     "zoo_absent": zoo("Acrobot-v1", {"fixed.rollout_length": 2048}, "'default' is used"),
     "zoo_atari": zoo("BreakoutNoFrameskip-v4", {"env": {"id": "gym:ALE/Breakout-v5",
         "episodic_life": True, "repeat_action_probability": 0.0}, "fixed.network": "cnn"},
-        "with AtariWrapper is gym:ALE/Breakout-v5"),
+        "with AtariWrapper becomes gym:ALE/Breakout-v5"),
     "zoo_atari_skips_twice": zoo("ALE/Pong-v5", r"skips 4 frames.*--env PongNoFrameskip-v4"),
     "zoo_wrapped": zoo("CarRacing-v3", "wrappers change the environment"),
     "zoo_no_environment": File("rlzoo", "ppo.yml", texts.ZOO, r"name one \(--env "),

@@ -266,6 +266,21 @@ def test_unsupported_schedule_suggests_value_or_without(imported):
     assert data["fixed"]["learning_rate"] == 3e-4 and "learning_rate: as requested" in told
 
 
+@pytest.mark.parametrize(
+    "made",
+    [
+        "gym.make('Acrobot-v1', max_episode_steps=50)",
+        "make_vec_env('Acrobot-v1', env_kwargs=dict(max_episode_steps=50))",
+    ],
+)
+def test_time_limit_of_gymnasium_becomes_that_of_the_environment(made, imported):
+    text = f"PPO('MlpPolicy', {made}, n_steps=64)\n"
+    data, _ = imported("sb3", text)
+    assert data["env"] == {"id": "Acrobot-v1", "max_steps_in_episode": 50}
+    data, _ = imported("sb3", text, "--env=gym:Acrobot-v1")
+    assert data["env"] == {"id": "gym:Acrobot-v1", "max_episode_steps": 50}
+
+
 def test_environment_wrappers_are_read_or_refused(imported):
     text = (
         "env = VecNormalize(make_vec_env('CartPole-v1', n_envs=4), norm_reward=False)\n"
@@ -274,6 +289,20 @@ def test_environment_wrappers_are_read_or_refused(imported):
     data, _ = imported("sb3", text)
     assert data["fixed"]["normalise_observations"] and data["fixed"]["history"] == 3
     assert data["fixed"]["normalise_rewards"] is False and data["fixed"]["num_envs"] == 4
+    frames = "gym.wrappers.FrameStackObservation(gym.make('Acrobot-v1'), 4)"
+    for head, made in (
+        ("", frames),
+        (
+            "from gymnasium.wrappers import TimeLimit as Limit\n",
+            "Limit(gym.make('Acrobot-v1'), 9)",
+        ),
+        ("class Mine(gym.RewardWrapper): ...\n", "Mine(gym.make('Acrobot-v1'))"),
+    ):
+        data, told = imported("sb3", f"{head}env = {made}\nPPO('MlpPolicy', env, n_steps=64)\n")
+        assert data is None and "wrappers change the environment" in told, made
+    plain = frames.replace("FrameStackObservation", "RecordVideo")
+    data, _ = imported("sb3", f"PPO('MlpPolicy', {plain}, n_steps=64)\n")
+    assert data["env"] == "Acrobot-v1"
     _, told = imported("sb3", text.replace("norm_reward=False", "clip_obs=clip(1)"))
     assert "clip(1) cannot be read" in told
     _, told = imported(

@@ -122,6 +122,7 @@ def test_space_flag_adds_search_space_around_one_configuration(tmp_path, capsys)
     study = loads(out.read_text())
     assert study.space.default()["gamma"] == 0.98 and study.space.default()["update_epochs"] == 20
     assert study.fixed["lr_schedule"] == "linear" and study.budget.trials == 64
+    assert study.confirm is not None and study.confirm.report == 16
     assert not check(study).mistakes
     out.unlink()
     code = main(

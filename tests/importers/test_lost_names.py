@@ -334,6 +334,11 @@ def test_imported_search_has_confirm_stage_and_rounds_env_steps(imported):
     assert data["confirm"]["report"] == 16 and "confirm: the best trials" in said
     assert "env_steps: 50,000 in the source, but a run has 51,200 env steps" in said
     assert not [one for one in check(loads(said)).warnings if "confirm" in one]
+    few = text.replace("run_cap: 4", "run_cap: 2")
+    data, _ = imported("wandb", few, name="sweep.yaml")
+    assert data["confirm"] == {"top_k": 2, "choose": 3, "report": 16, "interim": 8}
+    data, _ = imported("wandb", few, "--confirm.report=6", name="sweep.yaml")
+    assert data["confirm"] == {"top_k": 2, "choose": 3, "report": 6}
 
 
 def test_source_defaults_are_listed_with_hpo_values(imported):

@@ -120,7 +120,10 @@ def test_sweep_with_unknown_program_becomes_command_study(tmp_path, monkeypatch,
     assert (study.metric.name, study.metric.goal) == ("val/acc", "maximize")
     assert (study.search.method, study.budget.trials) == ("tpe", 3)
     assert study.space.names == ("lr", "optimizer.name")
-    assert "seed: each run gets a different value" in capsys.readouterr().err
+    assert study.seeds.per_config == 3
+    said = capsys.readouterr().err
+    assert "the number of seeds in the space (3) becomes seeds.per_config" in said
+    assert "seed: each run of a trial gets a different value" in said
 
 
 def test_hyperband_counts_logged_metrics(tmp_path, monkeypatch):
@@ -134,6 +137,63 @@ def test_hyperband_counts_logged_metrics(tmp_path, monkeypatch):
     assert (study.env_steps, study.algorithm.unit) == (27, "logs")
     assert study.early_terminate.min == 3
     assert " python -u train.py note='a b' seed={seed} lr={lr} " in f"{study.command} "
+
+
+PROGRAM_GRID = """
+program: train.py
+method: grid
+metric: {name: acc, goal: maximize, target: 5}
+parameters:
+  layers: {distribution: int_uniform, min: 1, max: 20}
+  drop: {distribution: q_uniform, min: 0, max: 0.5, q: 0.1}
+early_terminate: {type: hyperband, max_iter: 9, s: 2, min_iter: 2, strict: true}
+"""
+
+
+@pytest.fixture
+def import_program(tmp_path, monkeypatch, capsys):
+    """Return a function that imports a sweep next to its program; it returns study and output."""
+    monkeypatch.chdir(tmp_path)
+    Path("sweep.yaml").write_text(PROGRAM_GRID)
+    Path("train.py").write_text("")
+
+    def run(*words, code=0, to="study.yaml"):
+        assert main(["import", "wandb", "sweep.yaml", "--to", to, *words]) == code
+        said = capsys.readouterr().err
+        if code:
+            return None, said
+        return load(to), said
+
+    return run
+
+
+def test_grid_of_program_sweep_tries_every_step(import_program):
+    study, said = import_program()
+    assert study.search.options["points"] == {"layers": 20, "drop": 6}
+    for name in ("metric.target", "early_terminate.min_iter", "early_terminate.strict"):
+        assert f"left out: {name}: " in said
+        assert f"# left out: {name}: " in Path("study.yaml").read_text()
+
+
+def test_flags_after_dashes_override_program_sweep(import_program):
+    flags = ("--drop", "0.2", "--budget.trials", "5", "--confirm.report", "6", "--name", "mine")
+    study, _ = import_program("--", *flags, "--length", "12 logs", "--without", "layers")
+    assert study.command.endswith("python train.py --drop=0.2") and study.space.names == ()
+    assert (study.name, study.budget.trials, study.env_steps) == ("mine", 5, 12)
+    assert study.confirm is not None and study.confirm.report == 6
+
+
+def test_unknown_flag_of_program_sweep_is_rejected(import_program):
+    _, said = import_program("--", "--learning_rate", "0.2", code=2)
+    assert "learning_rate is given, but is no parameter of the sweep" in said
+
+
+def test_program_sweep_is_written_next_to_its_program(import_program, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    _, said = import_program(code=2, to="elsewhere/study.yaml")
+    assert "which has no train.py; write it to study.yaml" in said
+    _, said = import_program("--space", code=2)
+    assert "already has a search space" in said
 
 
 def test_env_flag_imports_program_sweep_as_ppo_study(tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ from typing import Any
 
 from ...errors import ConfigError, StoreError, counted
 from ...files.atomic_files import make_folder
-from ...importers.convert import add_space
+from ...importers.convert import HAS_SPACE, add_space
 from ...importers.converted_study import ConvertedStudy, is_of_the_file
 from ...importers.formats import flags_of
 from ...importers.readers import NetworkFile
@@ -117,7 +117,7 @@ def _to_table(folder: StudyFolder, args: Namespace) -> int:
 
 _ORDER = (
     "name", "command", "length", "space", "metric", "metrics", "search", "early_terminate",
-    "budget",
+    "seeds", "confirm", "budget",
 )  # fmt: skip
 
 
@@ -127,7 +127,7 @@ def do_import(args: Namespace) -> int:
         from ...importers.wandb_sweeps import has_program
 
         if has_program(path, given):
-            return _import_program(path, given, args.to)
+            return _import_program(path, given, args)
     draft = _converted_study(args, given)
     draft.override(given)
     if args.space:
@@ -158,23 +158,34 @@ def _existing_file(given: str) -> Path:
     return path
 
 
-def _import_program(path: Path, given: Mapping[str, Any], to: str | None) -> int:
+def _import_program(path: Path, given: Mapping[str, Any], args: Namespace) -> int:
     """Write a study that runs a sweep's program, with the sweep's flags as keys."""
-    from ...importers.wandb_sweeps import read_program
+    from ...importers.wandb_sweeps import program_of, read_program
     from ...studies.load import loads
     from ...studies.yaml_io import to_yaml
 
-    draft = read_program(path, given)
+    draft, program = read_program(path, given), program_of(path)
+    if args.space and draft.space:
+        raise draft.fault(HAS_SPACE)
+    if args.space:
+        raise draft.fault("the ranges of --space are those of PPO; name an environment with --env")
+    if args.to is not None and not (Path(args.to).parent / program).is_file():
+        raise ConfigError(
+            f"{args.to}: a study starts its program in its own folder, which has no {program}; "
+            f"write it to {path.parent / Path(args.to).name}"
+        )
     head = [f"# {path.name}, a Weights & Biases sweep with its program"]
     head += [f"# {text}" for text in draft.notes]
+    head += [f"# left out: {text}" for text in draft.left_out]
     data = {**draft.rest, "space": draft.space}
-    text = "\n".join([*head, ""]) + to_yaml({key: data[key] for key in _ORDER if key in data})
+    first = {key: data[key] for key in _ORDER if key in data}
+    text = "\n".join([*head, ""]) + to_yaml({**first, **data})
     loads(text, path.name, path.parent)
     for title, items in (("changed", draft.notes), ("left out", draft.left_out)):
         for item in items:
             note(f"{title}: {item}")
     note("to train with hpo's PPO instead, add: -- --env ID")
-    write_study(text, to)
+    write_study(text, args.to)
     return 0
 
 

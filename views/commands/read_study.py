@@ -62,6 +62,7 @@ from ..leaderboard_text import (
     explained,
     front_line,
     headline,
+    kept_words,
     print_baselines,
     print_headline,
     print_leaderboard,
@@ -417,13 +418,9 @@ def _yaml_text(value: Any) -> str:
 
 def print_exported(target: Path, study_text: str) -> None:
     origin = _origin_of(target)
-    what = "policy"
+    what = kept_words(target)
     value, length = origin.get("value"), origin.get("env_steps")
     is_process = (target / PROCESS).is_file()
-    if (target / TRAINING).is_file():
-        what = "state"
-    if is_process:
-        what = "command"
     text = f"wrote the {what} of trial {origin.get('trial')}, "
     text += f"{SEED_KINDS.get(str(origin.get('stream')), '')} seed {origin.get('replicate')}"
     if isinstance(value, int | float):

@@ -330,14 +330,19 @@ def watch_run(
         since = max(0.0, time.time() - results.finished_at)
         echo(f"{folder.name} finished {duration(since)} ago; nothing to do.")
     show(results)
-    states = [entry.state for entry in results.leaderboard]
-    if hasattr(args, "retry_failed") and "failed" in states and "finished" in states:
+    if hasattr(args, "retry_failed") and _can_retry(results):
         view.write(
             "To run failed trials again, after fixing the cause:", f"{command} --retry-failed"
         )
     if results.state == "interrupted":
         view.write("Interrupted; everything so far is kept. Resume with:", command)
     return results
+
+
+def _can_retry(results: RunResults) -> bool:
+    """Return whether some trials failed, or some runs on test seeds of a tested trial."""
+    states = [entry.state for entry in results.leaderboard]
+    return ("failed" in states and "finished" in states) or bool(results.conclusion.failed)
 
 
 def resume_command(argv: Sequence[str], name: str | None) -> str:

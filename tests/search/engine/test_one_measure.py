@@ -1,6 +1,7 @@
 """Where one trial has no training return, evaluations alone rank all trials of a study."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
@@ -194,3 +195,11 @@ def test_warm_start_reports_missing_training_returns(tmp_path):
         search = dataclasses.replace(asked.search, warm_start=WarmStart(str(tmp_path / name)))
         words = warm_start(dataclasses.replace(asked, search=search)).words
         assert ("metric.training_weight 0.0 -> 0.5" in words) == (name == "some")
+
+
+def test_label_of_a_policy_of_a_test_seed_has_no_training_returns(tmp_path):
+    go(tmp_path, SomeShow(lanes=4, silent_above=9.0))
+    kept = [json.loads(path.read_text())["about"] for path in tmp_path.glob("policies/*/*.json")]
+    labels = {one["stream"]: one["metric"] for one in kept}
+    assert labels["report"] == "eval/return_mean"
+    assert labels.get("search", "with training returns").endswith("with training returns")

@@ -19,6 +19,7 @@ from helpers.loading import run_file
 from helpers.shared_programs import shared_programs
 from hpo import load_training
 from hpo.cli import main
+from hpo.core.policy_document import read_training
 from hpo.core.saved_policy import load_policy
 from hpo.errors import HpoError
 from hpo.search.analysis.replay import replay
@@ -242,6 +243,7 @@ def test_saved_training_can_be_loaded_and_evaluated(tmp_path):
     run(study, folder, TrainingFactory(study), (), samples.quick())
     kept = next(folder.glob("policies/trial_?"))
     training, state, h = load_training(kept, study.algorithm.made)
+    assert read_training(kept)["about"]["study"] == study.name
     found = training.evaluate(state, h, jax.random.key(0))
     with Journal(folder) as journal:
         told = list(episodes_in(journal, int(kept.name[-1])))[-1]

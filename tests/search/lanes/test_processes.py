@@ -52,6 +52,21 @@ def test_the_default_is_compared_on_test_seeds(folder):
     assert list(trials[0].report_values) == [16.0 + seed / 100 for seed in range(8)]
 
 
+def test_failed_test_seed_is_named_and_can_be_retried(folder, capsys):
+    script = folder / "script.py"
+    whole = script.read_text()
+    script.write_text("import os, sys\nif os.environ['HPO_SEED'] == '2001': sys.exit(5)\n" + whole)
+    study_of(folder, more="confirm: {default: {rate: 2.0}, top_k: 1, choose: 0, report: 8}\n")
+    assert main(["run", "study.yaml"]) == 0
+    out, said = capsys.readouterr()
+    assert "Failed runs of " in out and " on test seeds count as diverged." in out
+    assert "hpo run study.yaml --retry-failed" in said
+    script.write_text(whole)
+    assert main(["run", "study.yaml", "--retry-failed"]) == 0
+    out, said = capsys.readouterr()
+    assert "diverged" not in out and "To run failed trials" not in said
+
+
 @pytest.mark.parametrize(
     ("how", "words"),
     [
@@ -517,11 +532,15 @@ def test_no_jax_is_loaded(folder):
 
 def test_commands_describe_process_output(folder, capsys):
     study_of(folder, trials=2)
-    assert main(["run", "study.yaml", "--quiet"]) == 0
+    assert main(["run", "study.yaml"]) == 0
+    assert "# save the winner's command" in capsys.readouterr().out
     assert main(["show", "1"]) == 0
     assert "Output of its processes: results/study/processes/trial_1/" in capsys.readouterr().out
     assert main(["best", "--export", "kept"]) == 0
-    assert json.loads((folder / "kept/process.json").read_text())["command"][1] == "script.py"
+    kept = json.loads((folder / "kept/process.json").read_text())
+    assert kept["command"][1] == "script.py" and kept["about"]["study"] == "study"
+    assert main(["eval", "kept"]) == 2
+    assert "kept holds the command of a process" in capsys.readouterr().err
     assert main(["replay", "0"]) == 2
     assert "ran as a process, which hpo cannot replay bit for bit" in capsys.readouterr().err
     assert main(["check", "study.yaml", "--time"]) == 0
