@@ -360,8 +360,7 @@ def _run_study(
             if not (isinstance(error, StoreError) or has_refused(error)):
                 store.publish(force=True)  # a failing disk is not tried again
             raise
-        if outcome == "finished" and search_state.state.usage.env_steps == trained:
-            _warn_if_unused(opened, engine, settings)
+        _warn_if_unused(opened, engine, settings, trained)
         with search_state.state.usage.spending("store"):
             ranked = RankedTrials.of(store.journal) if outcome == "finished" else None
             store.publish(force=True, ranked=ranked)
@@ -370,9 +369,13 @@ def _run_study(
     return _run_results(outcome, search_state, store, ranked)
 
 
-def _warn_if_unused(opened: New | Resumed, engine: Engine, settings: RunOptions) -> None:
+def _warn_if_unused(
+    opened: New | Resumed, engine: Engine, settings: RunOptions, trained: int
+) -> None:
     """Warn that an extended study trained nothing, because confirm needs the additional budget."""
-    if isinstance(opened, New) or opened.again:
+    state = opened.search_state.state
+    is_extended = isinstance(opened, Resumed) and not opened.again
+    if not is_extended or state.phase is not Phase.DONE or state.usage.env_steps > trained:
         return
     if unused := engine.unused_budget():
         settings.warn(unused)
