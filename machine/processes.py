@@ -50,7 +50,7 @@ class Launch:
     folder: Path  # for its output; created if missing
 
 
-class Process(Protocol):
+class StartedProcess(Protocol):
     """A started process and its children, here or on a cluster.
 
     Its output is in the files `STDOUT` and `STDERR` of its folder.
@@ -102,11 +102,11 @@ class ProcessExecutor(Protocol):
         """Set the folder for all processes; end or find those that an earlier start has left."""
         ...
 
-    def find(self, folder: Path) -> Process | None:
+    def find(self, folder: Path) -> StartedProcess | None:
         """Return the process in a run's folder that an earlier start has left, if any."""
         ...
 
-    def start(self, launch: Launch, lane: int) -> Process: ...
+    def start(self, launch: Launch, lane: int) -> StartedProcess: ...
 
     def close(self) -> None:
         """End all processes that still run."""
@@ -211,7 +211,7 @@ class OrphanKiller:
 
 
 class Running:
-    """A process on this machine; see `Process`."""
+    """A process on this machine; see `StartedProcess`."""
 
     lost, is_waiting = "", False
 
@@ -360,10 +360,10 @@ class LocalProcesses:
     def begin(self, folder: Path) -> None:
         end_leftovers(folder)
 
-    def find(self, folder: Path) -> Process | None:
+    def find(self, folder: Path) -> StartedProcess | None:
         return None  # `begin` has ended all of them
 
-    def start(self, launch: Launch, lane: int) -> Process:
+    def start(self, launch: Launch, lane: int) -> StartedProcess:
         share = share_of_threads(self._settings.threads, self.at_once)
         if self._settings.gpus is not None:
             share |= share_of_gpus(lane, self._settings.gpus, self._usable_gpus)

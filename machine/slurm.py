@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError, SearchError
 from ..files.atomic_files import make_folder, read_text, write_text
-from .processes import STDERR, Launch, Process, Wish, follow, last_lines, thread_settings
+from .processes import STDERR, Launch, StartedProcess, Wish, follow, last_lines, thread_settings
 
 if TYPE_CHECKING:  # not on nodes, where every job starts this module
     from ..studies.execution_spec import Executor, Processes
@@ -56,7 +56,7 @@ def _run_slurm(*words: str, text: str | None = None) -> subprocess.CompletedProc
 
 @dataclass
 class SlurmJob:
-    """A process that runs as a job; see `Process`."""
+    """A process that runs as a job; see `StartedProcess`."""
 
     jobs: SlurmJobs = field(repr=False)
     folder: Path
@@ -162,7 +162,7 @@ class SlurmJobs:
         if not self._ask_squeue():
             raise SearchError("squeue does not answer; try again once SLURM is available")
 
-    def find(self, folder: Path) -> Process | None:
+    def find(self, folder: Path) -> StartedProcess | None:
         job = _read_json(folder / _JOB)
         token = str(job.get("token", ""))
         said = _state_of(folder, token)
@@ -176,7 +176,7 @@ class SlurmJobs:
         self._mine[token] = found
         return found
 
-    def start(self, launch: Launch, lane: int) -> Process:
+    def start(self, launch: Launch, lane: int) -> StartedProcess:
         token = uuid.uuid4().hex[:16]
         folder, settings = launch.folder, self._settings
         make_folder(folder)

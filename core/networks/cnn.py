@@ -111,7 +111,7 @@ def max_pool(x: Float[Array, "... H W C"], size: int, stride: int) -> Float[Arra
     return reduce(jnp.maximum, _unfold_windows(_pad_same(x, size, stride, -jnp.inf), size, stride))
 
 
-class Stage(nn.Module):
+class ImpalaStage(nn.Module):
     """A convolution, max pooling and residual blocks: Espeholt et al. 2018, figure 3, right."""
 
     plan: Plan
@@ -149,7 +149,7 @@ class Encoder(nn.Module):
         triples = zip(sizes.channels, sizes.kernels, sizes.strides, strict=True)
         for i, (channels, kernel, stride) in enumerate(triples):
             if plan.cnn_residual_blocks:
-                x = Stage(plan, channels, kernel, stride, kernel_init, name=f"stage_{i}")(x)
+                x = ImpalaStage(plan, channels, kernel, stride, kernel_init, name=f"stage_{i}")(x)
                 continue
             x = Convolution(channels, kernel, stride, kernel_init, name=f"convolution_{i}")(x)
             x = activated(plan, x, f"convolution_norm_{i}")

@@ -85,7 +85,7 @@ def what_if(
     asked = asked_rules(record, rules, seeds)
     total = 1 + len(asked)
     report(1, total, "the study's own rule")
-    reference = Reference.of(record)
+    reference = ReferenceReplay.of(record)
     rows = list[WhatIfRow]()
     for at, rule in enumerate(asked, start=2):
         report(at, total, rule.words)
@@ -109,7 +109,7 @@ def what_if(
 
 
 @dataclass(frozen=True)
-class Reference:
+class ReferenceReplay:
     """The reference for other rules: the record, and a replay with the recorded rule."""
 
     record: RecordedSearch
@@ -120,7 +120,7 @@ class Reference:
     losses: Mapping[int, float]  # of each trial with a value for its full run
 
     @classmethod
-    def of(cls, record: RecordedSearch) -> Reference:
+    def of(cls, record: RecordedSearch) -> ReferenceReplay:
         study, own = record.study, replay(record, record.study)
         matched, judgements = matches(record, own)
         method = METHODS.get(study.search.method)
