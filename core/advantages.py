@@ -33,7 +33,9 @@ def gae(
 
     (Schulman et al. 2016, equations 11 to 16.) `unroll` is the number of steps per loop iteration.
     """
-    return _discount(temporal_differences(steps, gamma), steps, gamma, gae_lambda, unroll=unroll)
+    return _discounted_sums(
+        temporal_differences(steps, gamma), steps, gamma, gae_lambda, unroll=unroll
+    )
 
 
 def temporal_differences(steps: Steps, gamma: Float[Array, "*#batch"]) -> Float[Array, "T *batch"]:
@@ -66,14 +68,14 @@ def v_trace(
     """
     rho, trace = (jnp.minimum(ratio, _per_step(clip, ratio)) for clip in (rho_clip, c_clip))
     deltas = rho * temporal_differences(steps, gamma)
-    return _discount(deltas, steps, gamma, gae_lambda, trace=trace, unroll=unroll)
+    return _discounted_sums(deltas, steps, gamma, gae_lambda, trace=trace, unroll=unroll)
 
 
 def _per_step(number: Array, like: Float[Array, "T *batch"]) -> Array:
     return jnp.broadcast_to(number, like.shape[1:])[None]
 
 
-def _discount(
+def _discounted_sums(
     deltas: Float[Array, "T *batch"],
     steps: Steps,
     gamma: Float[Array, "*#batch"],

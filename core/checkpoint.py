@@ -47,7 +47,10 @@ def save_tree(directory: Path, tree: Any) -> None:
         checkpointer.wait_until_finished()
     with atomic_files.telling(directory):
         files = sorted(path for path in directory.rglob("*") if path.is_file())
-        lines = [f"{_sum(path)}  {path.relative_to(directory).as_posix()}\n" for path in files]
+        lines = [
+            f"{_sha256_of_file(path)}  {path.relative_to(directory).as_posix()}\n"
+            for path in files
+        ]
         atomic_files.write_text(directory / _SUMS, "".join(lines))
 
 
@@ -97,7 +100,7 @@ def _check_files(directory: Path) -> None:
     try:
         lines = atomic_files.read_text(directory / _SUMS).splitlines()
         listed = [line.split("  ", 1) for line in lines]
-        damaged = [name for known, name in listed if _sum(directory / name) != known]
+        damaged = [name for known, name in listed if _sha256_of_file(directory / name) != known]
     except (OSError, ValueError) as error:
         raise StoreError(
             f"the checkpoint {directory} is damaged or incomplete: {error}"
@@ -107,7 +110,7 @@ def _check_files(directory: Path) -> None:
         raise StoreError(f"the checkpoint {directory} is damaged: {files} changed")
 
 
-def _sum(path: Path) -> str:
+def _sha256_of_file(path: Path) -> str:
     with os.fdopen(atomic_files.open_plain(path), "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -268,7 +268,12 @@ class Beta(Pytree):
         """Return alpha log m + beta log(1 - m) - log B, using small terms (Stirling's formula)."""
         both = self.alpha + self.beta
         width = 0.5 * jnp.log(self.alpha * (self.beta / both)) - _HALF_LOG_2PI
-        return width - _remainder(self.alpha) - _remainder(self.beta) + _remainder(both)
+        return (
+            width
+            - _stirling_remainder(self.alpha)
+            - _stirling_remainder(self.beta)
+            + _stirling_remainder(both)
+        )
 
 
 def _log_gamma_draw(
@@ -290,7 +295,7 @@ def _log_gamma_draw(
     return jnp.log(d[..., 0]) + jnp.take_along_axis(log_cube, first, axis=-1)[..., 0]
 
 
-def _remainder(x: Float[Array, "..."]) -> Float[Array, "..."]:
+def _stirling_remainder(x: Float[Array, "..."]) -> Float[Array, "..."]:
     """Return log Gamma(x) - ((x - 1/2) log x - x + log(2 pi) / 2) for x of at least 1.
 
     Uses three steps of the recurrence, then the asymptotic series (Abramowitz and Stegun 6.1.41;

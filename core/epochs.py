@@ -92,7 +92,7 @@ def run_epochs(
     ) -> Learning:
         def of_lane(lane: _Lane, rows: Samples, live: Array) -> Learning:
             part = _Minibatch(rows, live, weight, closes)
-            return _minibatch(plan, count, lane, part)
+            return _train_on_minibatch(plan, count, lane, part)
 
         return over_lanes(of_lane)(_Lane(hypers, values, state, learning), rows, live)
 
@@ -215,7 +215,7 @@ def _split_minibatches(
     return places, jnp.asarray(real.astype(np.float32).reshape(count, wide))
 
 
-def _minibatch(plan: Plan, count: int, lane: _Lane, part: _Minibatch) -> Learning:
+def _train_on_minibatch(plan: Plan, count: int, lane: _Lane, part: _Minibatch) -> Learning:
     """Train on one of `count` minibatches, unless the lane is done or target_kl stopped it.
 
     Without `closes`, every call takes a gradient step. Otherwise gradients are accumulated, and a

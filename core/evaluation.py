@@ -315,10 +315,10 @@ def film(make: Making, policies: Any, episodes: int) -> tuple[float, Iterator[np
             f"{env.id} cannot be rendered; allowed: Gymnasium (gym:...) and gymnax environments, "
             "and any environment with a `pictures` method"
         )
-    return env.pictures_a_second, _pictures(make, policies, episodes, env)
+    return env.pictures_a_second, _episode_pictures(make, policies, episodes, env)
 
 
-def _pictures(
+def _episode_pictures(
     make: Making, policies: Any, episodes: int, env: DrawingEnvironment
 ) -> Iterator[np.ndarray]:
     params = jax.device_get(jax.tree.map(lambda x: x[0], make(policies).params))

@@ -46,7 +46,7 @@ def algorithm(name: str) -> type[Rejax]:
     return ALGORITHMS[name]
 
 
-def _imported(label: str) -> Any:
+def _import_rejax(label: str) -> Any:
     import_gymnax()
     try:
         with warnings.catch_warnings():
@@ -57,7 +57,7 @@ def _imported(label: str) -> Any:
         raise ConfigError(str(MissingExtraError(missing, "rejax", label))) from error
 
 
-def _whole(default: int, meaning: str, low: int) -> Any:
+def _declare_integer(default: int, meaning: str, low: int) -> Any:
     """Declare an integer hyperparameter that may differ between the lanes of one program."""
     return Declared(default, True, meaning, low=low)
 
@@ -125,7 +125,7 @@ class GymnaxView:
         if isinstance(space, Discrete):
             return spaces.Discrete(space.n)
         assert isinstance(space, Box)
-        return spaces.Box(_bound(space.low), _bound(space.high), space.shape)
+        return spaces.Box(_box_bound(space.low), _box_bound(space.high), space.shape)
 
     def observation_space(self, params: Any) -> Any:
         from gymnax.environments import spaces
@@ -134,7 +134,7 @@ class GymnaxView:
         return spaces.Box(-math.inf, math.inf, struct.shape, struct.dtype)
 
 
-def _bound(values: tuple[float, ...]) -> Any:
+def _box_bound(values: tuple[float, ...]) -> Any:
     if len(set(values)) == 1:
         return values[0]
     return np.asarray(values, np.float32)
@@ -167,7 +167,7 @@ class Rejax(Training):
 
     def setup(self) -> None:
         label = f"rejax:{type(self).__name__}"
-        for problem in _misfits(self, label):
+        for problem in _environment_misfits(self, label):
             raise ConfigError(problem)
         knobs = self.declared()
         self.whole = tuple(name for name, knob in knobs.items() if knob.type == "int")
@@ -176,19 +176,21 @@ class Rejax(Training):
         own = ("hidden_layer_sizes", "activation")
         config = {name: value for name, value in self.fixed_values.items() if name not in own}
         with relaxed():
-            made = getattr(_imported(label), type(self).__name__).create(
+            made = getattr(_import_rejax(label), type(self).__name__).create(
                 env=GymnaxView(self.env, params),
                 env_params=params,
                 skip_initial_evaluation=True,
                 total_timesteps=self.length,
                 **config,
             )
-            self.base = made.replace(**{name: self._sized(made, name) for name in self.networks})
+            self.base = made.replace(
+                **{name: self._resized_network(made, name) for name in self.networks}
+            )
         each = self.steps_of_iteration()
         self.iterations = max(1, _STEPS // each)
         self.steps_per_update = self.iterations * each
 
-    def _sized(self, made: Any, name: str) -> Any:
+    def _resized_network(self, made: Any, name: str) -> Any:
         """Return a network with the requested widths; rejax's `create` may not accept them."""
         from flax import linen
 
@@ -205,7 +207,7 @@ class Rejax(Training):
         """Yield a sentence for each conflict between fixed hyperparameters."""
         yield from ()
 
-    def _algorithm(self, h: Any) -> Any:
+    def _algorithm_of_hypers(self, h: Any) -> Any:
         values = dict(vars(h))
         for name in self.whole:
             if name in values:
@@ -216,14 +218,14 @@ class Rejax(Training):
 
     def init(self, key: PRNGKeyArray, h: Any) -> Any:
         with relaxed():
-            state = self._algorithm(h).init_state(key)
+            state = self._algorithm_of_hypers(h).init_state(key)
             # rejax starts these with the integers 0 and 1, and then adds floats
             rewards = jax.tree.map(jnp.float32, state.rew_rms_state)
             return state.replace(rew_rms_state=rewards)
 
     def update(self, state: Any, h: Any) -> tuple[Any, Mapping[str, Any]]:
         with relaxed():
-            base = self._algorithm(h)
+            base = self._algorithm_of_hypers(h)
             after = jax.lax.fori_loop(
                 0, self.iterations, lambda _, one: base.train_iteration(one), state
             )
@@ -232,27 +234,27 @@ class Rejax(Training):
                 "episodes": jnp.sum(played.episodes),
                 "episode_return": jnp.sum(played.returns),
                 "episode_length": jnp.sum(played.lengths),
-                "param_norm": _norm(after),
+                "param_norm": _param_norm(after),
             }
             return after.replace(env_state=played.counted()), metrics
 
     def act(self, state: Any, h: Any, observation: Any, mask: Any, key: jax.Array) -> Any:
         space = self.env.action_space
         with relaxed():
-            action = self._algorithm(h).make_act(state)(as_array(observation), key)
+            action = self._algorithm_of_hypers(h).make_act(state)(as_array(observation), key)
             if isinstance(space, Discrete):
                 return action.astype(jnp.int32)
             assert isinstance(space, Box)
             return action.astype(jnp.float32).reshape(space.shape)
 
 
-def _norm(state: Any) -> Array:
+def _param_norm(state: Any) -> Array:
     """Return the norm of all parameters, which shows whether a lane has diverged."""
     params = [value.params for value in vars(state).values() if hasattr(value, "params")]
     return jnp.sqrt(sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(params)))
 
 
-def _misfits(training: Rejax, label: str) -> Iterator[str]:
+def _environment_misfits(training: Rejax, label: str) -> Iterator[str]:
     """Yield a sentence for each reason why an algorithm cannot run in the study's environment."""
     env, other = training.env, "use algorithm: ppo"
     if not isinstance(env.action_space, training.takes):
@@ -276,8 +278,10 @@ class _Replay(Rejax):
     learns_after = "fill_buffer"
     buffer_size = fixed(131_072, "transitions in the replay buffer", low=1)
     batch_size = fixed(256, "transitions per gradient step", low=1)
-    fill_buffer = _whole(2_048, "env steps before the first gradient step", low=0)
-    target_update_freq = _whole(1, "env steps between updates of the target network", low=1)
+    fill_buffer = _declare_integer(2_048, "env steps before the first gradient step", low=0)
+    target_update_freq = _declare_integer(
+        1, "env steps between updates of the target network", low=1
+    )
     polyak = traced(
         0.99, "fraction of the target network kept per update", **_FRACTION, search=_NEAR_1
     )
@@ -323,7 +327,7 @@ class _EpsilonGreedy(Rejax):
 class SAC(_Replay):
     activation = fixed("relu", "non-linearity of the hidden layers", choices=_ACTIVATIONS)
     num_critics = fixed(2, "number of critics; the lowest value is used", low=1)
-    num_epochs = _whole(1, "gradient steps per iteration", low=1)
+    num_epochs = _declare_integer(1, "gradient steps per iteration", low=1)
     target_entropy_ratio = traced(
         0.98, "target entropy as a fraction of the maximum entropy (discrete actions)", **_FRACTION
     )
@@ -346,12 +350,12 @@ class TD3(_Replay):
 
 class DQN(_EpsilonGreedy, _Replay):
     agent = fixed("QNetwork", "kind of network", choices=("QNetwork", "DuelingQNetwork"))
-    num_epochs = _whole(1, "gradient steps per iteration", low=1)
+    num_epochs = _declare_integer(1, "gradient steps per iteration", low=1)
     ddqn = Declared(True, True, "double Q-learning")
 
 
 class IQN(_EpsilonGreedy, _Replay):
-    num_epochs = _whole(1, "gradient steps per iteration", low=1)
+    num_epochs = _declare_integer(1, "gradient steps per iteration", low=1)
     num_tau_samples = fixed(64, "quantiles in the prediction", low=1)
     num_tau_prime_samples = fixed(64, "quantiles in the target", low=1)
     kappa = traced(1.0, "threshold of the Huber loss", **_POSITIVE)

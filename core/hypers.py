@@ -140,13 +140,13 @@ def hypers_of(full: Mapping[str, Any], env_params: Any, eval_params: Any) -> Hyp
     if full["gae_lambda_initial"] is None:  # without annealing, both ends are equal
         same = dict.fromkeys(("gae_lambda_initial", "gae_lambda_final"), full["gae_lambda"])
         full = {**full, **same}
-    leaves = {name: _encode(name, full[name]) for name, knob in KNOBS.items() if knob.traced}
+    leaves = {name: _encode_value(name, full[name]) for name, knob in KNOBS.items() if knob.traced}
     return Hypers(
         **leaves, env_params=_float_leaves(env_params), eval_params=_float_leaves(eval_params)
     )
 
 
-def _encode(name: str, value: Any) -> np.ndarray:
+def _encode_value(name: str, value: Any) -> np.ndarray:
     if KNOBS[name].type == "int":
         return np.asarray(value, np.int32)
     if isinstance(value, str) and value == "same":

@@ -134,7 +134,7 @@ def ppo_loss(
     advantage = _normalise(learned.advantage, hypers, weights.policy)
     learned = learned.replace(advantage=advantage)
     batch = _Batch(flat_rows, terms, learned, weights.value)
-    return _loss(plan, hypers, coefficients, batch, means)
+    return _minibatch_loss(plan, hypers, coefficients, batch, means)
 
 
 def loss_and_gradient(
@@ -182,7 +182,7 @@ def loss_and_gradient(
         means = _Purposes(*map(_weighted_mean, weights, totals))
         rows = _steps_of(plan, rows)
         batch = _Batch(rows, terms, learned, weights.value)
-        return _loss(plan, hypers, coefficients, batch, means, in_parts=True)
+        return _minibatch_loss(plan, hypers, coefficients, batch, means, in_parts=True)
 
     def add(sums: tuple[Losses, Any], part: tuple[Any, ...]) -> tuple[tuple[Losses, Any], None]:
         (_, losses), gradient = jax.value_and_grad(loss, has_aux=True)(params, part)
@@ -192,12 +192,12 @@ def loss_and_gradient(
     start = Losses.of_none(jnp.zeros((), jnp.float32))
     zeros = jax.tree.map(jnp.zeros_like, params)
     (losses, gradient), _ = jax.lax.scan(add, (start, zeros), (rows, weights, learned))
-    square = losses.ratio_std - jnp.square(losses.ratio_mean - 1.0)  # see `_loss`
+    square = losses.ratio_std - jnp.square(losses.ratio_mean - 1.0)  # see `_minibatch_loss`
     return losses.replace(ratio_std=jnp.sqrt(jnp.maximum(square, 0.0))), gradient
 
 
 def _forward_terms(params: dict[str, Any], plan: Plan, hypers: Hypers, rows: Samples) -> _Terms:
-    outputs = _outputs(plan, params, rows)
+    outputs = _network_outputs(plan, params, rows)
     last_value = None
     if "v_trace" in plan.features:
         last_value = outputs.value[:, -1]
@@ -293,7 +293,7 @@ class _Batch(NamedTuple):
     counts: Float[Array, " B"] | None  # weights of the value loss, 0 for padding
 
 
-def _loss(
+def _minibatch_loss(
     plan: Plan,
     hypers: Hypers,
     coefficients: Coefficients,
@@ -363,7 +363,7 @@ def _loss(
     )
 
 
-def _outputs(plan: Plan, params: dict[str, Any], rows: Samples) -> Outputs:
+def _network_outputs(plan: Plan, params: dict[str, Any], rows: Samples) -> Outputs:
     if rows.first is None:
         return policy.apply(plan, params, rows.observation)
 

@@ -56,10 +56,10 @@ def estimate_memory(plan: Plan, example: Hypers, lanes: int, tile: int, devices:
     `benchmarks/gpu_compiled.py` compares the estimate with the compiler's numbers.
     """
     shapes = lane_shapes(plan, example)
-    lane = _bytes(shapes) + _bytes(example)
+    lane = _tree_bytes(shapes) + _tree_bytes(example)
     if plan.backend != CPU:
         return _on_gpus(plan, shapes, lane, lanes, tile * devices)
-    observation = _bytes(shapes.observation)
+    observation = _tree_bytes(shapes.observation)
     segments = shapes.episode_return.shape[0]  # environments times agents
     trajectory = plan.rollout_length * (observation + 32 * segments)
     rows = math.ceil(plan.minibatch_size * segments // plan.num_envs / plan.gradient_parts)
@@ -68,20 +68,20 @@ def estimate_memory(plan: Plan, example: Hypers, lanes: int, tile: int, devices:
     else:  # compilers keep about half of these and add as many in the backward pass
         row = computed_numbers(plan, shapes.params, 1)
     activations = 4 * rows * (row + _expanded_size(plan))
-    running = 3 * trajectory + 4 * _bytes(shapes.params) + activations
+    running = 3 * trajectory + 4 * _tree_bytes(shapes.params) + activations
     return 2 * lanes * lane + min(lanes, tile * devices) * running
 
 
 def _on_gpus(plan: Plan, shapes: LaneState, lane: int, lanes: int, block: int) -> int:
     segments = shapes.episode_return.shape[0]
     steps = plan.rollout_length * segments
-    observation_bytes = plan.rollout_length * _bytes(shapes.observation)
+    observation_bytes = plan.rollout_length * _tree_bytes(shapes.observation)
     trajectory = 2 * (observation_bytes + _RECORD_BYTES * steps)
     if values_wait(plan) and not environments.make(plan.env).never_ends:
         trajectory += observation_bytes  # final observations
     rows = math.ceil(plan.minibatch_size * segments // plan.num_envs / plan.gradient_accumulation)
     row = 4 * _row_numbers_on_gpus(plan, shapes.params) + _expanded_bytes(plan, rows)
-    running = trajectory + 2 * _bytes(shapes.params) + rows * row
+    running = trajectory + 2 * _tree_bytes(shapes.params) + rows * row
     if lanes > block:  # tiles are read from one copy of all lanes and written to another
         return 2 * lanes * lane + block * (lane + running)
     return lanes * (lane + running)
@@ -137,7 +137,7 @@ def _expanded_bytes(plan: Plan, rows: int) -> int:
     return 4 * _expanded_size(plan)
 
 
-def _bytes(tree: Any) -> int:
+def _tree_bytes(tree: Any) -> int:
     leaves = (np.asarray(leaf) if np.isscalar(leaf) else leaf for leaf in jax.tree.leaves(tree))
     return sum(math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize for leaf in leaves)
 

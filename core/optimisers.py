@@ -139,7 +139,7 @@ _SHARED = {"max_grad_norm": "max_grad_norm", "beta1": "adam_beta1", "beta2": "ad
            "eps": "adam_eps", "weight_decay": "weight_decay"}  # fmt: skip
 
 
-def _settings(plan: Plan, hypers: Hypers, sizes: StepSizes) -> tuple[Settings, Settings]:
+def _optimiser_settings(plan: Plan, hypers: Hypers, sizes: StepSizes) -> tuple[Settings, Settings]:
     separate = hypers.separate_vf_optimiser > 0.0
     momentum = hypers.sgd_momentum
     if plan.optimiser == "muon":
@@ -174,8 +174,8 @@ def apply_gradients(
     - adam_l2: adam of g + decay p with clipped g, and no further decay in d (`weight_decay` of
       torch.optim.Adam)
     - sgd: m = momentum m + g, d = m (Sutskever et al. 2013, without Nesterov's look-ahead)
-    - muon (Jordan 2024): matrices by `_muon`, all other parameters as in adamw with Nesterov's
-      look-ahead (Dozat 2016), as in optax.contrib.muon
+    - muon (Jordan 2024): matrices by `_muon_directions`, all other parameters as in adamw with
+      Nesterov's look-ahead (Dozat 2016), as in optax.contrib.muon
 
     A registered optimiser returns the update to add to p (see `own_optimisers.register`).
     """
@@ -191,7 +191,7 @@ def apply_gradients(
         _policy_and_critic(gradients),
         moments,
         norms,
-        _settings(plan, hypers, sizes),
+        _optimiser_settings(plan, hypers, sizes),
         strict=True,
     ):
         scale = jnp.minimum(1.0, settings.max_grad_norm / group_norm)
@@ -219,15 +219,15 @@ def _step_group(
         direction = jax.tree.map(lambda m, g: settings.momentum * m + g, state.mu, gradient)
         state = Moments(state.count + 1, direction, state.nu)
     elif plan.optimiser == "muon":
-        direction, state = _muon(settings, gradient, state)
+        direction, state = _muon_directions(settings, gradient, state)
     else:
-        direction, state = _adam(settings, gradient, state)
+        direction, state = _adam_directions(settings, gradient, state)
     if plan.optimiser not in ("adam", "adam_l2"):
         direction = decayed(direction)
     return jax.tree.map(lambda p, d: p - size * d, group, direction), state
 
 
-def _adam(
+def _adam_directions(
     settings: Settings, gradient: Any, moments: Moments, nesterov: bool = False
 ) -> tuple[Any, Moments]:
     adam = optax.scale_by_adam(settings.beta1, settings.beta2, settings.eps, nesterov=nesterov)
@@ -237,7 +237,9 @@ def _adam(
     return direction, moved
 
 
-def _muon(settings: Settings, gradient: Params, moments: Moments) -> tuple[Params, Moments]:
+def _muon_directions(
+    settings: Settings, gradient: Params, moments: Moments
+) -> tuple[Params, Moments]:
     """Return Muon's directions for matrices, and Adam-Nesterov directions for everything else.
 
     With m = b m + (1 - b) g, both terms bias-corrected, a matrix moves along the orthogonalised b
@@ -257,7 +259,7 @@ def _muon(settings: Settings, gradient: Params, moments: Moments) -> tuple[Param
     other = [paths[i][1] for i in rest]
     other_first, other_second = [first[i] for i in rest], [second[i] for i in rest]
     rest_moments = Moments(moments.count, other_first, other_second)
-    moved, state = _adam(settings, other, rest_moments, nesterov=True)
+    moved, state = _adam_directions(settings, other, rest_moments, nesterov=True)
     moved_first, moved_second = jax.tree.leaves(state.mu), jax.tree.leaves(state.nu)
     for place, i in enumerate(rest):
         directions[i] = moved[place]

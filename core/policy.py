@@ -150,7 +150,7 @@ _DROPOUT_WORD = np.uint32(0x7F4A7C15)
 _PRECISIONS = {"float32": "float32", "tf32": "tensorfloat32", "bfloat16": "bfloat16"}
 
 
-def _network(plan: Plan, env: Environment) -> nn.Module:
+def _make_network(plan: Plan, env: Environment) -> nn.Module:
     struct = jax.eval_shape(_expand_observation, env.observation_struct)
     return networks.make(plan, head_outputs(plan, env), struct)
 
@@ -164,7 +164,7 @@ def init_params(plan: Plan, hypers: Hypers, key: PRNGKeyArray) -> dict[str, Any]
     env = environments.make(plan.env)
     probe = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), env.observation_struct)
     plan = dataclasses.replace(plan, dtype="float32")
-    params = dict(_network(plan, env).init(key, _expand_observation(probe))["params"])
+    params = dict(_make_network(plan, env).init(key, _expand_observation(probe))["params"])
     if has_log_std(plan, env):
         params["log_std"] = jnp.full(action_shape(env), 1.0, jnp.float32) * hypers.log_std_init
     return params
@@ -182,7 +182,7 @@ def initial_carry(plan: Plan, lead: tuple[int, ...]) -> Any:
     """Return the initial carry, [lead, ...]; () for networks that are not recurrent."""
     if not is_recurrent(plan):
         return ()
-    network: Any = _network(plan, environments.make(plan.env))  # a `RecurrentNetwork`
+    network: Any = _make_network(plan, environments.make(plan.env))  # a `RecurrentNetwork`
     return network.initial_carry(lead)
 
 
@@ -227,24 +227,24 @@ def _apply_network(
     args = (_network_input(plan, observation), *rest)
     mixing = nullcontext()
     if plan.dtype != "float32":
-        network, args = _cast((network, args), plan.dtype)
+        network, args = _cast_floats((network, args), plan.dtype)
         mixing = jax.numpy_dtype_promotion("standard")  # flax's norms compute in float32
     precision = jax.default_matmul_precision(_PRECISIONS[plan.matmul_precision])
     with precision, mixing:  # gradients inherit the precision
-        made = _network(plan, env).apply({"params": network}, *args, method=method)
+        made = _make_network(plan, env).apply({"params": network}, *args, method=method)
     if plan.dtype == "float32":
         return made
-    return _cast(made, "float32")
+    return _cast_floats(made, "float32")
 
 
 def to_act(plan: Plan, params: dict[str, Any]) -> dict[str, Any]:
     if plan.dtype == "float32" or not plan.backend.cast_once:
         return params
     own = {name: params[name] for name in params if name == "log_std"}  # never cast
-    return _cast(params, plan.dtype) | own
+    return _cast_floats(params, plan.dtype) | own
 
 
-def _cast(tree: Any, dtype: str) -> Any:
+def _cast_floats(tree: Any, dtype: str) -> Any:
     def cast(x: Array) -> Array:
         if not jnp.issubdtype(x.dtype, jnp.floating):
             return x

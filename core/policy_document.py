@@ -52,7 +52,7 @@ def saved_env(id_: str, keys: Mapping[str, Any], directory: Path) -> EnvPlan:
 
 
 def read_document(path: Path) -> PolicyDocument:
-    data = _Data(path, _parse(path))
+    data = _Data(path, _parse_file(path))
     found = data.fields.get("format")
     if found != FORMAT:
         raise StoreError(f"{path} has format {found!r:.60}; this version of hpo reads {FORMAT}")
@@ -78,14 +78,14 @@ def read_document(path: Path) -> PolicyDocument:
 
 
 def read_about(path: Path) -> Mapping[str, Any]:
-    data = _Data(path, _parse(path))
+    data = _Data(path, _parse_file(path))
     if not data.fields.get("about"):
         return {}
     return data.mapping("about")
 
 
 def read_imports(path: Path) -> tuple[str, ...]:
-    data = _Data(path, _parse(path))
+    data = _Data(path, _parse_file(path))
     if "imports" not in data.fields:
         return ()
     return data.words("imports")
@@ -95,13 +95,13 @@ def read_training(folder: Path) -> dict[str, Any]:
     path = folder / TRAINING
     if not path.is_file():
         raise StoreError(f"{folder} is not a training folder: it has no {TRAINING}")
-    data = _Data(path, _parse(path))
+    data = _Data(path, _parse_file(path))
     if not isinstance(data.fields.get("algorithm"), str):
         raise StoreError(f"{path} is damaged: it has no algorithm")
     return data.fields
 
 
-def _parse(path: Path) -> Any:
+def _parse_file(path: Path) -> Any:
     try:
         return parse_json(read_text(path))
     except OSError as error:
@@ -113,39 +113,39 @@ def _parse(path: Path) -> Any:
 class _Data:
     def __init__(self, path: Path, fields: Any, above: str = ""):
         self.path, self.above = path, above
-        self.fields = self._check(above.rstrip("."), fields, is_dict, "an object")
+        self.fields = self._check_value(above.rstrip("."), fields, is_dict, "an object")
 
-    def _check(self, where: str, value: Any, fits: _Fits, allowed: str) -> Any:
+    def _check_value(self, where: str, value: Any, fits: _Fits, allowed: str) -> Any:
         if not fits(value):
             name = f"{self.path} is damaged: {where or 'it'}"
             raise StoreError(f"{name} is {value!r:.60}; allowed: {allowed}")
         return value
 
-    def _field(self, name: str, fits: _Fits, allowed: str) -> Any:
-        return self._check(self.above + name, self.fields.get(name), fits, allowed)
+    def _read_field(self, name: str, fits: _Fits, allowed: str) -> Any:
+        return self._check_value(self.above + name, self.fields.get(name), fits, allowed)
 
     def mapping(self, name: str) -> dict[str, Any]:
-        return self._field(name, is_dict, "an object")
+        return self._read_field(name, is_dict, "an object")
 
     def words(self, name: str) -> tuple[str, ...]:
-        return tuple(self._field(name, _is_words, "a list of names"))
+        return tuple(self._read_field(name, _is_words, "a list of names"))
 
     def numbers(self, name: str) -> dict[str, float]:
-        found = self._field(name, _is_numbers, "an object with finite float32 numbers")
+        found = self._read_field(name, _is_numbers, "an object with finite float32 numbers")
         return {key: float(value) for key, value in found.items()}
 
     def environment(self, name: str) -> EnvPlan:
         data = _Data(self.path, self.mapping(name), f"{name}.")
-        data._field("id", lambda value: isinstance(value, str), "an environment id")
+        data._read_field("id", lambda value: isinstance(value, str), "an environment id")
         keys = {key: freeze(value) for key, value in data.mapping("keys").items()}
         known: Mapping[str, Any] = {}
         if data.fields["id"] in ENVIRONMENTS:
             known = ENVIRONMENTS[data.fields["id"]].keys
         for key, value in keys.items():
             where, spec = f"{name}.keys.{key}", known.get(key)
-            self._check(where, value, _is_hashable, "strings, numbers and lists")
+            self._check_value(where, value, _is_hashable, "strings, numbers and lists")
             if spec is not None:
-                self._check(where, value, spec.is_legal, spec.allowed())
+                self._check_value(where, value, spec.is_legal, spec.allowed())
         return saved_env(data.fields["id"], keys, self.path.parent)
 
     def all_of(self, name: str, parts: tuple[str, ...]) -> dict[str, float] | None:
@@ -157,7 +157,7 @@ class _Data:
         if name not in self.fields:
             raise StoreError(f"{self.path} is damaged: it has no {self.above}{name}")
         allowed = f"null or an object with the numbers {', '.join(parts)}"
-        found = self._field(name, fits, allowed)
+        found = self._read_field(name, fits, allowed)
         if found is None:
             return None
         return {part: float(found[part]) for part in parts}

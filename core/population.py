@@ -170,11 +170,11 @@ def init_lane(
     total_updates: Array,
 ) -> LaneState:
     raw = lane_key(seed, stream, replicate)
-    drawn = _draw(plan, hypers, raw)
+    drawn = _draw_lane(plan, hypers, raw)
     return _fresh_state(plan, hypers, raw, updates, total_updates, drawn=drawn)
 
 
-def _draw(plan: Plan, hypers: Hypers, raw: Array) -> Drawn:
+def _draw_lane(plan: Plan, hypers: Hypers, raw: Array) -> Drawn:
     env = environments.make(plan.env)
     params = policy.init_params(plan, hypers, use_key(raw, INIT))
     keys = jax.random.split(use_key(raw, ENV_RESET), plan.num_envs)
@@ -252,7 +252,7 @@ def _draw_in_turn(plan: Plan, seed: Leaf, refills: Refills, before: _Draws) -> _
             return jax.lax.dynamic_update_index_in_dim(old, new, at, 0)
 
         raw = lane_key(seed, row(refills.stream), row(refills.replicate))
-        fresh = raw, _draw(plan, jax.tree.map(row, refills.hypers), raw)
+        fresh = raw, _draw_lane(plan, jax.tree.map(row, refills.hypers), raw)
         return jax.tree.map(put, draws, fresh)
 
     return jax.lax.fori_loop(0, jnp.sum(refills.mask), start, before)
@@ -271,7 +271,7 @@ def _draw_in_batches(plan: Plan, seed: Leaf, refills: Refills, before: _Draws) -
         hypers, raw, starts = jax.tree.map(
             lambda leaf: leaf[at], (refills.hypers, keys, refills.mask)
         )
-        fresh = jax.vmap(lambda *lane: _draw(plan, *lane))(hypers, raw)
+        fresh = jax.vmap(lambda *lane: _draw_lane(plan, *lane))(hypers, raw)
 
         def put(old: Array, new: Array) -> Array:
             kept = where(starts, new, old[at])

@@ -196,16 +196,16 @@ class Program(LaneProgram):
     @cached_property
     def _lowered(self) -> Any:
         function = population.advance_function(self.plan, self.mesh, self.tile, self.updates)
-        args = (np.int32(0), self.empty(), self.place(self.no_refills()), self._initial)
+        args = (np.int32(0), self.empty(), self.place(self.no_refills()), self._initial_on_devices)
         return function.lower(*args)
 
     @cached_property
-    def _initial(self) -> Initial | None:
+    def _initial_on_devices(self) -> Initial | None:
         return jax.device_put(self.initial, NamedSharding(self.mesh, EVERYWHERE))
 
     def advance(self, seed: int, lanes: Lanes, refills: Refills) -> tuple[Lanes, Metrics]:
         """Refill lanes, then run one chunk; `lanes` is donated and must not be used again."""
-        return self._advance(np.int32(seed), lanes, self.place(refills), self._initial)
+        return self._advance(np.int32(seed), lanes, self.place(refills), self._initial_on_devices)
 
     def failures(self) -> dict[int, str]:
         return {}

@@ -191,7 +191,7 @@ def step_shadow(
     value, memory = look(hypers, state, shadow.observation, shadow.memory)
     serve = jax.vmap(env.shadow_step, in_axes=(0, 0, None))
     after = over_lanes(serve)(keys, shadow.env_state, hypers.env_params)
-    bootstrap = _bootstrap(
+    bootstrap = _bootstrap_values(
         plan, env, after, lambda: look(hypers, state, after.observation, memory)[0]
     )
     shadow_steps = ShadowSteps(value=value, reward=after.reward, bootstrap=bootstrap)
@@ -267,7 +267,7 @@ def rollout(plan: Plan, hypers: Hypers, state: LaneState) -> Rollout:
         carry: tuple[LaneState, EpisodeSums, Shadow | None], random: tuple[Array, Array]
     ) -> Any:
         (state, sums, shadow), (noise, words) = carry, random
-        *after, transition, info, final = _step(
+        *after, transition, info, final = _step_lanes(
             plan, env, hypers, state, sums, shadow=shadow, noise=noise, words=words
         )
         record = as_record(transition) if plan.backend.one_record else transition
@@ -305,7 +305,7 @@ def draw(plan: Plan, env: Environment, state: LaneState) -> tuple[Array, Array]:
     return noise, words
 
 
-def _step(
+def _step_lanes(
     plan: Plan,
     env: Environment,
     hypers: Hypers,
@@ -339,9 +339,11 @@ def _step(
     if not waits:
         acting_value = acted.value
         value = over_lanes(partial(value_of, plan))
-        bootstrap = _bootstrap(plan, env, after, lambda: value(hypers, state, after.observation))
+        bootstrap = _bootstrap_values(
+            plan, env, after, lambda: value(hypers, state, after.observation)
+        )
     state, sums = count_step(state, sums, after.reward, ended)
-    env_state, observation = _reset(plan, env, hypers, words, after)
+    env_state, observation = _reset_ended(plan, env, hypers, words, after)
     state = state.replace(
         env_state=env_state, observation=observation, carry=forget(plan, ended, acted.memory)
     )
@@ -366,7 +368,7 @@ def _step(
     return state, sums, shadow, trajectory, after.info, final
 
 
-def _bootstrap(
+def _bootstrap_values(
     plan: Plan, env: Environment, after: Step, value: Callable[[], Float[Array, "L E"]]
 ) -> Float[Array, "L E"]:
     """Return V of the final observations of truncated episodes, and 0 elsewhere."""
@@ -384,7 +386,7 @@ def _where_any(plan: Plan, flags: Array, made: Callable[[], Any], otherwise: Any
     return jax.lax.cond(jnp.any(flags), made, lambda: otherwise)
 
 
-def _reset(
+def _reset_ended(
     plan: Plan, env: Environment, hypers: Hypers, words: Array, after: Step
 ) -> tuple[Any, Any]:
     """Replace ended episodes with new ones, using the step's keys with one word changed."""

@@ -102,7 +102,9 @@ class SavedPolicy:
             observation = env.observed(observation)
         checked = self._checked_observation(observation)
         before = carry if remembers else None
-        action, memory = self._act(self.params, self.statistics, checked, mask, before, key)
+        action, memory = self._compiled_act(
+            self.params, self.statistics, checked, mask, before, key
+        )
         if isinstance(env, HostedEnvironment):
             action = env.taken(action)
         return action, memory if remembers else carry
@@ -124,10 +126,10 @@ class SavedPolicy:
         `memory` is the result of `begin` or of the previous call. Without a `key` the action is
         the most likely one.
         """
-        return self._act(self.params, self.statistics, observation, mask, memory, key)
+        return self._compiled_act(self.params, self.statistics, observation, mask, memory, key)
 
     @functools.cached_property
-    def _act(self) -> Callable[..., tuple[Array, Any]]:
+    def _compiled_act(self) -> Callable[..., tuple[Array, Any]]:
         plan, env, hypers = self.plan, environments.make(self.plan.env), self.hypers()
 
         def act(
@@ -201,7 +203,7 @@ class SavedPolicy:
         lane = self._as_lane(seed)
         if self._is_hosted:
             return _host_evaluation().trace_here(self.plan, lane, episodes, greedy, steps)
-        return evaluation.trace(self._players(greedy), lane, episodes, steps)
+        return evaluation.trace(self._maker_of_players(greedy), lane, episodes, steps)
 
     def film(
         self, episodes: int, seed: int = 0, greedy: bool = True
@@ -218,9 +220,9 @@ class SavedPolicy:
         lane = self._as_lane(seed)
         if self._is_hosted:
             return _host_evaluation().film_here(self.plan, lane, episodes, greedy)
-        return evaluation.film(self._players(greedy), lane, episodes)
+        return evaluation.film(self._maker_of_players(greedy), lane, episodes)
 
-    def _players(self, greedy: bool) -> evaluation.Making:
+    def _maker_of_players(self, greedy: bool) -> evaluation.Making:
         return lambda lanes: evaluation.players_of(self.plan, lanes, greedy)
 
     @property

@@ -47,9 +47,9 @@ def trace_twice(call: Callable[..., Any], *given: Any) -> Traced:
     Functions under `jax.jit` inside `call` are also traced again: the context set here is part of
     jax's cache key, so jax does not reuse the first trace.
     """
-    drawn = _generators()
+    drawn = _generator_states()
     jaxpr, shapes = jax.make_jaxpr(call, return_shape=True)(*given)
-    drew = _moved_generators(drawn, _generators())
+    drew = _moved_generators(drawn, _generator_states())
     with _NEW_TRACES("again"), _later_clock():
         again = jax.make_jaxpr(call)(*given)
     found = _find_leak(jaxpr) or _first_difference(jaxpr, again)
@@ -57,8 +57,8 @@ def trace_twice(call: Callable[..., Any], *given: Any) -> Traced:
         return Traced(jaxpr, shapes)
     if not drew:
         return Traced(jaxpr, shapes, found.words())
-    line = line_of_change(_generators, _moved_generators, call, *given) or found.place
-    return Traced(jaxpr, shapes, _WORDS_OF_GENERATOR.format(_prefix(line), drew[0]))
+    line = line_of_change(_generator_states, _moved_generators, call, *given) or found.place
+    return Traced(jaxpr, shapes, _WORDS_OF_GENERATOR.format(_place_prefix(line), drew[0]))
 
 
 _WORDS_OF_GENERATOR = (
@@ -129,11 +129,11 @@ def constants(jaxpr: Any) -> Iterator[Any]:
 _NEW_TRACES = jax.make_user_context(default_value=None)
 
 
-def _generators() -> dict[str, str]:
+def _generator_states() -> dict[str, str]:
     return {"numpy.random": repr(np.random.get_state()), "random": repr(random.getstate())}
 
 
-def _prefix(place: str) -> str:
+def _place_prefix(place: str) -> str:
     if not place:
         return ""
     return f"{place}: "
@@ -163,7 +163,7 @@ class _Difference:
     leaked: bool = False  # an input is an array from a finished trace
 
     def words(self) -> str:
-        where = _prefix(self.place)
+        where = _place_prefix(self.place)
         if self.leaked:
             return f"{where}{LEAKED}"
         numbers = ""
@@ -282,20 +282,20 @@ def _is_equal(one: Any, other: Any) -> bool:
     """Compare constants bit by bit; NaN equals NaN."""
     if one is other or any(isinstance(value, Tracer) for value in (one, other)):
         return True  # an inner array of the enclosing trace; its wiring is compared there
-    left, right = _array(one), _array(other)
+    left, right = _numpy_array(one), _numpy_array(other)
     if (left.shape, left.dtype) != (right.shape, right.dtype):
         return False
     return left.tobytes() == right.tobytes()
 
 
-def _array(value: Any) -> np.ndarray:
+def _numpy_array(value: Any) -> np.ndarray:
     if isinstance(value, jax.Array) and is_key(value):
         value = jax.random.key_data(value)
     return np.asarray(value)
 
 
 def _real_number(value: Any) -> float | None:
-    found = _array(value)
+    found = _numpy_array(value)
     if found.ndim > 0 or np.iscomplexobj(found) or not np.issubdtype(found.dtype, np.number):
         return None
     return float(found)

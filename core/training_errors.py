@@ -154,7 +154,7 @@ _MISTAKES = (
 )
 
 
-def _mistake(error: BaseException) -> _Mistake | None:
+def _known_mistake(error: BaseException) -> _Mistake | None:
     kinds = [cls.__name__ for cls in type(error).__mro__]
     for mistake in _MISTAKES:
         if mistake.kind in kinds and mistake.phrase in str(error):
@@ -176,7 +176,7 @@ def _traced_knob(cls: type, place: str) -> str:
     return found[0]
 
 
-def _advice(cls: type, mistake: _Mistake, place: str) -> str:
+def _advice_with_knob(cls: type, mistake: _Mistake, place: str) -> str:
     knob = _traced_knob(cls, place)
     declare = f"if it comes from a hyperparameter, {_FIXED}"
     if knob:
@@ -224,8 +224,8 @@ def _error_text(cls: type, method: str, error: BaseException) -> str:
         )
     if isinstance(error, SystemExit):
         return f"{at} the code calls sys.exit({error.code}); raise an error instead"
-    if place and (mistake := _mistake(error)) is not None:
-        return f"{at} {_advice(cls, mistake, place)}{foreign_of(error)}"
+    if place and (mistake := _known_mistake(error)) is not None:
+        return f"{at} {_advice_with_knob(cls, mistake, place)}{foreign_of(error)}"
     text, where = format_error_if_own(error), f"{cls.__name__}.{method}:"
     if text == named(error):
         where = method_of(cls, method)

@@ -185,7 +185,12 @@ class TrainingProgram(LaneProgram):
             (EVERYWHERE, LANES, LANES, EVERYWHERE),
             (LANES, TIME_FIRST),
         )
-        args = (np.int32(0), self.empty(), self.place(self.starts((), {})), self._shared)
+        args = (
+            np.int32(0),
+            self.empty(),
+            self.place(self.starts((), {})),
+            self._shared_on_devices,
+        )
         return jax.jit(mapped, donate_argnums=1).lower(*args)
 
     @cached_property
@@ -211,10 +216,10 @@ class TrainingProgram(LaneProgram):
 
         mapped = population.over_devices(local, self.mesh, (LANES, LANES, EVERYWHERE), LANES)
         nobody = self.place(np.zeros(self.lanes, bool))
-        return jax.jit(mapped).lower(self.empty(), nobody, self._shared)
+        return jax.jit(mapped).lower(self.empty(), nobody, self._shared_on_devices)
 
     @cached_property
-    def _shared(self) -> Any:
+    def _shared_on_devices(self) -> Any:
         """The shared arrays of the training class, on every device."""
         return jax.device_put(self.lane.shared, NamedSharding(self.mesh, EVERYWHERE))
 
@@ -226,14 +231,16 @@ class TrainingProgram(LaneProgram):
         self, seed: int, lanes: Lanes, starts: Starts
     ) -> tuple[Lanes, dict[str, np.ndarray]]:
         """Start lanes, then run one chunk; `lanes` is donated. Metrics are [K, L]."""
-        lanes, metrics = self._advance(np.int32(seed), lanes, self.place(starts), self._shared)
+        lanes, metrics = self._advance(
+            np.int32(seed), lanes, self.place(starts), self._shared_on_devices
+        )
         return lanes, jax.device_get(metrics)
 
     def evaluate(self, lanes: Lanes, which: Sequence[int]) -> dict[str, np.ndarray]:
         """Return the episode values of some lanes, name -> float32 [len(which), episodes]."""
         wanted = np.zeros(self.lanes, bool)
         wanted[list(which)] = True
-        found = jax.device_get(self._evaluate(lanes, self.place(wanted), self._shared))
+        found = jax.device_get(self._evaluate(lanes, self.place(wanted), self._shared_on_devices))
         return {name: values[list(which)] for name, values in found.items()}
 
 
@@ -274,10 +281,10 @@ class SavedTraining:
 
     @property
     def env_id(self) -> str:
-        return self._environment.plan.id
+        return self._study_environment.plan.id
 
     @property
-    def _environment(self) -> StudyEnvironment:
+    def _study_environment(self) -> StudyEnvironment:
         training = self.lane.training
         if training.given is None or not training.acts():
             name = type(training).__name__
@@ -294,7 +301,9 @@ class SavedTraining:
 
     def trace(self, episodes: int, seed: int) -> dict[str, np.ndarray]:
         """Return every env step of the evaluated episodes, as columns."""
-        return trace(self._player(seed), self.leaves, episodes, self._environment.steps)
+        return trace(
+            self._maker_of_player(seed), self.leaves, episodes, self._study_environment.steps
+        )
 
     def film(self, episodes: int, seed: int) -> tuple[float, Iterator[np.ndarray]]:
         """Return the frame rate and the frames of the evaluated episodes.
@@ -302,10 +311,10 @@ class SavedTraining:
         Raises:
             ConfigError: the environment cannot be rendered.
         """
-        self._environment  # noqa: B018  # refuses a class that does not act
-        return film(self._player(seed), self.leaves, episodes)
+        self._study_environment  # noqa: B018  # refuses a class that does not act
+        return film(self._maker_of_player(seed), self.leaves, episodes)
 
-    def _player(self, seed: int) -> Any:
+    def _maker_of_player(self, seed: int) -> Any:
         lane, hypers = self.lane, self.lane.hypers(self.hypers)
         return lambda leaves: lane.training.player(
             lane.state(leaves, self.hypers), hypers, _player_key(seed)

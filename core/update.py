@@ -132,7 +132,7 @@ def _prepare_samples(plan: Plan, lane: _Played) -> tuple[LaneState, Samples]:
     if "reward_centering" in plan.features:
         steps, state = _centre_rewards(hypers, state, steps, is_learning)
     # A_t, by GAE at lambda
-    advantages = target_advantages = _advantages(
+    advantages = target_advantages = _advantages_on_policy(
         plan, hypers, steps, lane.values.coefficients.gae_lambda
     )
     shadow = _shadow_advantages(plan, lane, state, average)
@@ -141,7 +141,7 @@ def _prepare_samples(plan: Plan, lane: _Played) -> tuple[LaneState, Samples]:
     observation, state = _seen_observations(plan, lane, state, is_learning)
     # R_t - V(s_t): the same advantages, or those at the critic's own lambda
     if "vf_gae_lambda" in plan.features:
-        target_advantages = _advantages(
+        target_advantages = _advantages_on_policy(
             plan, hypers, steps, lane.values.coefficients.vf_gae_lambda
         )
     in_time = Samples(
@@ -215,7 +215,7 @@ def _with_memory(plan: Plan, trajectory: Trajectory, samples: Samples) -> Sample
     return samples.replace(first=first, carry=carry)
 
 
-def _advantages(
+def _advantages_on_policy(
     plan: Plan, hypers: Hypers, steps: Steps, decay: Float[Array, ""]
 ) -> Float[Array, "T E"]:
     """Return one lane's advantages under the policy that acted, so every ratio is 1.

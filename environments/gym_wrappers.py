@@ -57,7 +57,7 @@ def observation_of(id_: str) -> Observation | None:
     if not space.is_np_flattenable:
         return Observation(kind)
     new = f"Flat/{_bare_id(spec)}"
-    return _wrapped(kind, False, new, _register_line(new, spec, (_FLATTEN,)))
+    return _wrapped_observation(kind, False, new, _register_line(new, spec, (_FLATTEN,)))
 
 
 def _image_observation(shape: tuple[int, ...], spec: Any) -> Observation | None:
@@ -67,10 +67,10 @@ def _image_observation(shape: tuple[int, ...], spec: Any) -> Observation | None:
     if min(shape[:2]) <= _LARGE or len(shape) == 2:
         return Observation(words, True)
     new = f"Small/{_bare_id(spec)}"
-    return _wrapped(words, True, new, _register_line(new, spec, _SMALLER))
+    return _wrapped_observation(words, True, new, _register_line(new, spec, _SMALLER))
 
 
-def _wrapped(words: str, is_image: bool, new: str, line: str) -> Observation:
+def _wrapped_observation(words: str, is_image: bool, new: str, line: str) -> Observation:
     id_ = f"{via_gymnasium.PREFIX}{new}"
     return Observation(words, is_image, id_, line, id_ in via_gymnasium.registered())
 

@@ -132,7 +132,7 @@ _RETURNS: Mapping[str, tuple[str | float, str | float]] = {
 }  # fmt: skip
 
 
-def _gymnax(
+def _gymnax_entry(
     id_: str,
     steps: int,
     meaning: str,
@@ -156,7 +156,7 @@ _CAR: dict[str, Any] = {"min_position": -1.2, "max_position": 0.6, "max_speed": 
                         "goal_velocity": 0.0, "gravity": 0.0025}  # fmt: skip
 
 _ENTRIES = (
-    _gymnax(
+    _gymnax_entry(
         "CartPole-v1",
         500,
         "balance a pole on a cart",
@@ -172,7 +172,7 @@ _ENTRIES = (
         x_threshold=2.4,
         best_return="max_steps_in_episode",
     ),
-    _gymnax(
+    _gymnax_entry(
         "Pendulum-v1",
         200,
         "swing a pendulum up",
@@ -184,7 +184,7 @@ _ENTRIES = (
         m=1.0,
         l=1.0,
     ),
-    _gymnax(
+    _gymnax_entry(
         "Acrobot-v1",
         500,
         "swing two links up",
@@ -200,7 +200,7 @@ _ENTRIES = (
         max_vel_2=28.274333882308138,
         torque_noise_max=0.0,
     ),
-    _gymnax(
+    _gymnax_entry(
         "MountainCar-v0",
         200,
         "drive a weak car up a hill",
@@ -209,7 +209,7 @@ _ENTRIES = (
         force=0.001,
         **_CAR,
     ),
-    _gymnax(
+    _gymnax_entry(
         "MountainCarContinuous-v0",
         999,
         "drive a weak car up a hill with a continuous force",
@@ -220,10 +220,12 @@ _ENTRIES = (
         power=0.0015,
         **_CAR,
     ),
-    _gymnax("Asterix-MinAtar", 1000, "MinAtar Asterix", keys={**_SPAWN, "init_spawn_speed": 10}),
-    _gymnax("Breakout-MinAtar", 1000, "MinAtar Breakout"),
-    _gymnax("Freeway-MinAtar", 2500, "MinAtar Freeway", keys={"player_speed": 3}),
-    _gymnax(
+    _gymnax_entry(
+        "Asterix-MinAtar", 1000, "MinAtar Asterix", keys={**_SPAWN, "init_spawn_speed": 10}
+    ),
+    _gymnax_entry("Breakout-MinAtar", 1000, "MinAtar Breakout"),
+    _gymnax_entry("Freeway-MinAtar", 2500, "MinAtar Freeway", keys={"player_speed": 3}),
+    _gymnax_entry(
         "Seaquest-MinAtar",
         1000,
         "MinAtar Seaquest",
@@ -237,32 +239,32 @@ _ENTRIES = (
             "diver_move_interval": 5,
         },
     ),
-    _gymnax(
+    _gymnax_entry(
         "SpaceInvaders-MinAtar",
         1000,
         "MinAtar Space Invaders",
         keys={"shot_cool_down": 5, "enemy_move_interval": 12, "enemy_shot_interval": 10},
     ),
-    _gymnax("Catch-bsuite", 1000, "bsuite Catch"),
-    _gymnax(
+    _gymnax_entry("Catch-bsuite", 1000, "bsuite Catch"),
+    _gymnax_entry(
         "DeepSea-bsuite",
         8,
         "bsuite Deep Sea: exploration",
         unscaled_move_cost=0.01,
         keys={"deterministic": True, "sample_action_map": False, "randomize_actions": True},
     ),
-    _gymnax("MemoryChain-bsuite", 1000, "bsuite Memory Chain", keys={"memory_length": 5}),
-    _gymnax("UmbrellaChain-bsuite", 100, "bsuite Umbrella Chain", keys={"chain_length": 10}),
-    _gymnax("DiscountingChain-bsuite", 100, "bsuite Discounting Chain", optimal_return=1.1),
-    _gymnax("SimpleBandit-bsuite", 100, "bsuite bandit with 11 arms", optimal_return=1.0),
-    _gymnax(
+    _gymnax_entry("MemoryChain-bsuite", 1000, "bsuite Memory Chain", keys={"memory_length": 5}),
+    _gymnax_entry("UmbrellaChain-bsuite", 100, "bsuite Umbrella Chain", keys={"chain_length": 10}),
+    _gymnax_entry("DiscountingChain-bsuite", 100, "bsuite Discounting Chain", optimal_return=1.1),
+    _gymnax_entry("SimpleBandit-bsuite", 100, "bsuite bandit with 11 arms", optimal_return=1.0),
+    _gymnax_entry(
         "FourRooms-misc",
         500,
         "grid world with four rooms",
         fail_prob=1 / 3,
         keys={"resample_init_pos": False, "resample_goal_pos": False},
     ),
-    _gymnax(
+    _gymnax_entry(
         "MetaMaze-misc",
         200,
         "maze for meta-learning",
@@ -270,7 +272,7 @@ _ENTRIES = (
         punishment=0.0,
         keys={"normalize_time": False},
     ),
-    _gymnax(
+    _gymnax_entry(
         "PointRobot-misc",
         100,
         "point robot for meta-learning",
@@ -280,7 +282,7 @@ _ENTRIES = (
         goal_radius=0.2,
         keys={"dense_reward": False, "center_init": False, "normalize_time": True},
     ),
-    _gymnax(
+    _gymnax_entry(
         "BernoulliBandit-misc",
         100,
         "Bernoulli bandit",
@@ -289,7 +291,7 @@ _ENTRIES = (
         max_lim=1.0,
         keys={"normalize_time": True, "t_max": 100},
     ),
-    _gymnax(
+    _gymnax_entry(
         "GaussianBandit-misc",
         100,
         "Gaussian bandit",
@@ -298,9 +300,9 @@ _ENTRIES = (
         sigma_l=0.1,
         keys={"normalize_time": True},
     ),
-    _gymnax("Reacher-misc", 100, "two-link arm", "continuous", torque_scale=1.0, dt=0.05),
-    _gymnax("Swimmer-misc", 500, "swimmer", "continuous", dt=0.05),
-    _gymnax(
+    _gymnax_entry("Reacher-misc", 100, "two-link arm", "continuous", torque_scale=1.0, dt=0.05),
+    _gymnax_entry("Swimmer-misc", 500, "swimmer", "continuous", dt=0.05),
+    _gymnax_entry(
         "Pong-misc",
         1000,
         "Pong",
@@ -314,15 +316,15 @@ _ENTRIES = (
 )
 
 
-def _text(default: str, meaning: str, *choices: str, file: bool = False) -> EnvKey:
+def _text_key(default: str, meaning: str, *choices: str, file: bool = False) -> EnvKey:
     return EnvKey("str", default, choices, meaning, file=file)
 
 
-def _switch(meaning: str, default: bool = False) -> EnvKey:
+def _switch_key(meaning: str, default: bool = False) -> EnvKey:
     return EnvKey("bool", default, meaning=meaning)
 
 
-def _count(default: int, meaning: str, low: int = 1, high: float = math.inf) -> EnvKey:
+def _count_key(default: int, meaning: str, low: int = 1, high: float = math.inf) -> EnvKey:
     return EnvKey("int", default, meaning=meaning, low=low, high=high)
 
 
@@ -332,13 +334,13 @@ def _above_0(default: float, meaning: str) -> EnvKey:
 
 _OPTICAL_PARAMS = {"load": 250.0, "mean_holding_time": 25.0, "bitrate_scale": 1.0}
 _OPTICAL_KEYS = {
-    "topology": _text("nsfnet_deeprmsa", "a name, or a .json or .graphml file", file=True),
-    "directed": _switch("a separate spectrum for each direction of a link", True),
-    "slots": _count(100, "frequency slots (wavelengths) per link", high=10_000),
+    "topology": _text_key("nsfnet_deeprmsa", "a name, or a .json or .graphml file", file=True),
+    "directed": _switch_key("a separate spectrum for each direction of a link", True),
+    "slots": _count_key(100, "frequency slots (wavelengths) per link", high=10_000),
     "slot_width": _above_0(12.5, "width of a slot in GHz"),
-    "guardband": _count(1, "guard slots added to every service", 0),
-    "k": _count(5, "candidate paths per node pair", high=1_000),
-    "path_order": _text(
+    "guardband": _count_key(1, "guard slots added to every service", 0),
+    "k": _count_key(5, "candidate paths per node pair", high=1_000),
+    "path_order": _text_key(
         "spectral_resources",
         "order of the candidate paths",
         "spectral_resources",
@@ -347,9 +349,9 @@ _OPTICAL_KEYS = {
         "hops_distance",
         "capacity",
     ),
-    "disjoint_paths": _switch("prefer candidate paths that share no link"),
-    "modulation": _text("deeprmsa", "a reach table's name, or a CSV file", file=True),
-    "truncate_holding_time": _switch("truncate holding times at twice their mean"),
+    "disjoint_paths": _switch_key("prefer candidate paths that share no link"),
+    "modulation": _text_key("deeprmsa", "a reach table's name, or a CSV file", file=True),
+    "truncate_holding_time": _switch_key("truncate holding times at twice their mean"),
     "bitrates": EnvKey(
         "any",
         (),
@@ -358,25 +360,25 @@ _OPTICAL_KEYS = {
     "min_bitrate": _above_0(25.0, "smallest bitrate in Gb/s"),
     "max_bitrate": _above_0(100.0, "largest bitrate in Gb/s"),
     "step_bitrate": _above_0(1.0, "step between bitrates in Gb/s"),
-    "traffic_matrix": _text("uniform", "uniform, random, or a CSV file", file=True),
-    "continuous": _switch("no episodes: the network is never emptied", True),
-    "max_requests": _count(1000, "requests per episode"),
-    "warmup_requests": _count(
+    "traffic_matrix": _text_key("uniform", "uniform, random, or a CSV file", file=True),
+    "continuous": _switch_key("no episodes: the network is never emptied", True),
+    "max_requests": _count_key(1000, "requests per episode"),
+    "warmup_requests": _count_key(
         3000, "requests before learning and metrics start; 0 by default if continuous is false", 0
     ),
-    "incremental": _switch("services never end"),
-    "requests": _text("", "a CSV file of requests, replayed exactly", file=True),
-    "aggregate_slots": _count(1, "start slots per action"),
-    "no_op": _switch("add an action that rejects the request"),
-    "reward": _text(
+    "incremental": _switch_key("services never end"),
+    "requests": _text_key("", "a CSV file of requests, replayed exactly", file=True),
+    "aggregate_slots": _count_key(1, "start slots per action"),
+    "no_op": _switch_key("add an action that rejects the request"),
+    "reward": _text_key(
         "service",
         "cost of a blocked request: 1, or its bitrate as a fraction of the largest bitrate",
         "service",
         "bitrate",
     ),
-    "end_first_blocking": _switch("end an episode at the first blocked request"),
+    "end_first_blocking": _switch_key("end an episode at the first blocked request"),
     "scale_factor": _above_0(1.0, "factor that scales lightpath capacities"),
-    "observation": _text(
+    "observation": _text_key(
         "flat",
         "observation of the policy",
         "flat",
@@ -388,13 +390,13 @@ _OPTICAL_KEYS = {
         "link_occupancy",
         "link_capacity",
     ),
-    "histograms": _switch("report shares of accepted services by path rank and hop count"),
+    "histograms": _switch_key("report shares of accepted services by path rank and hop count"),
     "fits": EnvKey(
         "any",
         ("first",),
         meaning="one or more of first, best, last, exact; if several, actions choose path and fit",
     ),
-    "shadow": _text("", "a heuristic run on the same requests, as a control variate"),
+    "shadow": _text_key("", "a heuristic run on the same requests, as a control variate"),
 }
 _OPTICAL_METRICS = {
     "service_blocking_probability": "share of requests that were blocked, warm-up excluded",
@@ -406,7 +408,7 @@ _OPTICAL_METRICS = {
 }
 
 
-def _optical(id_: str, meaning: str, **defaults: Any) -> EnvEntry:
+def _optical_entry(id_: str, meaning: str, **defaults: Any) -> EnvEntry:
     keys = {
         name: replace(key, default=defaults.get(name, key.default))
         for name, key in _OPTICAL_KEYS.items()
@@ -425,15 +427,17 @@ def _optical(id_: str, meaning: str, **defaults: Any) -> EnvEntry:
 
 
 _NETWORKS = (
-    _optical("rsa", "optical network: path and slots, one modulation for all"),
-    _optical("rmsa", "optical network: path and slots, modulation by path length"),
-    _optical(
+    _optical_entry("rsa", "optical network: path and slots, one modulation for all"),
+    _optical_entry("rmsa", "optical network: path and slots, modulation by path length"),
+    _optical_entry(
         "deeprmsa",
         "optical network: path, and slots by first fit or another fit",
         observation="deeprmsa",
     ),
-    _optical("rwa", "optical network: path and wavelength", guardband=0, bitrates=(12.5,)),
-    _optical("rwa_lightpath_reuse", "optical network: services share lightpaths", guardband=0),
+    _optical_entry("rwa", "optical network: path and wavelength", guardband=0, bitrates=(12.5,)),
+    _optical_entry(
+        "rwa_lightpath_reuse", "optical network: services share lightpaths", guardband=0
+    ),
 )
 
 _OWN = (
@@ -450,9 +454,9 @@ _OWN = (
             "collision_cost": 0.1,
         },
         {
-            "agents": _count(4, "number of agents, all controlled by one policy", 2),
-            "neighbours": _count(3, "number of nearest agents in each observation", 0),
-            "max_steps_in_episode": _count(100, "env steps until truncation"),
+            "agents": _count_key(4, "number of agents, all controlled by one policy", 2),
+            "neighbours": _count_key(3, "number of nearest agents in each observation", 0),
+            "max_steps_in_episode": _count_key(100, "env steps until truncation"),
         },
         "several agents steer to goals and avoid each other",
         ("dt",),
@@ -466,10 +470,10 @@ _OWN = (
 _BRAX_PARAMS = {"gravity": 9.81, "friction": 1.0, "strength": 1.0}
 
 
-def _brax(name: str, meaning: str, **keys: float | bool) -> EnvEntry:
+def _brax_entry(name: str, meaning: str, **keys: float | bool) -> EnvEntry:
     fixed = {
-        "max_steps_in_episode": _count(1000, "env steps until truncation"),
-        "backend": _text(
+        "max_steps_in_episode": _count_key(1000, "env steps until truncation"),
+        "backend": _text_key(
             "generalized", "physics engine", "generalized", "spring", "positional", "mjx"
         ),
     }
@@ -479,7 +483,7 @@ def _brax(name: str, meaning: str, **keys: float | bool) -> EnvEntry:
 
 
 _BRAX = (
-    _brax(
+    _brax_entry(
         "ant",
         "run on four legs",
         ctrl_cost_weight=0.5,
@@ -488,14 +492,14 @@ _BRAX = (
         terminate_when_unhealthy=True,
         reset_noise_scale=0.1,
     ),
-    _brax(
+    _brax_entry(
         "halfcheetah",
         "run on two legs in a plane",
         forward_reward_weight=1.0,
         ctrl_cost_weight=0.1,
         reset_noise_scale=0.1,
     ),
-    _brax(
+    _brax_entry(
         "hopper",
         "hop on one leg",
         forward_reward_weight=1.0,
@@ -504,7 +508,7 @@ _BRAX = (
         terminate_when_unhealthy=True,
         reset_noise_scale=5e-3,
     ),
-    _brax(
+    _brax_entry(
         "humanoid",
         "run upright",
         forward_reward_weight=1.25,
@@ -513,19 +517,19 @@ _BRAX = (
         terminate_when_unhealthy=True,
         reset_noise_scale=1e-2,
     ),
-    _brax("humanoidstandup", "stand up"),
-    _brax("inverted_pendulum", "balance a pole on a cart"),
-    _brax("inverted_double_pendulum", "balance two poles on a cart"),
-    _brax("pusher", "push an object to a goal"),
-    _brax("reacher", "reach a point with a two-link arm"),
-    _brax(
+    _brax_entry("humanoidstandup", "stand up"),
+    _brax_entry("inverted_pendulum", "balance a pole on a cart"),
+    _brax_entry("inverted_double_pendulum", "balance two poles on a cart"),
+    _brax_entry("pusher", "push an object to a goal"),
+    _brax_entry("reacher", "reach a point with a two-link arm"),
+    _brax_entry(
         "swimmer",
         "swim with three links",
         forward_reward_weight=1.0,
         ctrl_cost_weight=1e-4,
         reset_noise_scale=0.1,
     ),
-    _brax(
+    _brax_entry(
         "walker2d",
         "walk on two legs in a plane",
         forward_reward_weight=1.0,
@@ -537,10 +541,12 @@ _BRAX = (
 )
 
 
-def _playground(name: str, meaning: str, control: float, physics: float, *params: str) -> EnvEntry:
+def _playground_entry(
+    name: str, meaning: str, control: float, physics: float, *params: str
+) -> EnvEntry:
     traced = {param: _BRAX_PARAMS[param] for param in params}
     fixed = {
-        "max_steps_in_episode": _count(1000, "env steps until truncation"),
+        "max_steps_in_episode": _count_key(1000, "env steps until truncation"),
         "ctrl_dt": _above_0(control, "length of an env step in seconds"),
         "sim_dt": _above_0(physics, "length of a physics step in seconds"),
     }
@@ -550,20 +556,24 @@ def _playground(name: str, meaning: str, control: float, physics: float, *params
 _FREE = ("gravity", "strength")  # nothing makes contact
 _TOUCHING = ("gravity", "friction", "strength")
 _PLAYGROUND = (
-    _playground("AcrobotSwingup", "swing two links up", 0.01, 0.01, *_FREE),
-    _playground("AcrobotSwingupSparse", "swing two links up, sparse reward", 0.01, 0.01, *_FREE),
-    _playground("BallInCup", "catch a ball on a string", 0.02, 0.002, *_TOUCHING),
-    _playground("CartpoleBalance", "balance a pole on a cart", 0.01, 0.01, *_FREE),
-    _playground(
+    _playground_entry("AcrobotSwingup", "swing two links up", 0.01, 0.01, *_FREE),
+    _playground_entry(
+        "AcrobotSwingupSparse", "swing two links up, sparse reward", 0.01, 0.01, *_FREE
+    ),
+    _playground_entry("BallInCup", "catch a ball on a string", 0.02, 0.002, *_TOUCHING),
+    _playground_entry("CartpoleBalance", "balance a pole on a cart", 0.01, 0.01, *_FREE),
+    _playground_entry(
         "CartpoleBalanceSparse", "balance a pole on a cart, sparse reward", 0.01, 0.01, *_FREE
     ),
-    _playground("CartpoleSwingup", "swing a pole up on a cart", 0.01, 0.01, *_FREE),
-    _playground(
+    _playground_entry("CartpoleSwingup", "swing a pole up on a cart", 0.01, 0.01, *_FREE),
+    _playground_entry(
         "CartpoleSwingupSparse", "swing a pole up on a cart, sparse reward", 0.01, 0.01, *_FREE
     ),
-    _playground("CheetahRun", "run on two legs in a plane", 0.01, 0.01, *_TOUCHING),
-    _playground("FingerSpin", "spin a body with a finger", 0.02, 0.005, "friction", "strength"),
-    _playground(
+    _playground_entry("CheetahRun", "run on two legs in a plane", 0.01, 0.01, *_TOUCHING),
+    _playground_entry(
+        "FingerSpin", "spin a body with a finger", 0.02, 0.005, "friction", "strength"
+    ),
+    _playground_entry(
         "FingerTurnEasy",
         "turn a body so that its tip reaches a large target",
         0.02,
@@ -571,7 +581,7 @@ _PLAYGROUND = (
         "friction",
         "strength",
     ),
-    _playground(
+    _playground_entry(
         "FingerTurnHard",
         "turn a body so that its tip reaches a small target",
         0.02,
@@ -579,18 +589,20 @@ _PLAYGROUND = (
         "friction",
         "strength",
     ),
-    _playground("FishSwim", "swim to a target", 0.04, 0.002, "strength"),
-    _playground("HopperHop", "hop on one leg", 0.02, 0.005, *_TOUCHING),
-    _playground("HopperStand", "stand on one leg", 0.02, 0.005, *_TOUCHING),
-    _playground("HumanoidRun", "run upright", 0.025, 0.005, *_TOUCHING),
-    _playground("HumanoidStand", "stand upright", 0.025, 0.005, *_TOUCHING),
-    _playground("HumanoidWalk", "walk upright", 0.025, 0.005, *_TOUCHING),
-    _playground("PendulumSwingup", "swing a pendulum up", 0.02, 0.01, *_FREE),
-    _playground("PointMass", "move a point to a target in a plane", 0.02, 0.02, "strength"),
-    _playground("SwimmerSwimmer6", "swim with six links", 0.03, 0.003, "strength"),
-    _playground("WalkerRun", "run on two legs in a plane", 0.025, 0.0025, *_TOUCHING),
-    _playground("WalkerStand", "stay upright on two legs in a plane", 0.025, 0.0025, *_TOUCHING),
-    _playground("WalkerWalk", "walk on two legs in a plane", 0.025, 0.0025, *_TOUCHING),
+    _playground_entry("FishSwim", "swim to a target", 0.04, 0.002, "strength"),
+    _playground_entry("HopperHop", "hop on one leg", 0.02, 0.005, *_TOUCHING),
+    _playground_entry("HopperStand", "stand on one leg", 0.02, 0.005, *_TOUCHING),
+    _playground_entry("HumanoidRun", "run upright", 0.025, 0.005, *_TOUCHING),
+    _playground_entry("HumanoidStand", "stand upright", 0.025, 0.005, *_TOUCHING),
+    _playground_entry("HumanoidWalk", "walk upright", 0.025, 0.005, *_TOUCHING),
+    _playground_entry("PendulumSwingup", "swing a pendulum up", 0.02, 0.01, *_FREE),
+    _playground_entry("PointMass", "move a point to a target in a plane", 0.02, 0.02, "strength"),
+    _playground_entry("SwimmerSwimmer6", "swim with six links", 0.03, 0.003, "strength"),
+    _playground_entry("WalkerRun", "run on two legs in a plane", 0.025, 0.0025, *_TOUCHING),
+    _playground_entry(
+        "WalkerStand", "stay upright on two legs in a plane", 0.025, 0.0025, *_TOUCHING
+    ),
+    _playground_entry("WalkerWalk", "walk on two legs in a plane", 0.025, 0.0025, *_TOUCHING),
 )
 
 _JAXMARL = (
@@ -599,13 +611,13 @@ _JAXMARL = (
         "jaxmarl",
         "any",
         keys={
-            "max_steps_in_episode": _count(25, "env steps until truncation"),
-            "num_agents": _count(3, "number of agents, all controlled by one policy"),
-            "num_landmarks": _count(3, "places to cover"),
+            "max_steps_in_episode": _count_key(25, "env steps until truncation"),
+            "num_agents": _count_key(3, "number of agents, all controlled by one policy"),
+            "num_landmarks": _count_key(3, "places to cover"),
             "local_ratio": EnvKey(
                 "float", 0.5, meaning="weight of each agent's individual reward"
             ),
-            "action_type": _text("Discrete", "kind of actions", "Discrete", "Continuous"),
+            "action_type": _text_key("Discrete", "kind of actions", "Discrete", "Continuous"),
         },
         meaning="several agents cover landmarks and avoid each other",
     ),

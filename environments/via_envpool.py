@@ -31,7 +31,7 @@ class EnvPoolBackend:
     def entry(self, id_: str) -> EnvEntry:
         """Return the entry for an id such as `envpool:CartPole-v1`; all arguments are keys."""
         keys: dict[str, EnvKey] = {}
-        for name, default in _spec(id_, {}).config._asdict().items():
+        for name, default in _make_spec(id_, {}).config._asdict().items():
             if name not in _OF_POOLS:
                 keys[name] = EnvKey(type_of(default, False), default)
         if "max_episode_steps" in keys:
@@ -45,7 +45,7 @@ class EnvPoolBackend:
 
     def spaces(self, id_: str, values: Mapping[str, Any]) -> Any:
         with _no_word_of_bounds():
-            spec = _spec(id_, values)
+            spec = _make_spec(id_, values)
             return _EnvpoolSpaces(spec.observation_space, spec.action_space)
 
     def make(self, id_: str, values: Mapping[str, Any], rows: int) -> EnvPoolSimulator:
@@ -71,7 +71,7 @@ class EnvPoolSimulator:
         self._action = np.zeros(0)  # [1, ...], any legal action
 
     def start(self, seeds: np.ndarray) -> np.ndarray:
-        threads = min(self._rows, _cores())
+        threads = min(self._rows, _core_count())
         with blamed(self._id, self._values), _no_word_of_bounds():
             self._pool = _import_envpool(self._id).make_gymnasium(
                 _bare_id(self._id),
@@ -123,7 +123,7 @@ def _no_word_of_bounds() -> Generator[None, None, None]:
         yield
 
 
-def _cores() -> int:
+def _core_count() -> int:
     if hasattr(os, "sched_getaffinity"):  # not on macOS
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -154,7 +154,7 @@ def _import_envpool(id_: str) -> Any:
         raise MissingExtraError("envpool", "envpool", f"env {id_}") from error
 
 
-def _spec(id_: str, values: Mapping[str, Any]) -> Any:
+def _make_spec(id_: str, values: Mapping[str, Any]) -> Any:
     library = _import_envpool(id_)
     if _bare_id(id_) not in library.list_all_envs():
         known = (f"{ENVPOOL}{name}" for name in library.list_all_envs())

@@ -73,7 +73,7 @@ def entry_of(id_: str) -> EnvEntry:
     creator = _constructor_of(id_, spec)
     limit = EnvKey("int", spec.max_episode_steps, meaning="env steps until truncation", low=1)
     params, keys = {}, {"max_episode_steps": limit}
-    for name, (type_, default) in _arguments(creator, spec.kwargs).items():
+    for name, (type_, default) in _constructor_arguments(creator, spec.kwargs).items():
         if type_ == "float":
             params[name] = float(default)
         else:
@@ -97,7 +97,9 @@ def first_sentence(text: str) -> str:
     return shorten(first.partition(". ")[0].rstrip("."), _LONGEST_MEANING, placeholder=" ...")
 
 
-def _arguments(creator: Any, given: Mapping[str, Any]) -> dict[str, tuple[KeyType, Any]]:
+def _constructor_arguments(
+    creator: Any, given: Mapping[str, Any]
+) -> dict[str, tuple[KeyType, Any]]:
     """Return the constructor's arguments that studies can set: name -> (type, default)."""
     import inspect
 

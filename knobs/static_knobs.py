@@ -23,11 +23,11 @@ def _network_knob(
     return static(name, type_, default, meaning, **given)
 
 
-def _gnn(name: str, type_: KnobType, default: Any, meaning: str, **rest: Any) -> Knob:
+def _gnn_knob(name: str, type_: KnobType, default: Any, meaning: str, **rest: Any) -> Knob:
     return _network_knob("gnn", f"gnn_{name}", type_, default, meaning, **rest)
 
 
-def _transformer(name: str, type_: KnobType, default: Any, meaning: str, **rest: Any) -> Knob:
+def _transformer_knob(name: str, type_: KnobType, default: Any, meaning: str, **rest: Any) -> Knob:
     return _network_knob("transformer", f"transformer_{name}", type_, default, meaning, **rest)
 
 
@@ -107,7 +107,7 @@ NETWORK_KNOBS = (
         networks=("gnn", "transformer"),
         search={"values": ["slots", "shares"]},
     ),
-    _gnn(
+    _gnn_knob(
         "message_passing_steps",
         "int",
         3,
@@ -115,24 +115,30 @@ NETWORK_KNOBS = (
         high=64,
         search={"values": [2, 3, 4]},
     ),
-    _gnn("edge_embedding_size", "int", 128, "width of the edge embedding"),
-    _gnn("node_embedding_size", "int", 16, "width of the node embedding"),
-    _gnn("global_embedding_size", "int", 8, "width of the graph embedding"),
-    _gnn("edge_mlp_layers", "int", 2, "number of hidden layers in the edge update", **_LAYERS),
-    _gnn("node_mlp_layers", "int", 2, "number of hidden layers in the node update", **_LAYERS),
-    _gnn("global_mlp_layers", "int", 1, "number of hidden layers in the graph update", **_LAYERS),
-    _gnn("edge_mlp_latent", "int", 128, "width of the edge update's hidden layers"),
-    _gnn("node_mlp_latent", "int", 128, "width of the node update's hidden layers"),
-    _gnn("global_mlp_latent", "int", 16, "width of the graph update's hidden layers"),
-    _gnn(
+    _gnn_knob("edge_embedding_size", "int", 128, "width of the edge embedding"),
+    _gnn_knob("node_embedding_size", "int", 16, "width of the node embedding"),
+    _gnn_knob("global_embedding_size", "int", 8, "width of the graph embedding"),
+    _gnn_knob(
+        "edge_mlp_layers", "int", 2, "number of hidden layers in the edge update", **_LAYERS
+    ),
+    _gnn_knob(
+        "node_mlp_layers", "int", 2, "number of hidden layers in the node update", **_LAYERS
+    ),
+    _gnn_knob(
+        "global_mlp_layers", "int", 1, "number of hidden layers in the graph update", **_LAYERS
+    ),
+    _gnn_knob("edge_mlp_latent", "int", 128, "width of the edge update's hidden layers"),
+    _gnn_knob("node_mlp_latent", "int", 128, "width of the node update's hidden layers"),
+    _gnn_knob("global_mlp_latent", "int", 16, "width of the graph update's hidden layers"),
+    _gnn_knob(
         "attn_mlp_layers",
         "int",
         1,
         "number of hidden layers in the edge attention; 0: no attention",
         **_LAYERS,
     ),
-    _gnn("attn_mlp_latent", "int", 64, "width of the edge attention's hidden layers"),
-    _gnn(
+    _gnn_knob("attn_mlp_latent", "int", 64, "width of the edge attention's hidden layers"),
+    _gnn_knob(
         "num_spectral_features",
         "int",
         8,
@@ -140,20 +146,24 @@ NETWORK_KNOBS = (
         low=0,
         high=8,
     ),
-    _gnn("layer_norm", "bool", True, "layer normalisation after each round of message passing"),
-    _gnn("mlp_layer_norm", "bool", False, "layer normalisation inside the MLPs"),
-    _gnn(
+    _gnn_knob(
+        "layer_norm", "bool", True, "layer normalisation after each round of message passing"
+    ),
+    _gnn_knob("mlp_layer_norm", "bool", False, "layer normalisation inside the MLPs"),
+    _gnn_knob(
         "normalise_by_link_length",
         "bool",
         False,
         "weight links by their share of the path's length",
     ),
-    _gnn("node_features", "bool", True, "include node features; off: zeros instead"),
-    _transformer("layers", "int", 1, "number of blocks", high=64, search={"values": [1, 2]}),
-    _transformer("heads", "int", 4, "attention heads", high=256, search={"values": [4, 8]}),
-    _transformer("embedding_size", "int", 128, "width of a token", search={"values": [64, 128]}),
-    _transformer("intermediate_size", "int", 256, "hidden width of the feed-forward layers"),
-    _transformer(
+    _gnn_knob("node_features", "bool", True, "include node features; off: zeros instead"),
+    _transformer_knob("layers", "int", 1, "number of blocks", high=64, search={"values": [1, 2]}),
+    _transformer_knob("heads", "int", 4, "attention heads", high=256, search={"values": [4, 8]}),
+    _transformer_knob(
+        "embedding_size", "int", 128, "width of a token", search={"values": [64, 128]}
+    ),
+    _transformer_knob("intermediate_size", "int", 256, "hidden width of the feed-forward layers"),
+    _transformer_knob(
         "obs_type",
         "choice",
         "departure",
@@ -161,18 +171,18 @@ NETWORK_KNOBS = (
         choices=("departure", "occupancy", "capacity"),
         search={"values": ["departure", "occupancy"]},
     ),
-    _transformer(
+    _transformer_knob(
         "wire_features", "int", 8, "number of coordinates in the rotary encoding", low=0, high=8
     ),
-    _transformer("actor_mlp_width", "int", 128, "hidden width of the actor's head"),
-    _transformer(
+    _transformer_knob("actor_mlp_width", "int", 128, "hidden width of the actor's head"),
+    _transformer_knob(
         "actor_mlp_depth", "int", 1, "number of hidden layers in the actor's head", **_LAYERS
     ),
-    _transformer("critic_mlp_width", "int", 128, "hidden width of the critic's head"),
-    _transformer(
+    _transformer_knob("critic_mlp_width", "int", 128, "hidden width of the critic's head"),
+    _transformer_knob(
         "critic_mlp_depth", "int", 2, "number of hidden layers in the critic's head", **_LAYERS
     ),
-    _transformer(
+    _transformer_knob(
         "actor_pooling",
         "choice",
         "mean",
@@ -180,25 +190,27 @@ NETWORK_KNOBS = (
         choices=_POOLINGS,
         search={"values": ["mean", "sum"]},
     ),
-    _transformer("critic_pooling", "choice", "mean", "pooling of all tokens", choices=_POOLINGS),
-    _transformer(
+    _transformer_knob(
+        "critic_pooling", "choice", "mean", "pooling of all tokens", choices=_POOLINGS
+    ),
+    _transformer_knob(
         "share_layers", "bool", False, "actor and critic share the blocks, as with shared_encoder"
     ),
-    _transformer(
+    _transformer_knob(
         "dropout",
         "float",
         0.1,
         "dropout rate after attention and feed-forward layers, if dropout is on",
         **_RATE,
     ),
-    _transformer(
+    _transformer_knob(
         "attention_dropout",
         "float",
         0.1,
         "dropout rate of attention weights, if dropout is on",
         **_RATE,
     ),
-    _transformer(
+    _transformer_knob(
         "enable_dropout",
         "bool",
         False,

@@ -142,8 +142,9 @@ class InProcess:
         if timer.seconds >= batch.limit + min(_GRACE_SECONDS, batch.limit):
             self._warn(
                 f"{batch.id} has not answered for {timer.seconds:.0f} s"
-                f"{_place(batch)} (population.step_timeout), and its call cannot be interrupted, "
-                f"so this process ends; everything committed is kept. {_WORKERS.capitalize()}"
+                f"{_place_of_call(batch)} (population.step_timeout), and its call cannot be "
+                "interrupted, so this process ends; everything committed is kept. "
+                f"{_WORKERS.capitalize()}"
             )
             _show_cursor()
             self._leave(1)
@@ -159,12 +160,12 @@ def _watch_calls(of: weakref.ref[InProcess]) -> None:
 
 def _long_words(batch: LimitedBatch, timer: _Seen) -> str:
     return (
-        f"{batch.id} has not answered for {timer.seconds:.0f} s{_place(batch)}; its call will be "
-        f"interrupted after {batch.limit:g} s (population.step_timeout)"
+        f"{batch.id} has not answered for {timer.seconds:.0f} s{_place_of_call(batch)}; its call "
+        f"will be interrupted after {batch.limit:g} s (population.step_timeout)"
     )
 
 
-def _place(batch: LimitedBatch) -> str:
+def _place_of_call(batch: LimitedBatch) -> str:
     """Return ` in FILE:LINE` of the running call, or ""."""
     frame = sys._current_frames().get(batch.thread)
     if frame is None:

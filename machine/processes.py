@@ -50,7 +50,7 @@ class Launch:
     folder: Path  # for its output; created if missing
 
 
-class Process(Protocol):
+class StartedProcess(Protocol):
     """A started process and its children, here or on a cluster.
 
     Its output is in the files `STDOUT` and `STDERR` of its folder.
@@ -102,11 +102,11 @@ class ProcessExecutor(Protocol):
         """Set the folder for all processes; end or find those that an earlier start has left."""
         ...
 
-    def find(self, folder: Path) -> Process | None:
+    def find(self, folder: Path) -> StartedProcess | None:
         """Return the process in a run's folder that an earlier start has left, if any."""
         ...
 
-    def start(self, launch: Launch, lane: int) -> Process: ...
+    def start(self, launch: Launch, lane: int) -> StartedProcess: ...
 
     def close(self) -> None:
         """End all processes that still run."""
@@ -211,7 +211,7 @@ class OrphanKiller:
 
 
 class Running:
-    """A process on this machine; see `Process`."""
+    """A process on this machine; see `StartedProcess`."""
 
     lost, is_waiting = "", False
 
@@ -270,19 +270,19 @@ class Running:
     def pause(self) -> None:
         if not self.is_paused and self.exit_code is None:
             self.is_paused = True
-            self._signal(signal.SIGSTOP)
+            self._signal_group(signal.SIGSTOP)
 
     def go_on(self) -> None:
         if self.is_paused:
             self.is_paused = False
-            self._signal(signal.SIGCONT)
+            self._signal_group(signal.SIGCONT)
 
     def ask_to_end(self, grace: float) -> None:
         """Send SIGTERM; `look` kills the process after `grace` seconds."""
         if self._deadline is None and self.exit_code is None:
             self._deadline = time.monotonic() + grace
-            self._signal(signal.SIGTERM)
-            self._signal(signal.SIGCONT)
+            self._signal_group(signal.SIGTERM)
+            self._signal_group(signal.SIGCONT)
             self.is_paused = False
 
     def end(self, grace: float = 0.0) -> None:
@@ -294,7 +294,7 @@ class Running:
     def memory(self) -> int:
         return memory_of(self.group)
 
-    def _signal(self, number: int) -> None:
+    def _signal_group(self, number: int) -> None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.group, number)
 
@@ -331,7 +331,7 @@ class LocalProcesses:
         self._settings, self._guard = settings, OrphanKiller()
 
     @cached_property
-    def _gpus(self) -> tuple[str, ...]:
+    def _usable_gpus(self) -> tuple[str, ...]:
         if not self._settings.gpus:
             return ()
         return gpus_here()
@@ -342,14 +342,14 @@ class LocalProcesses:
         if given is not None:
             return given
         if each:
-            return max(1, int(len(self._gpus) / each + 1e-9))
+            return max(1, int(len(self._usable_gpus) / each + 1e-9))
         return max(1, cores() // (self._settings.threads or 1))
 
     def check(self, program: str, cwd: Path) -> None:
         """Reject a program that does not exist, or more GPUs than the machine has."""
         each = self._settings.gpus
-        if each and len(self._gpus) < math.ceil(each):
-            available = counted(len(self._gpus), "GPU")
+        if each and len(self._usable_gpus) < math.ceil(each):
+            available = counted(len(self._usable_gpus), "GPU")
             raise ConfigError(
                 f"processes.gpus is {each:g}, but hpo finds {available} on this machine; remove "
                 "gpus, or set gpus: 0"
@@ -360,13 +360,13 @@ class LocalProcesses:
     def begin(self, folder: Path) -> None:
         end_leftovers(folder)
 
-    def find(self, folder: Path) -> Process | None:
+    def find(self, folder: Path) -> StartedProcess | None:
         return None  # `begin` has ended all of them
 
-    def start(self, launch: Launch, lane: int) -> Process:
+    def start(self, launch: Launch, lane: int) -> StartedProcess:
         share = share_of_threads(self._settings.threads, self.at_once)
         if self._settings.gpus is not None:
-            share |= share_of_gpus(lane, self._settings.gpus, self._gpus)
+            share |= share_of_gpus(lane, self._settings.gpus, self._usable_gpus)
         return Running(replace(launch, settings={**share, **launch.settings}), self._guard)
 
     def close(self) -> None:

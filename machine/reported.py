@@ -188,7 +188,7 @@ def _event_scalars(event: bytes) -> Iterator[Row]:
     for summary in (value for number, value in fields if number == 5):
         for value in (one for number, one in _protobuf_fields(summary) if number == 1):
             parts = dict(_protobuf_fields(value))
-            number = _scalar(parts)
+            number = _scalar_of_summary(parts)
             if number is not None and isinstance(parts.get(1), bytes):
                 yield step, {parts[1].decode("utf-8", errors="replace"): number}
 
@@ -246,7 +246,7 @@ def _history_rows(record: bytes) -> Iterator[dict[str, Any]]:
         yield found
 
 
-def _scalar(parts: Mapping[int, Any]) -> float | None:
+def _scalar_of_summary(parts: Mapping[int, Any]) -> float | None:
     """Return the number in a summary value, which is a plain number or a one-element tensor."""
     if 2 in parts:
         return struct.unpack("<f", parts[2])[0]
@@ -263,20 +263,20 @@ def _protobuf_fields(message: bytes) -> list[tuple[int, Any]]:
     found: list[tuple[int, Any]] = []
     at = 0
     while at < len(message):
-        key, at = _varint(message, at)
+        key, at = _read_varint(message, at)
         number, wire = key >> 3, key & 7
         if wire == 0:
-            value, at = _varint(message, at)
+            value, at = _read_varint(message, at)
         else:
             length = {1: 8, 5: 4}.get(wire)
             if length is None:
-                length, at = _varint(message, at)
+                length, at = _read_varint(message, at)
             value, at = message[at : at + length], at + length
         found.append((number, value))
     return found
 
 
-def _varint(message: bytes, at: int) -> tuple[int, int]:
+def _read_varint(message: bytes, at: int) -> tuple[int, int]:
     value, shift = 0, 0
     while True:
         byte = message[at] if at < len(message) else 0

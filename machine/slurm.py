@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError, SearchError
 from ..files.atomic_files import make_folder, read_text, write_text
-from .processes import STDERR, Launch, Process, Wish, follow, last_lines, thread_settings
+from .processes import STDERR, Launch, StartedProcess, Wish, follow, last_lines, thread_settings
 
 if TYPE_CHECKING:  # not on nodes, where every job starts this module
     from ..studies.execution_spec import Executor, Processes
@@ -44,7 +44,7 @@ _HALTED = 3600.0  # seconds that a paused job waits for a head that may be dead
 _TIME_LIMIT = "hpo: the job reached its time limit; raise executor.time, or set resume"
 
 
-def _call(*words: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
+def _run_slurm(*words: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
     """Run a SLURM command; a timeout counts as a failure."""
     try:
         return subprocess.run(
@@ -56,7 +56,7 @@ def _call(*words: str, text: str | None = None) -> subprocess.CompletedProcess[s
 
 @dataclass
 class SlurmJob:
-    """A process that runs as a job; see `Process`."""
+    """A process that runs as a job; see `StartedProcess`."""
 
     jobs: SlurmJobs = field(repr=False)
     folder: Path
@@ -75,28 +75,28 @@ class SlurmJob:
             self.jobs.poll()
             if time.monotonic() - self._looked > _GLANCE:
                 self._looked = time.monotonic()
-                self._read()
+                self._read_state()
         return self.exit_code
 
-    def _read(self) -> None:
+    def _read_state(self) -> None:
         """Read the state written by the job's node, and compare it with squeue."""
         state = _state_of(self.folder, self.token)
         self.is_waiting = not state
         if _has_ended(state):
             if state["stopped"] and not self.is_cancelled and not self._ran_out_of_time(state):
                 self.lost = f"SLURM stopped job {self.number}"
-            self._finish(int(state["exit_code"]))
+            self._note_exit(int(state["exit_code"]))
         elif time.monotonic() - self.missing_since > _LATE:
             if not self.is_cancelled:
                 why = last_lines(self.folder / _LOG, most=1) or "squeue does not list it"
                 self.lost = f"job {self.number} is gone: {why}"
-            self._finish(-signal.SIGKILL)
+            self._note_exit(-signal.SIGKILL)
 
     def _ran_out_of_time(self, state: dict[str, Any]) -> bool:
         """Return whether the job ran out of time, and would do so again after a restart."""
         return bool(state["time_limit"]) and not self.jobs.resumes
 
-    def _finish(self, code: int) -> None:
+    def _note_exit(self, code: int) -> None:
         self.exit_code = code
         self.jobs.forget(self)
 
@@ -110,12 +110,12 @@ class SlurmJob:
     def pause(self) -> None:
         if not self.is_paused and self.exit_code is None:
             self.is_paused = True
-            _rewrite(self.folder / _WISH, "halt")
+            _rewrite_file(self.folder / _WISH, "halt")
 
     def go_on(self) -> None:
         if self.is_paused:
             self.is_paused = False
-            _rewrite(self.folder / _WISH, "run")
+            _rewrite_file(self.folder / _WISH, "run")
 
     def ask_to_end(self, grace: float) -> None:
         """Cancel the job: its script gets SIGTERM, and ends the command within `grace` seconds."""
@@ -159,11 +159,11 @@ class SlurmJobs:
     def begin(self, folder: Path) -> None:
         """Find the jobs from an earlier start; jobs that no run needs are ended with the study."""
         self._prefix = f"hpo-{hashlib.sha256(str(folder).encode()).hexdigest()[:8]}-"
-        if not self._ask():
+        if not self._ask_squeue():
             raise SearchError("squeue does not answer; try again once SLURM is available")
 
-    def find(self, folder: Path) -> Process | None:
-        job = _read(folder / _JOB)
+    def find(self, folder: Path) -> StartedProcess | None:
+        job = _read_json(folder / _JOB)
         token = str(job.get("token", ""))
         said = _state_of(folder, token)
         is_over = _has_ended(said) and not said["stopped"]
@@ -172,11 +172,11 @@ class SlurmJobs:
             return None
         found = SlurmJob(self, folder, token)
         found.note_state(number, state)
-        found.is_paused = _word(folder / _WISH) == "halt"
+        found.is_paused = _text_or_empty(folder / _WISH) == "halt"
         self._mine[token] = found
         return found
 
-    def start(self, launch: Launch, lane: int) -> Process:
+    def start(self, launch: Launch, lane: int) -> StartedProcess:
         token = uuid.uuid4().hex[:16]
         folder, settings = launch.folder, self._settings
         make_folder(folder)
@@ -192,17 +192,19 @@ class SlurmJobs:
             "halted": settings.timeout or _HALTED,
         }
         write_text(folder / _JOB, json.dumps(data, indent=2) + "\n")
-        _rewrite(folder / _WISH, "run")
-        _rewrite(folder / _STATE, "")
+        _rewrite_file(folder / _WISH, "run")
+        _rewrite_file(folder / _STATE, "")
         job = SlurmJob(self, folder, token)
         self._mine[token] = job
         self._unsent.add(token)
-        self._submit(job)
+        self._submit_job(job)
         return job
 
-    def _submit(self, job: SlurmJob) -> None:
+    def _submit_job(self, job: SlurmJob) -> None:
         """Submit a job to SLURM; if SLURM rejects it, `poll` submits it again."""
-        answer = _call("sbatch", *self._options(job), text=self._script(job.folder))
+        answer = _run_slurm(
+            "sbatch", *self._sbatch_options(job), text=self._batch_script(job.folder)
+        )
         if answer.returncode == 0:
             number = answer.stdout.strip().splitlines()[-1].partition(";")[0]
             job.note_state(number, "PENDING")
@@ -216,7 +218,7 @@ class SlurmJobs:
                 f"{said}; correct the executor settings, and run the same command again"
             )
 
-    def _options(self, job: SlurmJob) -> list[str]:
+    def _sbatch_options(self, job: SlurmJob) -> list[str]:
         executor, settings = self._executor, self._settings
         grace = math.ceil(settings.grace + _MARGIN)
         given: dict[str, Any] = {
@@ -237,7 +239,7 @@ class SlurmJobs:
         flags += [f"--{name}" for name, value in given.items() if value is True]
         return ["--parsable", "--no-requeue", *flags]
 
-    def _script(self, folder: Path) -> str:
+    def _batch_script(self, folder: Path) -> str:
         runner = shlex.join([sys.executable, "-m", __name__, str(folder)])
         lines = ["#!/bin/bash"]
         if self._executor.setup is not None:
@@ -248,24 +250,24 @@ class SlurmJobs:
         """Query squeue about all jobs, once per polling interval; resubmit rejected jobs."""
         if time.monotonic() - self._polled < self._executor.poll:
             return
-        if not self._mine or not self._ask():
+        if not self._mine or not self._ask_squeue():
             return
         for job in self._mine.values():
             job.note_state(*self._queued.get(job.token, ("", "")))
         doomed = [job.number for job in self._mine.values() if job.is_cancelled and job.number]
         if doomed:  # in case SLURM missed it
-            _call("scancel", *doomed)
+            _run_slurm("scancel", *doomed)
         for token in list(self._unsent):
             job = self._mine[token]
             if job.number:  # sbatch failed although SLURM had accepted the job
                 self._unsent.discard(token)
             else:
-                self._submit(job)
+                self._submit_job(job)
 
-    def _ask(self) -> bool:
+    def _ask_squeue(self) -> bool:
         """Read the study's jobs from squeue; return whether squeue answered."""
         self._polled = time.monotonic()
-        answer = _call("squeue", "--me", "--noheader", "--states=all", "--format=%i|%j|%T")
+        answer = _run_slurm("squeue", "--me", "--noheader", "--states=all", "--format=%i|%j|%T")
         if answer.returncode != 0:
             return False
         rows = (line.strip().split("|") for line in answer.stdout.splitlines())
@@ -281,21 +283,21 @@ class SlurmJobs:
             self._unsent.discard(job.token)
             job.missing_since = -math.inf  # no more to wait for
         elif job.number:
-            _call("scancel", job.number)
+            _run_slurm("scancel", job.number)
 
     def forget(self, job: SlurmJob) -> None:
         self._mine.pop(job.token, None)
 
     def close(self) -> None:
         """Cancel the study's remaining jobs."""
-        if not self._prefix or not self._ask():
+        if not self._prefix or not self._ask_squeue():
             return
         left = [number for number, state in self._queued.values() if state not in _ENDED]
         if left:
-            _call("scancel", *left)
+            _run_slurm("scancel", *left)
 
 
-def _rewrite(path: Path, text: str) -> None:
+def _rewrite_file(path: Path, text: str) -> None:
     """Rewrite a file in place, so that readers on a network disk see the change on opening it."""
     with path.open("w", encoding="utf-8") as file:
         file.write(text)
@@ -303,24 +305,24 @@ def _rewrite(path: Path, text: str) -> None:
         os.fsync(file.fileno())
 
 
-def _word(path: Path) -> str:
+def _text_or_empty(path: Path) -> str:
     try:
         return read_text(path).strip()
     except OSError:
         return ""
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object; {} if the file is missing or incomplete."""
     try:
-        return dict(json.loads(_word(path) or "{}"))
+        return dict(json.loads(_text_or_empty(path) or "{}"))
     except ValueError:
         return {}
 
 
 def _state_of(folder: Path, token: str) -> dict[str, Any]:
     """Read the state written by a job's node; {} before the node has started the command."""
-    state = _read(folder / _STATE)
+    state = _read_json(folder / _STATE)
     if not token or state.get("token") != token:
         return {}
     return state
@@ -339,13 +341,13 @@ class _Head:
     def __init__(self, folder: Path, grace: float, halted: float):
         self._folder, self._grace, self._most = folder, grace, halted
         self.is_stopped, self._halted_since = False, math.inf
-        signal.signal(signal.SIGTERM, self._stop)
+        signal.signal(signal.SIGTERM, self._note_stop)
 
-    def _stop(self, number: int, frame: object) -> None:
+    def _note_stop(self, number: int, frame: object) -> None:
         self.is_stopped = True
 
     def wish(self) -> Wish:
-        word = _word(self._folder / _WISH)
+        word = _text_or_empty(self._folder / _WISH)
         now = time.monotonic()
         if word == "halt":
             self._halted_since = min(self._halted_since, now)
@@ -367,10 +369,10 @@ def _is_out_of_time(grace: float) -> bool:
 
 def run_job(folder: Path) -> None:
     """Run a job's command on its node, and record how it ended."""
-    job = _read(folder / _JOB)
+    job = _read_json(folder / _JOB)
     head = _Head(folder, job["grace"], job["halted"])
     said: dict[str, Any] = {"token": job["token"], "exit_code": None}
-    _rewrite(folder / _STATE, json.dumps(said) + "\n")
+    _rewrite_file(folder / _STATE, json.dumps(said) + "\n")
     launch = Launch(job["argv"], job["settings"], Path(job["cwd"]), folder)
     code = follow(launch, head.wish, pause=min(_GLANCE, 0.1))
     is_late = head.is_stopped and _is_out_of_time(job["grace"])
@@ -378,7 +380,7 @@ def run_job(folder: Path) -> None:
         with (folder / STDERR).open("a", encoding="utf-8") as file:
             print(_TIME_LIMIT, file=file)
     said |= {"exit_code": code, "stopped": head.is_stopped, "time_limit": is_late}
-    _rewrite(folder / _STATE, json.dumps(said) + "\n")
+    _rewrite_file(folder / _STATE, json.dumps(said) + "\n")
 
 
 if __name__ == "__main__":

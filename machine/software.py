@@ -31,7 +31,7 @@ def default_cache() -> Path:
     base = Path.home() / ".cache"
     if os.path.isabs(given):
         base = Path(given)
-    return base / "hpo" / "jax" / f"{platform.machine() or 'machine'}-{_processor()}"
+    return base / "hpo" / "jax" / f"{platform.machine() or 'machine'}-{_hash_of_cpu_flags()}"
 
 
 def enable_compilation_cache() -> Path:
@@ -47,7 +47,7 @@ def enable_compilation_cache() -> Path:
     return Path(given)
 
 
-def _processor() -> str:
+def _hash_of_cpu_flags() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
     except OSError:  # not on Linux
@@ -72,9 +72,9 @@ _OF_ENGINES: Mapping[str, tuple[str, ...]] = {
 
 
 def versions(environments: Iterable[str] = ()) -> dict[str, str]:
-    found = {package: _version(package) or "absent" for package in _PACKAGES}
+    found = {package: _installed_version(package) or "absent" for package in _PACKAGES}
     return found | _installed_versions(
-        package for one in environments for package in _packages(one)
+        package for one in environments for package in _packages_of_environment(one)
     )
 
 
@@ -82,7 +82,7 @@ def versions_of_study(study: Study) -> dict[str, str]:
     method = method_row(study.search.method)
     proposing = ("scipy", method.package, *method.rests_on)
     if study.algorithm.is_process:
-        own = {"hpo-lanes": _version("hpo-lanes") or "absent"}
+        own = {"hpo-lanes": _installed_version("hpo-lanes") or "absent"}
         found = {**own, **code_version(Path(study.source))}
     else:
         found = versions(env.id for env in (study.env, *study.more_envs))
@@ -100,9 +100,9 @@ def code_version(folder: Path) -> dict[str, str]:
     `git_diff` is a hash of the changes in tracked files.
     """
     found = {"python": platform.python_version()}
-    commit = _git(folder, "rev-parse", "HEAD").strip()
+    commit = _git_output(folder, "rev-parse", "HEAD").strip()
     if commit:
-        changes = _git(folder, "diff", "HEAD")
+        changes = _git_output(folder, "diff", "HEAD")
         found["git_commit"] = commit
         found["git_diff"] = "none"
         if changes:
@@ -110,7 +110,7 @@ def code_version(folder: Path) -> dict[str, str]:
     return found
 
 
-def _git(folder: Path, *words: str) -> str:
+def _git_output(folder: Path, *words: str) -> str:
     try:
         return subprocess.run(
             ["git", "-C", str(folder), *words],
@@ -129,10 +129,10 @@ def others(before: Mapping[str, str], now: Mapping[str, str]) -> bool:
 
 
 def _installed_versions(packages: Iterable[str]) -> dict[str, str]:
-    return {name: found for name in packages if (found := _version(name)) is not None}
+    return {name: found for name in packages if (found := _installed_version(name)) is not None}
 
 
-def _packages(id_: str) -> Iterator[str]:
+def _packages_of_environment(id_: str) -> Iterator[str]:
     words = id_.split(":")
     yield from _OF_ENVIRONMENTS.get(words[0], ())
     if is_hosted(id_):
@@ -152,7 +152,7 @@ def _distributions_by_module() -> Mapping[str, list[str]]:
 
 
 @cache
-def _version(package: str) -> str | None:
+def _installed_version(package: str) -> str | None:
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

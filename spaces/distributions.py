@@ -135,12 +135,12 @@ class Distribution(ABC):
     zero: float = field(default=0.0, kw_only=True)
 
     @abstractmethod
-    def _axis(self) -> Axis:
+    def _axis_without_zero(self) -> Axis:
         """Return the axis without the part that stands for zero."""
 
     @abstractmethod
     def _value_at(self, position: float) -> Any:
-        """Return the value at a position of `_axis`."""
+        """Return the value at a position of `_axis_without_zero`."""
 
     @abstractmethod
     def _position_of(self, value: Any) -> float:
@@ -154,30 +154,30 @@ class Distribution(ABC):
     def axis(self) -> Axis:
         """The axis that samplers work on."""
         if not self.zero:
-            return self._axis()
-        return self._axis().extended(self.zero)
+            return self._axis_without_zero()
+        return self._axis_without_zero().extended(self.zero)
 
     def outward(self, position: float) -> Any:
-        if self.zero and position < self._axis().low:
+        if self.zero and position < self._axis_without_zero().low:
             return self.nothing
         return self._value_at(position)
 
     def inward(self, value: Any) -> float | int:
         """Return a value's position, which `outward` converts to exactly `canonical(value)`."""
         if self.zero and value == 0:
-            inner, whole = self._axis(), self.axis
+            inner, whole = self._axis_without_zero(), self.axis
             if whole.kind == "integer":
                 return (int(whole.low) + int(inner.low) - 1) // 2
             if whole.log:
                 return math.sqrt(whole.low) * math.sqrt(inner.low)
             return (whole.low + inner.low) / 2.0
-        return self._axis().clip(self._position_of(value))
+        return self._axis_without_zero().clip(self._position_of(value))
 
     def positions(self, value: Any) -> list[float | int]:
         """Return all positions of a value; only a zero on an integer axis can have several."""
         whole = self.axis
         if self.zero and value == 0 and whole.kind == "integer":
-            return list(range(int(whole.low), int(self._axis().low)))
+            return list(range(int(whole.low), int(self._axis_without_zero().low)))
         return [self.inward(value)]
 
     def canonical(self, value: Any) -> Any:
@@ -197,7 +197,7 @@ class Distribution(ABC):
         ln(factor) times the axis length. Integer positions move by at least one. Unordered choices
         do not move, nor does a zero outside the range. A factor below 1 moves down.
         """
-        axis = self._axis()
+        axis = self._axis_without_zero()
         if axis.kind == "choice" or (self.zero and value == 0):
             return value
         position = self._position_of(value)
@@ -230,7 +230,7 @@ class Distribution(ABC):
 
     def grid(self, points: int) -> Iterator[Any]:
         """Return up to `points` values, evenly spread over the axis; an allowed zero is first."""
-        values = map(self._value_at, self._axis().grid(points))
+        values = map(self._value_at, self._axis_without_zero().grid(points))
         if self.zero:
             values = chain([self.nothing], values)
         given: set[tuple[bool, Any]] = set()
@@ -242,11 +242,11 @@ class Distribution(ABC):
 
     def middle(self) -> Any:
         """Return the value in the middle of the axis; for choices, the first."""
-        return self._value_at(self._axis().at(0.5))
+        return self._value_at(self._axis_without_zero().at(0.5))
 
     def ends(self) -> tuple[Any, ...]:
         """Return the extreme values (all values, if they are few and unordered)."""
-        axis = self._axis()
+        axis = self._axis_without_zero()
         low, high = self._value_at(axis.low), self._value_at(axis.high)
         if self.zero:
             return (self.nothing, low, high)
@@ -289,7 +289,7 @@ class Categorical(_Listed):
     kind = "categorical"
     meaning = "one of `values`, unordered and equally likely"
 
-    def _axis(self) -> Axis:
+    def _axis_without_zero(self) -> Axis:
         return Axis("choice", 0, len(self.values) - 1)
 
     def middle(self) -> Any:
@@ -301,11 +301,11 @@ class Ordinal(_Listed):
     kind = "ordinal"
     meaning = "one of `values`, equally likely; neighbours in the list are similar"
 
-    def _axis(self) -> Axis:
+    def _axis_without_zero(self) -> Axis:
         return Axis("integer", 0, len(self.values) - 1)
 
 
-def _decimals(smallest: float, at_most: int) -> int:
+def _needed_decimals(smallest: float, at_most: int) -> int:
     """Return the number of decimals (up to `at_most`) for at least eight digits of `smallest`."""
     return min(at_most, 8 + math.ceil(-math.log10(smallest)))
 
@@ -365,7 +365,7 @@ class Uniform(_Stepped):
     optional = ("q", "zero")
     meaning = "real, uniform between min and max"
 
-    def _axis(self) -> Axis:
+    def _axis_without_zero(self) -> Axis:
         if self.q:
             return Axis("integer", 0, self.steps)
         return Axis("real", float(self.min), float(self.max))
@@ -389,7 +389,7 @@ class LogUniform(_Stepped):
     optional = ("q", "zero")
     meaning = "real, uniform in its logarithm; min and max are values, not exponents"
 
-    def _axis(self) -> Axis:
+    def _axis_without_zero(self) -> Axis:
         return Axis("real", float(self.min), float(self.max), log=True)
 
     def _value_at(self, position: float) -> float:
@@ -417,7 +417,7 @@ class IntUniform(_Whole):
     kind = "int_uniform"
     meaning = "integer, uniform from min to max"
 
-    def _axis(self) -> Axis:
+    def _axis_without_zero(self) -> Axis:
         if self.q:
             return Axis("integer", 0, self.steps)
         return Axis("integer", self.min, self.max)
@@ -440,7 +440,7 @@ class LogIntUniform(_Whole):
     kind = "log_int_uniform"
     meaning = "integer of at least 1, uniform in its logarithm"
 
-    def _axis(self) -> Axis:
+    def _axis_without_zero(self) -> Axis:
         if self.q or self.zero:
             return Axis("real", self.min - 0.5, self.max + 0.5, log=True)
         return Axis("integer", self.min, self.max, log=True)
@@ -461,7 +461,7 @@ class Pow2(_Range):
     nothing = 0
     meaning = "power of two from min to max, all equally likely"
 
-    def _axis(self) -> Axis:
+    def _axis_without_zero(self) -> Axis:
         return Axis("integer", int(self.min).bit_length() - 1, int(self.max).bit_length() - 1)
 
     def _value_at(self, position: float) -> int:
@@ -484,12 +484,12 @@ class OneMinusLog(_Range):
     kind = "one_minus_log"
     meaning = "real below 1, uniform in log(1 - value); for discounts"
 
-    def _axis(self) -> Axis:
+    def _axis_without_zero(self) -> Axis:
         return Axis("real", 1.0 - self.max, 1.0 - self.min, log=True)
 
     def _value_at(self, position: float) -> float:
         # Rounded, so that 1 - (1 - value) gives back the value, to the last bit.
-        value = round(1.0 - position, _decimals(1.0 - self.max, 15))
+        value = round(1.0 - position, _needed_decimals(1.0 - self.max, 15))
         return min(max(value, float(self.min)), float(self.max))
 
     def _position_of(self, value: float) -> float:
@@ -503,11 +503,11 @@ class Logit(_Range):
     kind = "logit"
     meaning = "real between 0 and 1, uniform in log(value / (1 - value))"
 
-    def _axis(self) -> Axis:
+    def _axis_without_zero(self) -> Axis:
         return Axis("real", self._position_of(self.min), self._position_of(self.max))
 
     def _value_at(self, position: float) -> float:
-        decimals = _decimals(min(self.min, 1.0 - self.max), 14)
+        decimals = _needed_decimals(min(self.min, 1.0 - self.max), 14)
         value = round(1.0 / (1.0 + math.exp(-position)), decimals)
         return min(max(value, float(self.min)), float(self.max))
 
@@ -543,7 +543,7 @@ class Normal(Distribution):
             high = min(high, self.max)
         return low, high
 
-    def _axis(self) -> Axis:
+    def _axis_without_zero(self) -> Axis:
         low, high = self.bounds
         gaussian = NormalDist(self.mu, self.sigma)
         return Axis("real", gaussian.cdf(low), gaussian.cdf(high))
@@ -551,7 +551,7 @@ class Normal(Distribution):
     def _value_at(self, position: float) -> float:
         low, high = self.bounds
         value = NormalDist(self.mu, self.sigma).inv_cdf(position)
-        return min(max(round(value, _decimals(self.sigma, 15)), low), high)
+        return min(max(round(value, _needed_decimals(self.sigma, 15)), low), high)
 
     def _position_of(self, value: float) -> float:
         return NormalDist(self.mu, self.sigma).cdf(value)

@@ -111,7 +111,7 @@ def read_distribution(
         faults = _check_numbers(kind, given)
     if faults:
         return None, faults
-    return _build(kind, given), []
+    return _build_distribution(kind, given), []
 
 
 def _unknown_kind(kind: Any) -> str:
@@ -267,7 +267,7 @@ def _check_normal(kind: str, given: Mapping[str, Any]) -> _Checks:
     ]
 
 
-def _build(kind: str, given: Mapping[str, Any]) -> Distribution:
+def _build_distribution(kind: str, given: Mapping[str, Any]) -> Distribution:
     fields = dict(given)
     if "values" in fields:
         fields["values"] = tuple(freeze(value) for value in fields["values"])

@@ -198,12 +198,12 @@ class Space:
         """
         if isinstance(points, int):
             points = {"*": points}
-        for chosen in self._grid(points, 0, dict(self.constants)):
+        for chosen in self._grid_configurations(points, 0, dict(self.constants)):
             params = {name: chosen[name] for name in self.names if name in chosen}
             if self.forbidden(params) is None:
                 yield params
 
-    def _grid(
+    def _grid_configurations(
         self, points: Mapping[str, int], index: int, known: dict[str, Any]
     ) -> Iterator[dict[str, Any]]:
         if index == len(self.keyed):
@@ -211,11 +211,13 @@ class Space:
             return
         _, parameter = self.keyed[index]
         if not parameter.active(known):
-            yield from self._grid(points, index + 1, known)
+            yield from self._grid_configurations(points, index + 1, known)
             return
         count = points.get(parameter.name, points.get("*", 5))
         for value in parameter.distribution.grid(count):
-            yield from self._grid(points, index + 1, {**known, parameter.name: value})
+            yield from self._grid_configurations(
+                points, index + 1, {**known, parameter.name: value}
+            )
 
 
 def structure_faults(
@@ -249,7 +251,7 @@ def _share_a_value(one: Condition, other: Condition) -> bool:
     return any(same(x, y) for x in one.values for y in other.values)
 
 
-def _parents(parameters: Sequence[Parameter]) -> dict[str, set[str]]:
+def _parents_by_name(parameters: Sequence[Parameter]) -> dict[str, set[str]]:
     parents: dict[str, set[str]] = {parameter.name: set() for parameter in parameters}
     for parameter in parameters:
         parents[parameter.name].update(c.name for c in parameter.when if c.name in parents)
@@ -258,7 +260,7 @@ def _parents(parameters: Sequence[Parameter]) -> dict[str, set[str]]:
 
 def _parents_first(parameters: Sequence[Parameter]) -> list[str]:
     """Order names so that parents come first, but otherwise keep their order; cycles come last."""
-    waiting = _parents(parameters)
+    waiting = _parents_by_name(parameters)
     ordered: list[str] = []
     while waiting:
         ready = [name for name, parents in waiting.items() if parents <= set(ordered)]
@@ -271,7 +273,7 @@ def _parents_first(parameters: Sequence[Parameter]) -> list[str]:
 
 def _circular_conditions(parameters: Sequence[Parameter]) -> list[tuple[int, str]]:
     """Return conditions that form a cycle, each cycle once."""
-    left, faults = _parents(parameters), list[tuple[int, str]]()
+    left, faults = _parents_by_name(parameters), list[tuple[int, str]]()
     order = list(left)
     while True:
         try:

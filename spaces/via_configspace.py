@@ -58,14 +58,14 @@ def as_configspace(space: Space, seed: int | None = None) -> CS.ConfigurationSpa
         if texts and nodes:  # stored with the first hyperparameter, as in files
             first = next(iter(nodes.values()))
             first.meta = {META: {**_our_meta(first.meta), "forbid": texts}}
-        conditions = _conditions(space, nodes)
+        conditions = _make_conditions(space, nodes)
         forbidden = _forbidden_clauses(space, nodes)
         return _assemble_space(seed, nodes, conditions, forbidden)
     except ValueError as error:
         raise ConfigError(f"ConfigSpace rejects the space: {error.__cause__ or error}") from error
 
 
-def _conditions(space: Space, nodes: Mapping[str, Any]) -> list[Any]:
+def _make_conditions(space: Space, nodes: Mapping[str, Any]) -> list[Any]:
     """Return the conditions of all hyperparameters, except those satisfied by constants."""
     kinds = (CS.EqualsCondition, CS.InCondition)
     found = list[Any]()
@@ -231,7 +231,7 @@ def _hyperparameter_in_file(name: Any, fields: Any) -> dict[str, Any]:
             default = whole["choices"][0]
     elif whole.get("type") in _RANGES:
         whole.setdefault("log", False)
-        middle = _middle(whole)
+        middle = _middle_of_range(whole)
         if default is None:
             default = middle
     return {**whole, "default_value": default}
@@ -240,7 +240,7 @@ def _hyperparameter_in_file(name: Any, fields: Any) -> dict[str, Any]:
 _RANGES = ("uniform_float", "uniform_int")  # types in files
 
 
-def _middle(fields: Mapping[str, Any]) -> float:
+def _middle_of_range(fields: Mapping[str, Any]) -> float:
     """Return the middle of a range, which is ConfigSpace's default value."""
     low, high = fields["lower"], fields["upper"]
     middle = (low + high) / 2
@@ -288,22 +288,22 @@ def from_configspace(config_space: CS.ConfigurationSpace) -> Space:
     """
     conditions: dict[str, list[Condition]] = {}
     for entry in config_space.conditions:
-        for part in _parts(entry, CS.AndConjunction):
+        for part in _conjunction_parts(entry, CS.AndConjunction):
             if not isinstance(part, CS.EqualsCondition | CS.InCondition):
                 text = f"the condition {part} has no counterpart"
                 raise ConfigError(f"{text}; allowed: equals, in, and")
             condition = Condition(part.parent.name, _our_values(part.parent, part))
             conditions.setdefault(part.child.name, []).append(condition)
     parameters = [
-        _parameter(one, tuple(conditions.get(name, ()))) for name, one in config_space.items()
+        _our_parameter(one, tuple(conditions.get(name, ()))) for name, one in config_space.items()
     ]
-    rules = [_rule(clause) for clause in config_space.forbidden_clauses]
+    rules = [_our_rule(clause) for clause in config_space.forbidden_clauses]
     for hyperparameter in config_space.values():
         rules += [parse_rule(text) for text in _our_meta(hyperparameter.meta).get("forbid", ())]
     return Space(tuple(parameters), tuple(rules))
 
 
-def _parts(expression: Any, joined: Any) -> Sequence[Any]:
+def _conjunction_parts(expression: Any, joined: Any) -> Sequence[Any]:
     """Return the parts of a conjunction; for a single condition or clause, only itself."""
     if isinstance(expression, joined):
         return expression.components
@@ -320,18 +320,18 @@ def _our_meta(meta: Any) -> Mapping[str, Any]:
     return kept
 
 
-def _parameter(hyperparameter: Any, when: tuple[Condition, ...]) -> Parameter:
+def _our_parameter(hyperparameter: Any, when: tuple[Condition, ...]) -> Parameter:
     default = _our_meta(hyperparameter.meta).get("default", hyperparameter.default_value)
-    distribution = _distribution(hyperparameter)
+    distribution = _our_distribution(hyperparameter)
     default = distribution.canonical(_own_value(distribution, default))
     return Parameter(hyperparameter.name, distribution, default, when)
 
 
-def _distribution(hyperparameter: Any) -> Distribution:
+def _our_distribution(hyperparameter: Any) -> Distribution:
     kept = {
         k: v for k, v in _our_meta(hyperparameter.meta).items() if k not in ("default", "forbid")
     }
-    return make_distribution(kept or _fields(hyperparameter))
+    return make_distribution(kept or _our_fields(hyperparameter))
 
 
 def _own_value(distribution: Distribution, value: Any) -> Any:
@@ -344,7 +344,7 @@ def _own_value(distribution: Distribution, value: Any) -> Any:
     return next((own for own in distribution.values if shown_value(own) == value), value)
 
 
-def _fields(hyperparameter: Any) -> Mapping[str, Any]:
+def _our_fields(hyperparameter: Any) -> Mapping[str, Any]:
     if isinstance(hyperparameter, CS.UniformFloatHyperparameter | CS.UniformIntegerHyperparameter):
         kind = range_kind(
             isinstance(hyperparameter, CS.UniformIntegerHyperparameter), bool(hyperparameter.log)
@@ -378,13 +378,13 @@ def _fields(hyperparameter: Any) -> Mapping[str, Any]:
     )
 
 
-def _rule(clause: Any) -> Rule:
+def _our_rule(clause: Any) -> Rule:
     if isinstance(clause, CS.ForbiddenLessThanRelation):
         return parse_rule(f"{clause.left.name} < {clause.right.name}")
     if isinstance(clause, CS.ForbiddenGreaterThanRelation):
         return parse_rule(f"{clause.left.name} > {clause.right.name}")
     wanted: list[tuple[str, tuple[Any, ...]]] = []
-    for part in _parts(clause, CS.ForbiddenAndConjunction):
+    for part in _conjunction_parts(clause, CS.ForbiddenAndConjunction):
         if not isinstance(part, CS.ForbiddenEqualsClause | CS.ForbiddenInClause):
             raise ConfigError(f"the forbidden clause {part} has no counterpart")
         wanted.append((part.hyperparameter.name, _our_values(part.hyperparameter, part)))
@@ -392,7 +392,7 @@ def _rule(clause: Any) -> Rule:
 
 
 def _our_values(parent: Any, part: Any) -> tuple[Any, ...]:
-    distribution = _distribution(parent)
+    distribution = _our_distribution(parent)
     if isinstance(part, CS.InCondition | CS.ForbiddenInClause):
         return tuple(_own_value(distribution, value) for value in part.values)
     return (_own_value(distribution, part.value),)
@@ -420,7 +420,7 @@ def to_configspace(space: Space, seed: int | None = None) -> CS.ConfigurationSpa
                 parts = [CS.InCondition(nodes[key], nodes[one], at) for one, at in where]
                 conditions.append(_join_parts(CS.OrConjunction, parts))
     rules = [rule for rule in space.forbid if isinstance(rule, ValueRule)]
-    forbidden = [clause for rule in rules for clause in _clauses(space, nodes, rule)]
+    forbidden = [clause for rule in rules for clause in _clauses_of_rule(space, nodes, rule)]
     return _assemble_space(seed, nodes, conditions, forbidden)
 
 
@@ -479,7 +479,7 @@ def _possible_positions(
     return found
 
 
-def _clauses(space: Space, nodes: Mapping[str, Any], rule: ValueRule) -> list[Any]:
+def _clauses_of_rule(space: Space, nodes: Mapping[str, Any], rule: ValueRule) -> list[Any]:
     """Return the clauses of a rule; none if constants already make it false."""
     options: list[list[tuple[str, list[Any]]]] = []
     for name, values in rule.wanted:

@@ -97,7 +97,7 @@ def _read_study(storage: str, name: str | None) -> OptunaStudy:
         name=name,
         directions=tuple(direction.name.lower() for direction in study.directions),
         space={
-            parameter: _fields(parameter, distribution)
+            parameter: _our_fields(parameter, distribution)
             for parameter, distribution in space.items()
         },
         sometimes=tuple(name for name in space if not _always_has(trials, name)),
@@ -209,7 +209,7 @@ def refusals(storage: str) -> Generator[None]:
         raise ConfigError(f"{storage}: Optuna cannot read it: {words}") from error
 
 
-def _fields(name: str, distribution: BaseDistribution) -> dict[str, Any]:
+def _our_fields(name: str, distribution: BaseDistribution) -> dict[str, Any]:
     if isinstance(distribution, CategoricalDistribution):
         return {"values": list(distribution.choices)}
     if not isinstance(distribution, FloatDistribution | IntDistribution):
@@ -271,11 +271,11 @@ _KNOWN = (Uniform, LogUniform, IntUniform, LogIntUniform, Pow2, Categorical, Ord
 def _zero_is_outside(ours: Distribution) -> bool:
     if not ours.zero or isinstance(ours, Pow2):
         return False
-    low, high = _bounds(ours)
+    low, high = _range_bounds(ours)
     return not low <= 0 <= high
 
 
-def _bounds(ours: Distribution) -> tuple[Any, Any]:
+def _range_bounds(ours: Distribution) -> tuple[Any, Any]:
     """Return the smallest and the largest value of a range, ignoring an extra zero."""
     if isinstance(ours, Normal):
         return ours.bounds
@@ -294,7 +294,7 @@ def _value_distribution(ours: Distribution) -> BaseDistribution:
         return CategoricalDistribution([_plain_choice(value) for value in ours.values])
     if isinstance(ours, Pow2):
         return CategoricalDistribution(list(ours.grid(64)))
-    low, high = _bounds(ours)
+    low, high = _range_bounds(ours)
     if isinstance(ours, LogIntUniform):
         return IntDistribution(int(low), int(high), log=True)
     if isinstance(ours, IntUniform):

@@ -241,7 +241,9 @@ class OptimiserContract:
 
     def test_it_goes_down(self) -> None:
         reached = self.run([self.learning_rate] * self.steps)[-1]
-        for before, after in zip(_leaves(_start_params()), _leaves(reached), strict=True):
+        for before, after in zip(
+            _leaf_arrays(_start_params()), _leaf_arrays(reached), strict=True
+        ):
             assert np.all(np.isfinite(after))
             distance = np.linalg.norm(after - _TARGET) / np.linalg.norm(before - _TARGET)
             assert distance < 0.5, f"{distance:.2f} of the initial distance to the target is left"
@@ -250,7 +252,7 @@ class OptimiserContract:
         """A rate stored in the state at the start, or rounded by Python, would fail this test."""
         rate = self.learning_rate
         same, larger, still = (self.run([rate, rate, last]) for last in (rate, 3.0 * rate, 1e-12))
-        moved = [_distance(run[2], run[1]) for run in (same, larger, still)]
+        moved = [_param_distance(run[2], run[1]) for run in (same, larger, still)]
         assert moved[1] > 1.5 * moved[0] > 0.0, "the third step ignores its learning rate"
         assert moved[2] < 1e-3 * moved[0], "parameters still move at a learning rate of nearly 0"
 
@@ -259,11 +261,11 @@ class OptimiserContract:
         side_by_side = _descend_together(type(self), tuple(rates))
         for lane, rate in enumerate(rates):
             alone = self.run([rate] * 3)[-1]
-            for one, other in zip(_leaves(side_by_side), _leaves(alone), strict=True):
+            for one, other in zip(_leaf_arrays(side_by_side), _leaf_arrays(alone), strict=True):
                 np.testing.assert_allclose(one[lane], other, rtol=1e-4, atol=1e-6)
 
     def test_its_state_is_arrays_that_keep_their_shape(self) -> None:
-        plan, hypers = _contract_plan(type(self)), _hypers(type(self), {})
+        plan, hypers = _contract_plan(type(self)), _contract_hypers(type(self), {})
         state = init_moments(plan, _start_params())
         for leaf in jax.tree.leaves(state):
             assert isinstance(leaf, jax.Array) and leaf.size, (
@@ -291,9 +293,12 @@ class OptimiserContract:
         params = jax.tree.map(lambda x: jnp.full_like(x, _TARGET), _start_params())
         step, rate = _step_functions(type(self))[0], jnp.float32(self.learning_rate)
         made, _ = step(
-            _hypers(type(self), {}), rate, params, init_moments(_contract_plan(type(self)), params)
+            _contract_hypers(type(self), {}),
+            rate,
+            params,
+            init_moments(_contract_plan(type(self)), params),
         )
-        assert all(np.all(np.isfinite(leaf)) for leaf in _leaves(made))
+        assert all(np.all(np.isfinite(leaf)) for leaf in _leaf_arrays(made))
 
 
 def _start_params() -> dict[str, Any]:
@@ -309,12 +314,12 @@ def _quadratic_gradient(params: Any) -> Any:
     return jax.tree.map(lambda p: 2.0 * (p - _TARGET), params)
 
 
-def _leaves(tree: Any) -> list[np.ndarray]:
+def _leaf_arrays(tree: Any) -> list[np.ndarray]:
     return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
 
 
-def _distance(one: Any, other: Any) -> float:
-    pairs = zip(_leaves(one), _leaves(other), strict=True)
+def _param_distance(one: Any, other: Any) -> float:
+    pairs = zip(_leaf_arrays(one), _leaf_arrays(other), strict=True)
     return float(np.sqrt(sum(np.sum((a - b) ** 2) for a, b in pairs)))
 
 
@@ -322,7 +327,7 @@ def _contract_plan(contract: type[OptimiserContract]) -> Plan:
     return make_plan({**contract.knobs, "optimiser": contract.optimiser}, _CARTPOLE, features=())
 
 
-def _hypers(contract: type[OptimiserContract], knobs: dict[str, Any]) -> Hypers:
+def _contract_hypers(contract: type[OptimiserContract], knobs: dict[str, Any]) -> Hypers:
     given = {**contract.knobs, **knobs, "optimiser": contract.optimiser}
     given.setdefault("learning_rate", contract.learning_rate)
     return jax.tree.map(jnp.asarray, make_hypers(given, {}, {}))
@@ -345,7 +350,7 @@ def _step_functions(contract: type[OptimiserContract]) -> Any:
 def _descent_path(
     contract: type[OptimiserContract], rates: tuple[float, ...], knobs: tuple[Any, ...]
 ) -> list[dict[str, Any]]:
-    hypers, (step, _) = _hypers(contract, dict(knobs)), _step_functions(contract)
+    hypers, (step, _) = _contract_hypers(contract, dict(knobs)), _step_functions(contract)
     params = _start_params()
     state, path = init_moments(_contract_plan(contract), params), []
     for rate in rates:
@@ -355,7 +360,7 @@ def _descent_path(
 
 
 def _descend_together(contract: type[OptimiserContract], rates: tuple[float, ...]) -> Any:
-    hypers, (_, step) = _hypers(contract, {}), _step_functions(contract)
+    hypers, (_, step) = _contract_hypers(contract, {}), _step_functions(contract)
     one = (_start_params(), init_moments(_contract_plan(contract), _start_params()))
     params, state = jax.tree.map(lambda x: jnp.stack([x] * len(rates)), one)
     for _ in range(3):
@@ -385,7 +390,7 @@ class DistributionContract:
         return make_plan({**cls.knobs, "distribution": cls.distribution}, cls.env, features=())
 
     def test_actions_have_their_shape_and_lie_in_the_space(self) -> None:
-        samples, env = _samples(type(self)), environments.make(self.env)
+        samples, env = _contract_samples(type(self)), environments.make(self.env)
         shape, dtype = policy.action_shape(env), np.int32
         if isinstance(env.action_space, Box):
             dtype = np.float32
@@ -405,7 +410,7 @@ class DistributionContract:
 
     def test_samples_follow_the_density(self) -> None:
         """The mean of q(a) / p(a) over draws from p must be 1, in any unit of the densities."""
-        samples = _samples(type(self))
+        samples = _contract_samples(type(self))
         assert np.all(np.isfinite(samples["log_prob"]))
         ratio = np.exp(samples["other_log_prob"] - samples["log_prob"])
         error = ratio.std(axis=0) / np.sqrt(_DRAWS)
@@ -414,7 +419,7 @@ class DistributionContract:
         assert np.all(np.abs(ratio.mean(axis=0) - 1.0) < 5.0 * error + 1e-3)
 
     def test_the_entropy_is_minus_the_mean_of_log_probabilities(self) -> None:
-        samples = _samples(type(self))
+        samples = _contract_samples(type(self))
         error = samples["log_prob"].std(axis=0) / np.sqrt(_DRAWS)
         entropy = samples["entropy"]
         error += entropy.std(axis=0) / np.sqrt(len(entropy))  # of sampled estimates
@@ -422,18 +427,18 @@ class DistributionContract:
         assert np.all(away < 5.0 * error + 1e-3), "entropy() is not that of log_prob()"
 
     def test_the_head_can_learn(self) -> None:
-        slopes = _samples(type(self))["slopes"]
+        slopes = _contract_samples(type(self))["slopes"]
         assert np.all(np.isfinite(slopes))
         assert np.all(np.any(slopes != 0.0, axis=(0, 1))), "log_prob ignores an output"
 
     def test_a_row_depends_on_itself_alone(self) -> None:
-        samples = _samples(type(self))
+        samples = _contract_samples(type(self))
         np.testing.assert_allclose(
             samples["alone"], samples["log_prob"][:4, 1], rtol=1e-4, atol=1e-4
         )
 
     def test_invalid_choices_are_never_taken(self) -> None:
-        samples = _samples(type(self)).get("masked")
+        samples = _contract_samples(type(self)).get("masked")
         if samples is None:  # real-valued actions
             return
         mask, sizes = samples["mask"], samples["sizes"]
@@ -457,7 +462,7 @@ def _choice_counts(env: Environment) -> np.ndarray:
 
 
 @functools.cache
-def _samples(contract: type[DistributionContract]) -> dict[str, Any]:
+def _contract_samples(contract: type[DistributionContract]) -> dict[str, Any]:
     plan = contract.plan()
     env = environments.make(plan.env)
     hypers = jax.tree.map(jnp.asarray, make_hypers(dict(contract.knobs), {}, {}))

@@ -304,7 +304,7 @@ class RegisteredSamplerContract(_Options, SamplerContract):
     def make(self, space: Space, seed: int, options: Mapping[str, Any] | None = None) -> Sampler:
         """Build the sampler as a study does."""
         search = SearchSpec(self.name, options=options or {})
-        return make_sampler(_study(space, seed=seed, search=search))
+        return make_sampler(_contract_study(space, seed=seed, search=search))
 
     def behaviour(self, options: Mapping[str, Any]) -> object:
         """Return proposals without and with a history."""
@@ -335,7 +335,7 @@ class RegisteredRuleContract(_Options, PrunerContract):
     def make(self, options: Mapping[str, Any] | None = None) -> Pruner:
         """Build the rule as a study does."""
         early = EarlyTerminate(self.name, 2_000, options=options or {})
-        rule = make_pruner(_study(early_terminate=early))
+        rule = make_pruner(_contract_study(early_terminate=early))
         assert rule is not None, "a rule of a population: subclass RegisteredExplorerContract"
         return rule
 
@@ -357,7 +357,7 @@ class RegisteredExplorerContract(_Options, ExplorerContract):
     def make(self, space: Space, options: Mapping[str, Any] | None = None) -> Explorer:
         """Build the explorer as a study does."""
         early = EarlyTerminate(self.name, every=2_000, options=options or {})
-        explorer = make_explorer(_study(space, early_terminate=early))
+        explorer = make_explorer(_contract_study(space, early_terminate=early))
         assert explorer is not None, "it stops trials: subclass RegisteredRuleContract"
         return explorer
 
@@ -368,7 +368,7 @@ class RegisteredExplorerContract(_Options, ExplorerContract):
         return found
 
 
-def _study(space: Space | None = None, **parts: Any) -> Study:
+def _contract_study(space: Space | None = None, **parts: Any) -> Study:
     env, space = EnvSpec("CartPole-v1"), space or contract_space()
     return Study(name="contract", env=env, env_steps=16_000, space=space, **parts)
 

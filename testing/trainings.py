@@ -44,19 +44,21 @@ class TrainingContract:
     _UPDATES = 3
 
     @classmethod
-    def _knobs(cls) -> dict[str, Knob]:
+    def _declared_knobs(cls) -> dict[str, Knob]:
         return cls.training.declared()
 
     @classmethod
     def _traced_values(cls) -> dict[str, float]:
-        given = {name: knob.default for name, knob in cls._knobs().items() if knob.traced}
+        given = {name: knob.default for name, knob in cls._declared_knobs().items() if knob.traced}
         return {name: float(cls.values.get(name, value)) for name, value in given.items()}
 
     @classmethod
     def _make_training(cls) -> Training:
         needed = cls.env is not None or not cls.training.takes_environment()
         assert needed, "set `env` to the id of an environment to train in, such as CartPole-v1"
-        given = {name: knob.default for name, knob in cls._knobs().items() if not knob.traced}
+        given = {
+            name: knob.default for name, knob in cls._declared_knobs().items() if not knob.traced
+        }
         changed = {name: value for name, value in cls.values.items() if name in given}
         env = None
         if cls.env is not None:
@@ -64,11 +66,11 @@ class TrainingContract:
         return cls.training.of({**given, **changed}, cls.length, env)
 
     @classmethod
-    def _shapes(cls) -> Shapes:
+    def _training_shapes(cls) -> Shapes:
         return shapes_of(cls._make_training(), tuple(cls._traced_values()))
 
     @classmethod
-    def _program(cls, lanes: int, tile: int = 1) -> TrainingProgram:
+    def _make_program(cls, lanes: int, tile: int = 1) -> TrainingProgram:
         lane = Lane(cls._make_training(), tuple(cls._traced_values()))
         return TrainingProgram(lane, lanes, cls._UPDATES, tile, 2, tuple(jax.devices()[:1]))
 
@@ -77,17 +79,17 @@ class TrainingContract:
         cls, lanes: Mapping[int, Mapping[str, float]], count: int, tile: int = 1, seed: int = 0
     ) -> tuple[TrainingProgram, Lanes, dict[str, np.ndarray]]:
         """Train some lanes for one chunk with the given values, all as replicate 7."""
-        program = cls._program(count, tile)
+        program = cls._make_program(count, tile)
         starts = program.starts([*lanes], {at: (0, 7, values) for at, values in lanes.items()})
         return program, *program.advance(seed, program.empty(), starts)
 
     @classmethod
     def _state_leaves(cls, program: TrainingProgram, lanes: Lanes, at: int) -> dict[str, Any]:
         leaves = program.lane_state(lanes, at).leaves
-        return dict(zip(cls._shapes().state, leaves, strict=True))
+        return dict(zip(cls._training_shapes().state, leaves, strict=True))
 
     def test_shapes_and_results_are_sound(self) -> None:
-        assert self._shapes().values
+        assert self._training_shapes().values
 
     def test_metrics_and_values_are_finite_at_the_defaults(self) -> None:
         program, lanes, metrics = self._train_lanes({0: self._traced_values()}, 1)
@@ -129,7 +131,7 @@ class TrainingContract:
         before, evaluation = self._state_leaves(program, lanes, 0), program.evaluate(lanes, [0])
         without: list[str] = []
         for name in set(usual) - set(self.unused):
-            other = _other(self._knobs()[name], usual[name])
+            other = _different_value(self._declared_knobs()[name], usual[name])
             program, lanes, _ = self._train_lanes({0: {**usual, name: other}}, 1)
             after, then = self._state_leaves(program, lanes, 0), program.evaluate(lanes, [0])
             moved = any(not np.array_equal(before[n], after[n]) for n in before)
@@ -141,7 +143,7 @@ class TrainingContract:
         assert without == [], f"{without} change neither the state nor the evaluation"
 
 
-def _other(knob: Knob, usual: float) -> float:
+def _different_value(knob: Knob, usual: float) -> float:
     """Return a legal value for a traced hyperparameter that differs from its usual value."""
     if knob.type == "bool":
         return 1.0 - usual

@@ -32,7 +32,7 @@ from .foreign import EpisodicEnvironment, action_space_of, canonical, made_param
 from .traced_once import calling
 
 
-def _visualizer(env: Any, params: Any, states: Sequence[Any]) -> Any:
+def _make_visualizer(env: Any, params: Any, states: Sequence[Any]) -> Any:
     import matplotlib
 
     draw_unheard()
@@ -82,7 +82,7 @@ class GymnaxLike(EpisodicEnvironment):
         values = {name: getattr(params, name) for name in self._floats}
         return dataclasses.replace(self._params, **values)
 
-    def _endings(self, state: Any, done: Any, params: Any) -> tuple[Any, Any]:
+    def _split_done(self, state: Any, done: Any, params: Any) -> tuple[Any, Any]:
         return done, self._env.is_truncated(state, params)
 
     def reset(self, key: PRNGKeyArray, params: Any) -> tuple[Any, Any]:
@@ -97,7 +97,7 @@ class GymnaxLike(EpisodicEnvironment):
                 box = self._env.action_space(full)  # with these parameters, such as max_torque
                 action = jnp.clip(action, box.low, box.high)
             observation, after, reward, done, _ = self._env.step_env(key, state, action, full)
-            terminated, truncated = self._endings(after, done, full)
+            terminated, truncated = self._split_done(after, done, full)
             after, observation = jax.tree.map(canonical, (after, observation))
             # Some gymnax rewards have shape [1] or are integers; convert them to one float32.
             reward = jnp.asarray(reward).astype(jnp.float32).reshape(())
@@ -128,7 +128,7 @@ class GymnaxEnvironment(GymnaxLike):
     def pictures(self, states: Sequence[Any], params: Any) -> Iterator[np.ndarray]:
         purpose = f"rendering {self.id}"
         try:
-            visualizer = _visualizer(self._env, self._all_params(params), states)
+            visualizer = _make_visualizer(self._env, self._all_params(params), states)
             with relaxed():
                 visualizer.init()
             if not hasattr(visualizer, "im"):
@@ -187,9 +187,9 @@ class GymnaxClass(GymnaxLike):
             return None
         return int(given[0])
 
-    def _endings(self, state: Any, done: Any, params: Any) -> tuple[Any, Any]:
+    def _split_done(self, state: Any, done: Any, params: Any) -> tuple[Any, Any]:
         if hasattr(self._env, "is_truncated"):
-            return super()._endings(state, done, params)
+            return super()._split_done(state, done, params)
         limits = {name: INT32 for name in _LIMITS if hasattr(params, name)}
         if not limits or not hasattr(self._env, "is_terminal"):
             return done, jnp.zeros_like(jnp.asarray(done, bool))

@@ -95,24 +95,24 @@ class Navigators(EpisodicEnvironment):
         position = jnp.clip(free, -1.0, 1.0)
         velocity = jnp.where(free == position, velocity, 0.0)
         after = State(position, velocity, state.goal, state.time + 1)
-        touching = jnp.min(_distances(position), axis=-1) < 2.0 * params.radius
-        left = _length(state.goal - position)
+        touching = jnp.min(_pairwise_distances(position), axis=-1) < 2.0 * params.radius
+        left = _vector_length(state.goal - position)
         arrived = left < params.goal_radius
-        closer = _length(state.goal - state.position) - left
+        closer = _vector_length(state.goal - state.position) - left
         return Step(
             state=after,
             observation=self._observe(after),
             reward=closer - jnp.where(touching, params.collision_cost, 0.0),
             terminated=jnp.all(arrived),
             truncated=after.time >= self._limit,
-            info={"touching": _share(touching), "arrived": _share(arrived)},
+            info={"touching": _share_of_agents(touching), "arrived": _share_of_agents(arrived)},
         )
 
     def _observe(self, state: State) -> Float[Array, "N D"]:
         alone = jnp.concatenate([state.velocity, state.goal - state.position], axis=-1)
         if self._neighbours == 0:
             return alone
-        nearest = jax.lax.top_k(-_distances(state.position), self._neighbours)[1]
+        nearest = jax.lax.top_k(-_pairwise_distances(state.position), self._neighbours)[1]
         both = jnp.concatenate([state.position, state.velocity], axis=-1)
         relative = both[nearest] - both[:, None, :]
         return jnp.concatenate([alone, relative.reshape((self.agents, -1))], axis=-1)
@@ -135,14 +135,14 @@ def _spaced_points(key: PRNGKeyArray, count: int, radius: Any) -> Float[Array, "
     return centre + reach * jax.random.uniform(inner, (count, 2), jnp.float32, -1.0, 1.0)
 
 
-def _length(vectors: Float[Array, "... 2"]) -> Float[Array, "..."]:
+def _vector_length(vectors: Float[Array, "... 2"]) -> Float[Array, "..."]:
     return jnp.sqrt(jnp.sum(jnp.square(vectors), axis=-1))
 
 
-def _distances(position: Float[Array, "N 2"]) -> Float[Array, "N N"]:
-    between = _length(position[:, None, :] - position[None, :, :])
+def _pairwise_distances(position: Float[Array, "N 2"]) -> Float[Array, "N N"]:
+    between = _vector_length(position[:, None, :] - position[None, :, :])
     return jnp.where(jnp.eye(position.shape[0], dtype=bool), jnp.inf, between)
 
 
-def _share(flags: Bool[Array, " N"]) -> Float[Array, ""]:
+def _share_of_agents(flags: Bool[Array, " N"]) -> Float[Array, ""]:
     return jnp.mean(flags.astype(jnp.float32))

@@ -28,7 +28,7 @@ class PhysicsEnvironment(EpisodicEnvironment):
     def __init__(self, entry: EnvEntry, keys: Mapping[str, Any]):
         self.id = entry.id
         self._limit, given = foreign.limit_and_keys(entry, keys)
-        self._env = self._load(entry, given)
+        self._env = self._load_env(entry, given)
         size = self._env.action_size
         self.action_space: ActionSpace = Box((-1.0,) * size, (1.0,) * size, (size,))
         self.default_params = foreign.made_params(entry.params)
@@ -40,7 +40,7 @@ class PhysicsEnvironment(EpisodicEnvironment):
                 f"the observations of {self.id} consist of several arrays, which is not supported"
             )
 
-    def _load(self, entry: EnvEntry, keys: Mapping[str, Any]) -> Any:
+    def _load_env(self, entry: EnvEntry, keys: Mapping[str, Any]) -> Any:
         raise NotImplementedError
 
     def _with_physics(self, params: Any) -> Any:
@@ -95,7 +95,7 @@ def _from_checkpoint(struct: Any, leaf: Array | None) -> Array:
 
 
 class BraxEnvironment(PhysicsEnvironment):
-    def _load(self, entry: EnvEntry, keys: Mapping[str, Any]) -> Any:
+    def _load_env(self, entry: EnvEntry, keys: Mapping[str, Any]) -> Any:
         envs, name = foreign.imported("brax.envs", entry), entry.id.removeprefix("brax:")
         try:
             with relaxed():
@@ -117,7 +117,7 @@ class BraxEnvironment(PhysicsEnvironment):
 
 
 class PlaygroundEnvironment(PhysicsEnvironment):
-    def _load(self, entry: EnvEntry, keys: Mapping[str, Any]) -> Any:
+    def _load_env(self, entry: EnvEntry, keys: Mapping[str, Any]) -> Any:
         suite = foreign.imported("mujoco_playground", entry).dm_control_suite
         steps = keys["ctrl_dt"] / keys["sim_dt"]
         if round(steps) < 1 or abs(steps - round(steps)) > 1e-6 * steps:  # it would be rounded

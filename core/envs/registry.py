@@ -73,13 +73,13 @@ def make(plan: EnvPlan) -> Environment:
         UnknownNameError: no environment has this id; the nearest ids are suggested. ConfigError: a
             key or value is wrong, or the observations cannot be stacked.
     """
-    plain = _make(plan)
+    plain = _make_plain(plan)
     if plan.history == 1 or isinstance(plain, HostedEnvironment):  # it stacks by itself
         return plain
     return StackedEnvironment(plain, plan.history)
 
 
-def _make(plan: EnvPlan) -> Environment:
+def _make_plain(plan: EnvPlan) -> Environment:
     keys = dict(plan.keys)
     if plan.id in _REGISTERED:
         factory = _REGISTERED[plan.id]

@@ -33,22 +33,22 @@ def trace_once(env: Any) -> None:
     _check_parts(env)
     key = jax.eval_shape(lambda: jax.random.key(0, impl="threefry2x32"))
     params = jax.tree.map(lambda _: jax.ShapeDtypeStruct((), np.float32), env.default_params)
-    state, observation = _state_and_observation(env, _shapes(env, "reset", key, params))
+    state, observation = _state_and_observation(env, _result_shapes(env, "reset", key, params))
     expected = {"observation": _per_agent(env, env.observation_struct)}
     _compare_parts(env, "reset", {"observation": observation}, expected)
     number, flag = (jax.ShapeDtypeStruct((), dtype) for dtype in (np.float32, np.bool_))
     reward = jax.ShapeDtypeStruct(lead_axes(env), np.float32)
     wanted = {"state": state, **expected, "reward": reward, "terminated": flag, "truncated": flag}
-    after = _shapes(env, "step", key, state, action_struct(env), params)
+    after = _result_shapes(env, "step", key, state, action_struct(env), params)
     _check_step(env, "step", after, wanted)
     if isinstance(env, contract.ShadowedEnvironment) and env.has_shadow:
-        shadow = _shapes(env, "shadow_step", key, state, params)
+        shadow = _result_shapes(env, "shadow_step", key, state, params)
         _check_step(env, "shadow_step", shadow, wanted)
     if env.has_mask:
         mask = jax.ShapeDtypeStruct((*lead_axes(env), mask_size(env)), np.bool_)
-        given = _shapes(env, "action_mask", state, params)
+        given = _result_shapes(env, "action_mask", state, params)
         _compare_parts(env, "action_mask", {"the mask": given}, {"the mask": mask})
-    metrics = dict(_shapes(env, "summarise", dict.fromkeys(after.info, number), number))
+    metrics = dict(_result_shapes(env, "summarise", dict.fromkeys(after.info, number), number))
     scalars = {name: jax.ShapeDtypeStruct((), leaf.dtype) for name, leaf in metrics.items()}
     _compare_parts(env, "summarise", {"metrics": metrics}, {"metrics": scalars})
 
@@ -92,8 +92,9 @@ def _check_step(env: Environment, method: str, after: Any, wanted: Mapping[str, 
     missing = [name for name in (*wanted, "info") if not hasattr(after, name)]
     if missing:
         raise ConfigError(
-            f"{_place(env, method)}: {env.id}.{method} returns {_kind(after)}, which has no "
-            f"{missing[0]}; return hpo.core.envs.contract.Step(state=..., observation=..., ...)"
+            f"{_place_of(env, method)}: {env.id}.{method} returns {_type_phrase(after)}, which "
+            f"has no {missing[0]}; return "
+            "hpo.core.envs.contract.Step(state=..., observation=..., ...)"
         )
     wanted = {**wanted, "info": dict.fromkeys(after.info, jax.ShapeDtypeStruct((), np.float32))}
     given = {name: getattr(after, name) for name in wanted} | {"info": dict(after.info)}
@@ -104,29 +105,29 @@ def _check_parts(env: Any) -> None:
     missing = [name for name in _PARTS if not hasattr(env, name)]
     if missing:
         raise ConfigError(
-            f"{_place(env)}: {type(env).__name__} has no {', '.join(missing)}; an environment "
+            f"{_place_of(env)}: {type(env).__name__} has no {', '.join(missing)}; an environment "
             "needs all members of hpo.core.envs.contract.Environment"
         )
     if not isinstance(env.action_space, (Discrete, MultiDiscrete, Box)):
         raise ConfigError(
-            f"{_place(env)}: {env.id}.action_space is {_kind(env.action_space)}; allowed: "
-            "Discrete, MultiDiscrete and Box of hpo.core.envs.contract"
+            f"{_place_of(env)}: {env.id}.action_space is {_type_phrase(env.action_space)}; "
+            "allowed: Discrete, MultiDiscrete and Box of hpo.core.envs.contract"
         )
     params = env.default_params
     if not dataclasses.is_dataclass(params) or isinstance(params, type):
         raise ConfigError(
-            f"{_place(env)}: {env.id}.default_params is {_kind(params)}; use a frozen dataclass "
-            "of floats, registered with jax.tree_util.register_dataclass"
+            f"{_place_of(env)}: {env.id}.default_params is {_type_phrase(params)}; use a "
+            "frozen dataclass of floats, registered with jax.tree_util.register_dataclass"
         )
     leaves = jax.tree.leaves(params)
     if len(leaves) != len(dataclasses.fields(params)) or any(leaf is params for leaf in leaves):
         raise ConfigError(
-            f"{_place(params)}: jax cannot find the fields of {type(params).__name__}; decorate "
-            "it with @jax.tree_util.register_dataclass, and give each field one float"
+            f"{_place_of(params)}: jax cannot find the fields of {type(params).__name__}; "
+            "decorate it with @jax.tree_util.register_dataclass, and give each field one float"
         )
 
 
-def _shapes(env: Environment, method: str, *structs: Any) -> Any:
+def _result_shapes(env: Environment, method: str, *structs: Any) -> Any:
     """Return the shapes of a method's results.
 
     The method is traced twice, which reveals numbers drawn by Python; in a compiled program they
@@ -143,7 +144,7 @@ def _state_and_observation(env: Environment, made: Any) -> tuple[Any, Any]:
     if isinstance(made, Sequence) and len(made) == 2:
         return made[0], made[1]
     raise ConfigError(
-        f"{_place(env, 'reset')}: {env.id}.reset returns {_kind(made)}; return (state, "
+        f"{_place_of(env, 'reset')}: {env.id}.reset returns {_type_phrase(made)}; return (state, "
         "observation)"
     )
 
@@ -168,7 +169,7 @@ def _compare_parts(
         lines.append(f"and {len(found) - _MOST} more")
     text = "".join(f"\n  {line}" for line in lines)
     raise ConfigError(
-        f"{_place(env, method)}: {env.id}.{method} returns the wrong structure:{text}"
+        f"{_place_of(env, method)}: {env.id}.{method} returns the wrong structure:{text}"
     )
 
 
@@ -192,18 +193,24 @@ def differences(
     """
     given_leaves, wanted_leaves = _named_leaves(given), _named_leaves(wanted)
     for path, leaf in given_leaves.items():
-        other, source = wanted_leaves.get(path), _source(path, sources)
+        other, source = wanted_leaves.get(path), _source_of_leaf(path, sources)
         if other is None:
-            yield f"{path} is {_text(leaf)}; remove it"
+            yield f"{path} is {_dtype_and_shape(leaf)}; remove it"
         elif (leaf.shape, leaf.dtype) != (other.shape, other.dtype):
             hint = _dtype_hint(leaf, other)
-            yield f"{path} is {_text(leaf)}; it must be {_text(other)}{source}{hint}"
+            yield (
+                f"{path} is {_dtype_and_shape(leaf)}; it must be {_dtype_and_shape(other)}"
+                f"{source}{hint}"
+            )
     for path, other in wanted_leaves.items():
         if path not in given_leaves:
-            yield f"{path} is missing; it must be {_text(other)}{_source(path, sources)}"
+            yield (
+                f"{path} is missing; it must be {_dtype_and_shape(other)}"
+                f"{_source_of_leaf(path, sources)}"
+            )
 
 
-def _source(path: str, sources: Mapping[str, str]) -> str:
+def _source_of_leaf(path: str, sources: Mapping[str, str]) -> str:
     return next((words for name, words in sources.items() if path.startswith(name)), "")
 
 
@@ -215,7 +222,7 @@ def _named_leaves(trees: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _text(leaf: Any) -> str:
+def _dtype_and_shape(leaf: Any) -> str:
     return f"{leaf.dtype}{list(leaf.shape)}"
 
 
@@ -225,13 +232,13 @@ def _dtype_hint(leaf: Any, other: Any) -> str:
     return f" (write .astype(jnp.{other.dtype}))"
 
 
-def _kind(value: Any) -> str:
+def _type_phrase(value: Any) -> str:
     if isinstance(value, tuple):
         return f"a tuple of {len(value)}"
     return f"a {type(value).__name__}"
 
 
-def _place(thing: Any, method: str | None = None) -> str:
+def _place_of(thing: Any, method: str | None = None) -> str:
     owner: Any = getattr(thing, "user_class", None)  # of a class with gymnax's API
     if owner is None:
         owner = type(thing)

@@ -40,7 +40,7 @@ class SpaceCode:
     def observed(self, raw: Any) -> np.ndarray:
         """Return an observation in stored form; ValueError if it is outside its space."""
         if self.one_hot:
-            return self._vector(raw)
+            return self._one_hot_vector(raw)
         encoded, wanted = np.asarray(raw, self.observation_dtype), self.observation_shape
         if raw is None:
             raise ValueError(
@@ -56,7 +56,7 @@ class SpaceCode:
     def observed_rows(self, raw: np.ndarray) -> np.ndarray:
         """Return observations [N, ...] in stored form; ValueError if any is outside its space."""
         if self.one_hot:
-            return np.stack([self._vector(one) for one in raw.reshape(-1)])
+            return np.stack([self._one_hot_vector(one) for one in raw.reshape(-1)])
         if raw.shape[1:] != self.observation_shape:
             raise ValueError(
                 f"its observations have shape {raw.shape[1:]}, but its observation_space has "
@@ -64,7 +64,7 @@ class SpaceCode:
             )
         return raw.astype(self.observation_dtype)
 
-    def _vector(self, raw: Any) -> np.ndarray:
+    def _one_hot_vector(self, raw: Any) -> np.ndarray:
         place = int(raw) - self.observation_start
         if not 0 <= place < self.one_hot:
             last = self.observation_start + self.one_hot - 1
@@ -93,10 +93,12 @@ class SpaceCode:
 
 
 def code_of(id_: str, env: Any) -> SpaceCode:
-    return SpaceCode(**_observation(id_, env.observation_space), **_action(id_, env.action_space))
+    return SpaceCode(
+        **_observation_code(id_, env.observation_space), **_action_code(id_, env.action_space)
+    )
 
 
-def _observation(id_: str, space: Any) -> dict[str, Any]:
+def _observation_code(id_: str, space: Any) -> dict[str, Any]:
     spaces = space_kinds(id_)
     if isinstance(space, spaces.Discrete):
         count = int(space.n)
@@ -114,7 +116,7 @@ def _observation(id_: str, space: Any) -> dict[str, Any]:
     )
 
 
-def _action(id_: str, space: Any) -> dict[str, Any]:
+def _action_code(id_: str, space: Any) -> dict[str, Any]:
     spaces = space_kinds(id_)
     if isinstance(space, spaces.Discrete):
         code = {"action": "discrete", "action_shape": (), "action_dtype": "int64"}
@@ -167,7 +169,7 @@ class SharedArrays:
     def over(cls, code: SpaceCode, count: int, block: bytearray | memoryview) -> SharedArrays:
         """Lay out the arrays for `count` slots in a memory block of `size_of` bytes."""
         arrays, offset = {}, 0
-        for name, (shape, dtype) in _layout(code, count).items():
+        for name, (shape, dtype) in _array_layout(code, count).items():
             flat = np.frombuffer(block, dtype, math.prod(shape), offset)
             arrays[name] = flat.reshape(shape)
             offset += _rounded_size(shape, dtype)
@@ -175,11 +177,11 @@ class SharedArrays:
 
     @staticmethod
     def size_of(code: SpaceCode, count: int) -> int:
-        layout = _layout(code, count).values()
+        layout = _array_layout(code, count).values()
         return sum(_rounded_size(shape, dtype) for shape, dtype in layout)
 
 
-def _layout(code: SpaceCode, count: int) -> dict[str, tuple[tuple[int, ...], str]]:
+def _array_layout(code: SpaceCode, count: int) -> dict[str, tuple[tuple[int, ...], str]]:
     observation_shape = (count, *code.seen_shape)
     policy_dtype = "int32"
     if code.action == "box":
@@ -300,27 +302,27 @@ class Slots:
         failed: dict[int, str] = {}
         for opening in openings:
             try:
-                self._open(opening)
+                self._open_slot(opening)
             except HpoError:
                 self._arrays.inside[opening.slot] = 0
                 raise
             except BaseException as error:
-                self._fail(opening.slot, error, failed)
+                self._fail_slot(opening.slot, error, failed)
         return failed
 
-    def _open(self, opening: Opening) -> None:
+    def _open_slot(self, opening: Opening) -> None:
         slot, values = opening.slot, dict(opening.values)
         for name, value in values.items():
             if isinstance(value, list):  # JSON has no tuples
                 values[name] = tuple(value)
         if opening.fresh or self._values.get(slot) != values:
-            self._close(slot)
+            self._close_slot(slot)
             self._mark_call(slot)
             self._envs[slot] = make(self._id, {**values, **self._more})
             self._values[slot] = values
         self._streams[slot] = (opening.stream, opening.episode)
         self.info.pop(slot, None)
-        self._reset(slot)
+        self._reset_slot(slot)
 
     def step(self, restart: bool) -> dict[int, str]:
         failed: dict[int, str] = {}
@@ -330,12 +332,12 @@ class Slots:
             if env is None:  # another process has it
                 continue
             try:
-                self._step(slot, env, actions[slot], restart)
+                self._step_slot(slot, env, actions[slot], restart)
             except BaseException as error:  # the others continue
-                self._fail(slot, error, failed)
+                self._fail_slot(slot, error, failed)
         return failed
 
-    def _step(self, slot: int, env: Any, action: Any, restart: bool) -> None:
+    def _step_slot(self, slot: int, env: Any, action: Any, restart: bool) -> None:
         arrays = self._arrays
         self._mark_call(slot)
         raw, reward, terminated, truncated, info = _check_step(env.step(action))
@@ -348,19 +350,19 @@ class Slots:
             if restart:
                 stream, episode = self._streams[slot]
                 self._streams[slot] = (stream, episode + 1)
-                self._reset(slot)
+                self._reset_slot(slot)
         arrays.inside[slot] = 0
 
     def _mark_call(self, slot: int) -> None:
         self._calls = self._calls % _MOST_CALLS + 1
         self._arrays.inside[slot] = self._calls
 
-    def _fail(self, slot: int, error: BaseException, failed: dict[int, str]) -> None:
+    def _fail_slot(self, slot: int, error: BaseException, failed: dict[int, str]) -> None:
         if is_interrupt(error):
             raise error
         failed[slot] = format_error(error)
         try:
-            self._close(slot)
+            self._close_slot(slot)
         except BaseException as another:  # it is already broken: report the first error
             if is_interrupt(another):
                 raise
@@ -371,9 +373,9 @@ class Slots:
 
     def close(self) -> None:
         for slot in list(self._envs):
-            self._close(slot)
+            self._close_slot(slot)
 
-    def _reset(self, slot: int) -> None:
+    def _reset_slot(self, slot: int) -> None:
         self._mark_call(slot)
         raw, _ = self._envs[slot].reset(seed=episode_seed(*self._streams[slot]))
         self._arrays.observation[slot] = 0  # nothing of the last episode remains in a stack
@@ -389,7 +391,7 @@ class Slots:
             rows[slot, :-1] = rows[slot, 1:]
             rows[slot, -1] = encoded
 
-    def _close(self, slot: int) -> None:
+    def _close_slot(self, slot: int) -> None:
         env = self._envs.pop(slot, None)
         self._values.pop(slot, None)
         if env is not None:

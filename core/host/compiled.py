@@ -173,7 +173,9 @@ class Functions:
     @cached_property
     def begin(self) -> Any:
         """`begin(lanes) -> rollout`: draw the rollout's noise and allocate the other arrays."""
-        return self._jit_over_devices(lambda lanes: _begin(self.plan, lanes), (LANES,), TIME_FIRST)
+        return self._jit_over_devices(
+            lambda lanes: _begin_rollout(self.plan, lanes), (LANES,), TIME_FIRST
+        )
 
     @cached_property
     def act(self) -> _MappedCall:
@@ -194,7 +196,7 @@ class Functions:
             ended: Array,
         ) -> tuple[Any, HostRollout, Array]:
             actor = _acting_inputs(lanes, forget(plan, ended, memory), rollout, step, observation)
-            row, memory, taken = self._in_tiles(_act, actor)
+            row, memory, taken = self._in_tiles(_actions_of_lane, actor)
             done = jax.tree.map(lambda all_, one: _put_row(all_, one, step), rollout.done, row)
             return memory, rollout.replace(done=done), taken
 
@@ -292,11 +294,11 @@ def _put_row(rows: Array, row: Array, step: Array) -> Array:
     return jax.lax.dynamic_update_index_in_dim(rows, row.astype(rows.dtype), step, 0)
 
 
-def _begin(plan: Plan, lanes: Lanes) -> HostRollout:
+def _begin_rollout(plan: Plan, lanes: Lanes) -> HostRollout:
     env = environments.make(plan.env)
     noise, words = over_lanes(lambda state: draw(plan, env, state), out_axes=1)(lanes.state)
     actor = _Actor(lanes.hypers, lanes.state, noise[0], words[0], lanes.state.observation)
-    shapes, _, _ = jax.eval_shape(over_lanes(lambda lane: _act(plan, lane)), actor)
+    shapes, _, _ = jax.eval_shape(over_lanes(lambda lane: _actions_of_lane(plan, lane)), actor)
 
     def room(row: Any) -> Array:
         return jnp.zeros((plan.rollout_length, *row.shape), row.dtype)
@@ -305,7 +307,7 @@ def _begin(plan: Plan, lanes: Lanes) -> HostRollout:
     return HostRollout(noise=noise, words=words, done=done, bootstrap=room(shapes.value))
 
 
-def _act(plan: Plan, actor: _Actor) -> tuple[HostActions, Any, Array]:
+def _actions_of_lane(plan: Plan, actor: _Actor) -> tuple[HostActions, Any, Array]:
     env = environments.make(plan.env)
     shown = policy.keyed(plan, actor.observation, actor.words)
     acted = act_to_learn(plan, env, actor.hypers, actor.state, shown, mask=None, noise=actor.noise)

@@ -191,10 +191,12 @@ def film_here(
         if modes:
             why += f"; supported: {', '.join(modes)}"
         raise ConfigError(why)
-    return rate, _pictures(plan, policies, episodes, greedy)
+    return rate, _episode_pictures(plan, policies, episodes, greedy)
 
 
-def _pictures(plan: Plan, policies: Policies, episodes: int, greedy: bool) -> Iterator[np.ndarray]:
+def _episode_pictures(
+    plan: Plan, policies: Policies, episodes: int, greedy: bool
+) -> Iterator[np.ndarray]:
     draw_unheard()
     env = hosted(plan.eval_env)
     act, mode = jax.jit(act_function(plan, greedy)), {"render_mode": "rgb_array"}
@@ -203,13 +205,13 @@ def _pictures(plan: Plan, policies: Policies, episodes: int, greedy: bool) -> It
         with closing(LocalBatch(env.id, env.code, episodes, mode)) as batch:
             steady = Steady(batch, episodes, keeps=False)
             begin(plan, policies, steady, running)
-            yield _picture(env.id, batch, episode)
+            yield _rendered_picture(env.id, batch, episode)
             for turn in play(plan, act, policies, steady, running, steps=None):
                 if turn.running.any():  # none: the environment failed, and `play` raises
-                    yield _picture(env.id, batch, episode)
+                    yield _rendered_picture(env.id, batch, episode)
 
 
-def _picture(id_: str, batch: LocalBatch, slot: int) -> np.ndarray:
+def _rendered_picture(id_: str, batch: LocalBatch, slot: int) -> np.ndarray:
     drawn = np.asarray(batch.slots.drawn(slot))
     if drawn.dtype != np.uint8 or drawn.ndim != 3 or drawn.shape[2] != 3:
         raise ConfigError(

@@ -68,7 +68,7 @@ class HostProgram(Program):
         return Stage(self._batch_of_training(), self.lanes, self.plan.num_envs, self.warn)
 
     def _batch_of_training(self, tells: bool = False) -> Batch:
-        return make_batch(self.env.id, self.env.code, self._slots, self.workers, tells)
+        return make_batch(self.env.id, self.env.code, self._slot_count, self.workers, tells)
 
     @cached_property
     def _stage_of_evaluation(self) -> Batch:
@@ -81,12 +81,12 @@ class HostProgram(Program):
         """Return the devices to act on: only one if dispatching to several would take longer."""
         shapes = lane_shapes(self.plan, self.example)
         weights = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(shapes.params))
-        if self.devices[0].platform == "cpu" and weights * self._slots <= SMALL_CALL:
+        if self.devices[0].platform == "cpu" and weights * self._slot_count <= SMALL_CALL:
             return lane_mesh(self.devices[:1])
         return self.mesh
 
     @property
-    def _slots(self) -> int:
+    def _slot_count(self) -> int:
         return self.lanes * self.plan.num_envs
 
     @compiled_property
@@ -102,7 +102,9 @@ class HostProgram(Program):
         to_act_on = (acting, memory, rollout, step, observation, cut)
         to_learn = (lanes, busy, busy, memory, observation, rollout, self._no_answers())
         lowered = {
-            "start": functions.start.lower(step, lanes, self.no_refills(), self._initial),
+            "start": functions.start.lower(
+                step, lanes, self.no_refills(), self._initial_on_devices
+            ),
             "begin": functions.begin.lower(lanes),
             "learn": functions.learn.lower(*to_learn),
         }
@@ -111,7 +113,7 @@ class HostProgram(Program):
         return {**compiled, "acting": calls}
 
     @cached_property
-    def _steps(self) -> list[jax.Array]:
+    def _step_numbers(self) -> list[jax.Array]:
         """Return a rollout's step numbers as device arrays, so that calls need not send them."""
         numbers = list(np.arange(self.plan.rollout_length, dtype=np.int32))
         return jax.device_put(numbers, NamedSharding(self.acting_mesh, EVERYWHERE))
@@ -124,7 +126,7 @@ class HostProgram(Program):
         """See `Program.advance`; lanes with failed environments diverge (see `failures`)."""
         with self._all_or_nothing():
             self.stage.rest(refills.busy & ~refills.mask)
-            given = (np.int32(seed), lanes, self.place(refills), self._initial)
+            given = (np.int32(seed), lanes, self.place(refills), self._initial_on_devices)
             lanes = self._advance["start"](*given)
             if refills.mask.any():
                 keys = np.asarray(jax.device_get(lanes.state.key))
@@ -132,7 +134,7 @@ class HostProgram(Program):
             found: list[Metrics] = []
             self._phases.clear()
             for _ in range(self.updates):
-                lanes, metrics = self._update(lanes, refills.busy)
+                lanes, metrics = self._update_lanes(lanes, refills.busy)
                 found.append(metrics)
         return lanes, jax.tree.map(lambda *updates: np.stack(updates), *found)
 
@@ -174,7 +176,7 @@ class HostProgram(Program):
             lanes = self._without_episodes(lanes, lost, stage)
             said: list[Infos] = []
             busy = np.arange(self.lanes) == which
-            memory, rollout, answers = self._rollout(lanes, busy, stage, said)
+            memory, rollout, answers = self._collect_rollout(lanes, busy, stage, said)
             follows = (memory, stage.observation)
         if failed := stage.take_failures():
             self.warn(f"could not record the rollout of a saved policy: {failed[which]}")
@@ -190,9 +192,9 @@ class HostProgram(Program):
     def _look(self) -> Any:
         return jax.jit(look_function(self.plan))
 
-    def _update(self, lanes: Lanes, busy: np.ndarray) -> tuple[Lanes, Metrics]:
+    def _update_lanes(self, lanes: Lanes, busy: np.ndarray) -> tuple[Lanes, Metrics]:
         began = time.perf_counter()
-        memory, rollout, answers = self._rollout(lanes, busy, self.stage)
+        memory, rollout, answers = self._collect_rollout(lanes, busy, self.stage)
         follows = (memory, self.stage.observation)
         refused = self.stage.refused
         acted = time.perf_counter()
@@ -201,14 +203,14 @@ class HostProgram(Program):
         self._phases.append((acted - began, time.perf_counter() - acted))
         return lanes, fetched
 
-    def _rollout(
+    def _collect_rollout(
         self, lanes: Lanes, busy: np.ndarray, stage: Stage, said: list[Infos] | None = None
     ) -> tuple[Any, Any, HostSteps]:
         """Step the environments; return memory, rollout and replies; append infos to `said`."""
         arrays, compiled = stage.batch.arrays, self._advance
         rollout = compiled["acting"].start(lanes, compiled["begin"](lanes))
         answers, ended = self._no_answers(), np.zeros((self.lanes, self.plan.num_envs), bool)
-        for step, at in enumerate(self._steps):
+        for step, at in enumerate(self._step_numbers):
             stage.step(rollout.act(at, stage.observation, ended), busy)
             if said is not None:
                 said.append(dict(stage.batch.said))

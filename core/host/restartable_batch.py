@@ -127,7 +127,7 @@ class Steady:
         gone = np.zeros(len(self.out), bool)
         left = slots
         while len(left):
-            restored = self._restore(left, observation, call)
+            restored = self._restore_slots(left, observation, call)
             if restored is not None:
                 gone[left[~restored]] = True
             left = slots[self._lost[slots] & ~self.out[slots]]
@@ -170,7 +170,7 @@ class Steady:
         while todo.any():
             lost = np.flatnonzero(todo & self._lost)
             if outcome is None and len(lost):
-                restored = self._restore(lost, before, call)
+                restored = self._restore_slots(lost, before, call)
                 if restored is not None:
                     gone[lost[~restored]] = True
                 todo &= ~gone & ~self.out
@@ -207,9 +207,9 @@ class Steady:
             self._reasons.pop(replicate, None)
         return slots
 
-    def _restore(self, slots: np.ndarray, was: np.ndarray, call: _Call) -> np.ndarray | None:
+    def _restore_slots(self, slots: np.ndarray, was: np.ndarray, call: _Call) -> np.ndarray | None:
         """Reopen and replay slots; return which of them reproduce `was`; None if any was lost."""
-        if not self._reopen(slots, 0, call):
+        if not self._reopen_slots(slots, 0, call):
             self._lost[slots] = True  # some of them are back at the start of their episodes
             return None
 
@@ -228,10 +228,10 @@ class Steady:
     def _start_slots(self, slots: np.ndarray, call: _Call, later: int = 0) -> None:
         left = slots[~self.out[slots]]
         while len(left):
-            self._reopen(left, later, call)
+            self._reopen_slots(left, later, call)
             left = slots[self._lost[slots] & ~self.out[slots]]
 
-    def _reopen(self, slots: np.ndarray, later: int, call: _Call) -> bool:
+    def _reopen_slots(self, slots: np.ndarray, later: int, call: _Call) -> bool:
         openings = [
             replace(self._openings[slot], episode=int(self.log.episodes[slot]) + later, fresh=True)
             for slot in slots.tolist()

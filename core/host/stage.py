@@ -53,7 +53,7 @@ class Stage:
         self._values |= values
         for lane in values:
             self._failed.pop(lane, None)
-        openings = {lane: self._openings(lane, keys[lane]) for lane in values}
+        openings = {lane: self._openings_of_lane(lane, keys[lane]) for lane in values}
         try:
             self._steady.open([opening for part in openings.values() for opening in part])
         except ConfigError:  # find the lane by opening them one by one
@@ -65,8 +65,8 @@ class Stage:
                     self._warn(f"a trial failed: {error}")
         self._note_failures()
 
-    def _openings(self, lane: int, key: np.ndarray) -> list[Opening]:
-        return [self._opening(lane, env, key, 0) for env in range(self._shape[1])]
+    def _openings_of_lane(self, lane: int, key: np.ndarray) -> list[Opening]:
+        return [self._episode_opening(lane, env, key, 0) for env in range(self._shape[1])]
 
     def _note_failures(self) -> None:
         reasons = self._steady.take_reasons()
@@ -77,11 +77,11 @@ class Stage:
         taken, self._failed = self._failed, {}
         return taken
 
-    def _slots(self, lanes: np.ndarray) -> np.ndarray:
+    def _slots_of_lanes(self, lanes: np.ndarray) -> np.ndarray:
         envs = self._shape[1]
         return (lanes[:, None] * envs + np.arange(envs)).reshape(-1)
 
-    def _opening(self, lane: int, env: int, key: np.ndarray, episode: int) -> Opening:
+    def _episode_opening(self, lane: int, env: int, key: np.ndarray, episode: int) -> Opening:
         slot, stream = lane * self._shape[1] + env, stream_words(key, "train", env)
         return Opening(slot, self._values[lane], stream, episode, fresh=True)
 
@@ -95,7 +95,7 @@ class Stage:
     def rest(self, busy: np.ndarray) -> None:
         gone = np.flatnonzero(self._open & ~busy)
         self._open[gone] = False
-        self._steady.log.rested(self._slots(gone))
+        self._steady.log.rested(self._slots_of_lanes(gone))
 
     def save(self, path: Path) -> None:
         log, whole = self._steady.log, io.BytesIO()
@@ -143,7 +143,9 @@ class Stage:
         sources = {lane: self._values.get(source[lane], {}) for lane in copied.tolist()}
         known = {**self._values, **sources}
         other = [lane for lane, given in values.items() if given != known.get(lane)]
-        self._steady.log.take_over(self._slots(copied), self._slots(source[copied]))
+        self._steady.log.take_over(
+            self._slots_of_lanes(copied), self._slots_of_lanes(source[copied])
+        )
         self._open, self.refused = self._open[source], self.refused[source]
         self._values = {**known, **values}
         moved[other] = True
@@ -157,7 +159,7 @@ class Stage:
     ) -> tuple[Stage, np.ndarray]:
         """Return a stage with one lane copied to another batch, and the lost episodes [L, E]."""
         other, lanes = Stage(batch, *self._shape, self._warn), np.array([lane])
-        other._steady.log = self._steady.log.of(self._slots(lanes))
+        other._steady.log = self._steady.log.of(self._slots_of_lanes(lanes))
         other._open[lane], other._values = True, {lane: self._values[lane]}
         return other, other._bring_back(lanes, keys, observation)
 
@@ -175,11 +177,11 @@ class Stage:
     def _bring_back(
         self, lanes: np.ndarray, keys: np.ndarray, observation: np.ndarray
     ) -> np.ndarray:
-        episodes, slots = self._steady.log.episodes, self._slots(lanes).tolist()
+        episodes, slots = self._steady.log.episodes, self._slots_of_lanes(lanes).tolist()
         lanes_envs = [divmod(slot, self._shape[1]) for slot in slots]
         lost = self._steady.bring_back(
             [
-                self._opening(lane, env, keys[lane], int(episodes[slot]))
+                self._episode_opening(lane, env, keys[lane], int(episodes[slot]))
                 for slot, (lane, env) in zip(slots, lanes_envs, strict=True)
             ],
             observation.reshape(self.batch.arrays.observation.shape),

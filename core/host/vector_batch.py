@@ -77,7 +77,7 @@ class VectorBatch:
         for group in self._group_openings(openings):
             slots = np.array([opening.slot for opening in group])
             self._call_guarded(
-                slots, failed, lambda group=group, slots=slots: self._open(group, slots)
+                slots, failed, lambda group=group, slots=slots: self._open_group(group, slots)
             )
         return CallOutcome(failed)
 
@@ -90,7 +90,7 @@ class VectorBatch:
             found.setdefault(key, []).append(opening)
         return list(found.values())
 
-    def _open(self, group: Sequence[Opening], slots: np.ndarray) -> None:
+    def _open_group(self, group: Sequence[Opening], slots: np.ndarray) -> None:
         seeds = np.array([episode_seed(one.stream, one.episode) for one in group])
         simulator = self._reusable_simulator(group)
         if simulator is None:
@@ -130,7 +130,7 @@ class VectorBatch:
         for part in parts:
             if part.slots[0] not in failed:
                 self._call_guarded(
-                    part.slots, failed, lambda part=part: self._receive(part, restart)
+                    part.slots, failed, lambda part=part: self._receive_answers(part, restart)
                 )
         return CallOutcome(failed)
 
@@ -152,7 +152,7 @@ class VectorBatch:
         rows = np.array([self._homes[slot].row for slot in ordered])
         return _Part(simulator, np.array(ordered), rows)
 
-    def _receive(self, part: _Part, restart: bool) -> None:
+    def _receive_answers(self, part: _Part, restart: bool) -> None:
         arrays, slots = self.arrays, part.slots
         answers = part.simulator.receive()
         ended = answers.terminated | answers.truncated
@@ -164,9 +164,9 @@ class VectorBatch:
         if ended.any():
             arrays.final[slots[ended]] = arrays.observation[slots[ended]]
             if restart:
-                self._restart(part, answers, ended)
+                self._restart_ended(part, answers, ended)
 
-    def _restart(self, part: _Part, answers: Answers, ended: np.ndarray) -> None:
+    def _restart_ended(self, part: _Part, answers: Answers, ended: np.ndarray) -> None:
         """Start new episodes in the ended rows, bool [n]."""
         slots, rows = part.slots[ended], part.rows[ended]
         self._episodes[slots] += 1

@@ -75,12 +75,12 @@ class Convolution(nn.Module):
     @nn.compact
     def __call__(self, x: Float[Array, "... H W C"]) -> Float[Array, "... H2 W2 C2"]:
         if self.padded:
-            x = _padded(x, self.kernel, self.stride, 0.0)
-        patches = jnp.concatenate(_windows(x, self.kernel, self.stride), -1)
+            x = _pad_same(x, self.kernel, self.stride, 0.0)
+        patches = jnp.concatenate(_unfold_windows(x, self.kernel, self.stride), -1)
         return nn.Dense(self.channels, kernel_init=self.kernel_init, name="patches")(patches)
 
 
-def _windows(x: Float[Array, "... H W C"], size: int, stride: int) -> list[Array]:
+def _unfold_windows(x: Float[Array, "... H W C"], size: int, stride: int) -> list[Array]:
     """Return, for each position within a window, the image [.., H', W', C] of its values."""
     height, width = ((side - size) // stride + 1 for side in (x.shape[-3], x.shape[-2]))
 
@@ -92,26 +92,26 @@ def _windows(x: Float[Array, "... H W C"], size: int, stride: int) -> list[Array
     return [shifted(row, column) for row in range(size) for column in range(size)]
 
 
-def _padded(
+def _pad_same(
     x: Float[Array, "... H W C"], size: int, stride: int, value: float
 ) -> Float[Array, "... H2 W2 C"]:
     """Pad an image on both sides so that H / stride windows fit, rounded up."""
     lead = [(0, 0)] * (x.ndim - 3)
-    sides = [_around(side, size, stride) for side in (x.shape[-3], x.shape[-2])]
+    sides = [_same_padding(side, size, stride) for side in (x.shape[-3], x.shape[-2])]
     return jnp.pad(x, [*lead, *sides, (0, 0)], constant_values=value)
 
 
-def _around(side: int, size: int, stride: int) -> tuple[int, int]:
+def _same_padding(side: int, size: int, stride: int) -> tuple[int, int]:
     missing = max(0, (math.ceil(side / stride) - 1) * stride + size - side)
     return missing // 2, missing - missing // 2
 
 
 def max_pool(x: Float[Array, "... H W C"], size: int, stride: int) -> Float[Array, "... H2 W2 C"]:
     """Return the largest value of each window; H2 is H / stride, rounded up."""
-    return reduce(jnp.maximum, _windows(_padded(x, size, stride, -jnp.inf), size, stride))
+    return reduce(jnp.maximum, _unfold_windows(_pad_same(x, size, stride, -jnp.inf), size, stride))
 
 
-class Stage(nn.Module):
+class ImpalaStage(nn.Module):
     """A convolution, max pooling and residual blocks: Espeholt et al. 2018, figure 3, right."""
 
     plan: Plan
@@ -149,7 +149,7 @@ class Encoder(nn.Module):
         triples = zip(sizes.channels, sizes.kernels, sizes.strides, strict=True)
         for i, (channels, kernel, stride) in enumerate(triples):
             if plan.cnn_residual_blocks:
-                x = Stage(plan, channels, kernel, stride, kernel_init, name=f"stage_{i}")(x)
+                x = ImpalaStage(plan, channels, kernel, stride, kernel_init, name=f"stage_{i}")(x)
                 continue
             x = Convolution(channels, kernel, stride, kernel_init, name=f"convolution_{i}")(x)
             x = activated(plan, x, f"convolution_norm_{i}")

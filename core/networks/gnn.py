@@ -165,10 +165,10 @@ class Messages(nn.Module):
         rounds = plan.gnn_message_passing_steps
         for number in range(rounds):
             last = number == rounds - 1
-            state = self._round(state, incidence, number, last, chosen if last else None)
+            state = self._message_round(state, incidence, number, last, chosen if last else None)
         return state
 
-    def _round(
+    def _message_round(
         self,
         state: GraphState,
         incidence: Incidence,
@@ -182,7 +182,7 @@ class Messages(nn.Module):
         if chosen is not None:
             inputs = chosen(inputs)
             state = state.replace(edges=inputs[..., : state.edges.shape[-1]])
-        messages = self._processor("edge", f"edges_{number}")(inputs, state.graph)
+        messages = self._make_processor("edge", f"edges_{number}")(inputs, state.graph)
         edges = state.edges
         if not last or "edges" in self.reads:
             edges = self._add_residual(state.edges, messages, f"edge_norm_{number}")
@@ -201,17 +201,17 @@ class Messages(nn.Module):
             logits = logits[..., 0]
             weighted = messages * incidence.softmax_at_receivers(logits)[..., None]
         exchanged = jnp.concatenate([state.nodes, incidence.sums_at_nodes(weighted)], axis=-1)
-        node_update = self._processor("node", f"nodes_{number}")(exchanged, state.graph)
+        node_update = self._make_processor("node", f"nodes_{number}")(exchanged, state.graph)
         nodes = state.nodes
         if not last:
             nodes = self._add_residual(state.nodes, node_update, f"node_norm_{number}")
         means = [jnp.mean(node_update, axis=0), jnp.mean(messages, axis=0)]
         joined = jnp.concatenate(means, axis=-1)
-        graph_update = self._processor("global", f"graph_{number}")(joined, state.graph)
+        graph_update = self._make_processor("global", f"graph_{number}")(joined, state.graph)
         graph = self._add_residual(state.graph, graph_update, f"graph_norm_{number}")
         return GraphState(edges, nodes, graph)
 
-    def _processor(self, of: str, name: str) -> Processor:
+    def _make_processor(self, of: str, name: str) -> Processor:
         names = (f"gnn_{of}_{size}" for size in ("mlp_layers", "mlp_latent", "embedding_size"))
         return Processor(self.plan, *(getattr(self.plan, size) for size in names), name=name)
 
@@ -251,7 +251,7 @@ class GNN(nn.Module):
             senders=observation.senders.reshape((-1, observation.senders.shape[-1])),
             receivers=observation.receivers.reshape((-1, observation.receivers.shape[-1])),
         )
-        start, incidence = self._features(graph), self._incidence(graph)
+        start, incidence = self._graph_features(graph), self._incidence(graph)
         both, routes = plan.shared_encoder, self.routes
         reads, pair, near, chosen = ("graph",), None, None, None
         if routes is not None:
@@ -281,7 +281,7 @@ class GNN(nn.Module):
             return 0
         return further_actions(self.routes, self.outputs)
 
-    def _features(self, graph: Any) -> GraphState:
+    def _graph_features(self, graph: Any) -> GraphState:
         plan, nodes = self.plan, graph.nodes
         if not plan.gnn_node_features:
             nodes = jnp.zeros((*nodes.shape[:-1], 1), nodes.dtype)
@@ -316,7 +316,7 @@ class GNN(nn.Module):
             kernel_init = initialiser(plan, plan.policy_gain)
             return Head(self.outputs, kernel_init, name="actor_head")(state.graph)
         links = None if near is None else jnp.asarray(near.links)[pair]
-        weights = self._weights(routes, pair, links).astype(state.edges.dtype)
+        weights = self._link_weights(routes, pair, links).astype(state.edges.dtype)
         edges = state.edges
         if edges.shape[0] == 2 * weights.shape[-1]:  # undirected links, once per direction
             half = weights.shape[-1]
@@ -325,7 +325,7 @@ class GNN(nn.Module):
         paths = jnp.einsum("bku,ubd->bkd", weights, edges)
         return path_pooling.path_logits(plan, routes, self.outputs, paths, lambda: state.graph)
 
-    def _weights(
+    def _link_weights(
         self, routes: Routes, pair: Int[Array, " B"], links: Int[Array, "B U"] | None
     ) -> Float[Array, "B K U"]:
         inside = path_pooling.membership(routes, pair, links)

@@ -121,7 +121,7 @@ class FlagDense(nn.Module):
         size = numbers.shape[-1] + flags.shape[-1]
         kernel = self.param("kernel", self.kernel_init, (size, self.width), jnp.float32)
         bias = self.param("bias", nn.initializers.zeros, (self.width,), jnp.float32)
-        made: Any = _layer(self.rounds, numbers, flags, kernel, bias)
+        made: Any = _flag_dense(self.rounds, numbers, flags, kernel, bias)
         return made.reshape((*x.flags.shape[:-1], self.width))
 
 
@@ -144,7 +144,9 @@ def in_parts(x: Float[Array, "..."]) -> tuple[Array, Array, Array]:
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _layer(rounds: bool, numbers: Any, flags: Any, kernel: Any, bias: Any) -> Float[Array, "N W"]:
+def _flag_dense(
+    rounds: bool, numbers: Any, flags: Any, kernel: Any, bias: Any
+) -> Float[Array, "N W"]:
     few = numbers.shape[1]
     if rounds:
         made = jnp.matmul(_cast_flags(flags, jnp.float32), kernel[few:], precision=_TF32)
@@ -172,11 +174,13 @@ def _cast_flags(flags: Any, dtype: Any) -> Array:
     return jax.lax.optimization_barrier(flags).astype(dtype)
 
 
-def _forward(rounds: bool, numbers: Any, flags: Any, kernel: Any, bias: Any) -> Any:
-    return _layer(rounds, numbers, flags, kernel, bias), (numbers, flags, kernel)
+def _flag_dense_forward(rounds: bool, numbers: Any, flags: Any, kernel: Any, bias: Any) -> Any:
+    return _flag_dense(rounds, numbers, flags, kernel, bias), (numbers, flags, kernel)
 
 
-def _backward(rounds: bool, kept: tuple[Any, Any, Any], given: Any) -> tuple[Any, None, Any, Any]:
+def _flag_dense_backward(
+    rounds: bool, kept: tuple[Any, Any, Any], given: Any
+) -> tuple[Any, None, Any, Any]:
     numbers, flags, kernel = kept
     few = numbers.shape[1]
     # The sum of three products, each as large as the kernel, would cost what they save.
@@ -189,7 +193,7 @@ def _backward(rounds: bool, kept: tuple[Any, Any, Any], given: Any) -> tuple[Any
     return _float32_product(given, kernel[:few].T), None, of_kernel, ends[few]
 
 
-_layer.defvjp(_forward, _backward)
+_flag_dense.defvjp(_flag_dense_forward, _flag_dense_backward)
 
 
 @pytree

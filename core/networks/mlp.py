@@ -48,7 +48,9 @@ def initialiser(plan: Plan, gain: float) -> nn.initializers.Initializer:
     return nn.initializers.variance_scaling(gain**2, "fan_in", "truncated_normal")
 
 
-def _dense(plan: Plan, x: Float[Array, "... D"] | Flagged, width: int) -> Callable[..., nn.Module]:
+def _choose_dense(
+    plan: Plan, x: Float[Array, "... D"] | Flagged, width: int
+) -> Callable[..., nn.Module]:
     if isinstance(x, Flagged):
         return partial(FlagDense, rounds=plan.matmul_precision == "tf32")
     inputs = x.shape[-1]
@@ -97,7 +99,7 @@ class Tower(nn.Module):
     def __call__(self, x: Float[Array, "... D"] | Flagged) -> Any:
         for i, width in enumerate(self.plan.hidden_sizes):
             kernel = initialiser(self.plan, self.plan.hidden_gain)
-            x = _dense(self.plan, x, width)(width, kernel, name=f"dense_{i}")(x)
+            x = _choose_dense(self.plan, x, width)(width, kernel, name=f"dense_{i}")(x)
             x = activated(self.plan, x, f"norm_{i}")
         return x
 
@@ -206,13 +208,13 @@ class PathMLP(nn.Module):
             most = jnp.array([1.0, 1.0, self.slots] if by_slot else [paths, 1.0])
             logits = jnp.append(logits, rest - jnp.sum(slopes * most), axis=-1)
         for i, width in enumerate(plan.hidden_sizes):
-            loads = Dense(width, self._kernel, name=f"critic_{i}")(loads)
+            loads = Dense(width, self._kernel_init, name=f"critic_{i}")(loads)
             loads = activated(plan, loads, f"critic_norm_{i}")
         value = value_head(plan, loads)
         return Outputs(logits.reshape((*lead, -1)), value.reshape(lead))
 
     @property
-    def _kernel(self) -> Any:
+    def _kernel_init(self) -> Any:
         return initialiser(self.plan, self.plan.hidden_gain)
 
     def _of_paths(
@@ -226,8 +228,11 @@ class PathMLP(nn.Module):
         ranks = jnp.broadcast_to(ranks[None], (*path_features.shape[:2], 2))
         x = jnp.concatenate([jnp.arcsinh(path_features), ranks], axis=-1)
         for i, width in enumerate(self.plan.hidden_sizes):
-            x = Dense(width, self._kernel, name=f"path_{i}")(x)
+            x = Dense(width, self._kernel_init, name=f"path_{i}")(x)
             if i == 0:
-                x = x + Dense(width, self._kernel, biased=False, name="shared")(shared)[:, None]
+                x = (
+                    x
+                    + Dense(width, self._kernel_init, biased=False, name="shared")(shared)[:, None]
+                )
             x = activated(self.plan, x, f"norm_{i}")
         return x

@@ -148,7 +148,7 @@ class Pooling(nn.Module):
         self, items: Float[Array, "... n D"], groups: Bool[Array, "... G n"]
     ) -> Float[Array, "... G P"]:
         if self.kind == "attention":
-            return self._attend(items, groups)
+            return self._pool_by_attention(items, groups)
         weights = groups.astype(items.dtype)
         total = jnp.einsum("...gn,...nd->...gd", weights, items)
         if self.kind == "sum":
@@ -165,7 +165,7 @@ class Pooling(nn.Module):
         low, high = (jnp.where(some, x, jnp.zeros_like(x)) for x in (low, high))
         return jnp.concatenate([low, mean, high], axis=-1)
 
-    def _attend(self, items: Array, groups: Array) -> Array:
+    def _pool_by_attention(self, items: Array, groups: Array) -> Array:
         width = items.shape[-1]
         query = self.param("query", nn.initializers.normal(width**-0.5), (width,))
         scores = jnp.einsum("...nd,d->...n", items, query)[..., None, :]

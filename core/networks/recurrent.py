@@ -50,17 +50,17 @@ class Cell(nn.Module):
 
     def step(self, memory: Any, ready: Float[Array, "... G"]) -> Any:
         if self.plan.network == "lstm":
-            return self._lstm(memory, ready)
-        return self._gru(memory, ready)
+            return self._lstm_step(memory, ready)
+        return self._gru_step(memory, ready)
 
-    def _lstm(self, memory: tuple[Array, Array], ready: Array) -> tuple[Array, Array]:
+    def _lstm_step(self, memory: tuple[Array, Array], ready: Array) -> tuple[Array, Array]:
         cell, hidden = memory
         enter, forget, leave, new = jnp.split(ready + hidden @ self.over, 4, axis=-1)
         kept = jax.nn.sigmoid(forget + jnp.ones((), forget.dtype)) * cell
         cell = kept + jax.nn.sigmoid(enter) * jnp.tanh(new)
         return cell, jax.nn.sigmoid(leave) * jnp.tanh(cell)
 
-    def _gru(self, hidden: Array, ready: Array) -> Array:
+    def _gru_step(self, hidden: Array, ready: Array) -> Array:
         size = self.plan.recurrent_size
         over = hidden @ self.over
         reset, keep = jnp.split(
@@ -113,7 +113,7 @@ class Recurrent(nn.Module):
         carry = tuple(
             cell.step(memory, x) for cell, memory, x in zip(self._cells, carry, ready, strict=True)
         )
-        return self._read_outputs(tuple(self._hidden(memory) for memory in carry)), carry
+        return self._read_outputs(tuple(self._hidden_state(memory) for memory in carry)), carry
 
     def unroll(self, observation: Array, first: Bool[Array, "T *S"], carry: Any) -> Outputs:
         ready = self._prepare_inputs(observation)
@@ -129,7 +129,7 @@ class Recurrent(nn.Module):
                 carry,
             )
             after = tuple(f(m, x) for f, m, x in zip(over, held, inputs, strict=True))
-            return after, tuple(self._hidden(memory) for memory in after)
+            return after, tuple(self._hidden_state(memory) for memory in after)
 
         _, hidden = jax.lax.scan(one, carry, (ready, first))
         return self._read_outputs(hidden)
@@ -152,7 +152,7 @@ class Recurrent(nn.Module):
         pairs = zip(self._cells, self._towers, strict=True)
         return tuple(cell.prepare(tower(x)) for cell, tower in pairs)
 
-    def _hidden(self, memory: Any) -> Array:
+    def _hidden_state(self, memory: Any) -> Array:
         if self.plan.network == "lstm":
             return memory[1]
         return memory

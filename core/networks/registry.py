@@ -54,11 +54,11 @@ def _array_shape(name: str, plan: Plan, struct: Any) -> tuple[int, ...]:
     return tuple(struct.shape)
 
 
-def _mlp(plan: Plan, outputs: int, struct: Any) -> nn.Module:
+def _make_mlp(plan: Plan, outputs: int, struct: Any) -> nn.Module:
     return MLP(plan, outputs, len(_array_shape("mlp", plan, struct)))
 
 
-def _cnn(plan: Plan, outputs: int, struct: Any) -> nn.Module:
+def _make_cnn(plan: Plan, outputs: int, struct: Any) -> nn.Module:
     shape = _array_shape("cnn", plan, struct)
     if len(shape) not in (2, 3, 4):
         raise ConfigError(
@@ -72,32 +72,32 @@ def _cnn(plan: Plan, outputs: int, struct: Any) -> nn.Module:
     return CNN(plan, outputs, shape)
 
 
-def _recurrent(plan: Plan, outputs: int, struct: Any) -> nn.Module:
+def _make_recurrent(plan: Plan, outputs: int, struct: Any) -> nn.Module:
     return Recurrent(plan, outputs, _array_shape(plan.network, plan, struct))
 
 
-def _routes(plan: Plan) -> Routes | None:
+def _routes_of_plan(plan: Plan) -> Routes | None:
     return routes_of(environments.make(plan.env), environments.make(plan.eval_env))
 
 
-def _gnn(plan: Plan, outputs: int, struct: Any) -> nn.Module:
+def _make_gnn(plan: Plan, outputs: int, struct: Any) -> nn.Module:
     if not all(hasattr(struct, name) for name in ("nodes", "edges", "globals", "senders")):
         raise ConfigError(
             f"network gnn reads graphs, which {plan.env.id} does not provide; optical "
             "environments provide them with `observation: graph`"
         )
-    routes = _routes(plan)
+    routes = _routes_of_plan(plan)
     if routes is None:
         _check_no_shares(plan)
     return GNN(plan, outputs, routes)
 
 
-def _transformer(plan: Plan, outputs: int, struct: Any) -> nn.Module:
+def _make_transformer(plan: Plan, outputs: int, struct: Any) -> nn.Module:
     if hasattr(struct, "shape"):
         _check_no_shares(plan)
         shape = tuple(struct.shape)
         return SequenceTransformer(plan, outputs, shape, plan.env.history)
-    routes = _routes(plan)
+    routes = _routes_of_plan(plan)
     if routes is None or not hasattr(struct, "slots"):
         raise ConfigError(
             "network transformer reads link tokens or a single array (with `history`), but the "
@@ -113,7 +113,7 @@ def _transformer(plan: Plan, outputs: int, struct: Any) -> nn.Module:
 
 
 def _path_mlp(plan: Plan, outputs: int, struct: Any) -> nn.Module:
-    routes = _routes(plan)
+    routes = _routes_of_plan(plan)
     shown = plan.env.history == 1 and dict(plan.env.keys).get("observation") == "paths"
     if routes is None or not shown or tuple(struct.shape) != (observed_size(routes),):
         raise ConfigError(
@@ -152,13 +152,13 @@ def _check_no_shares(plan: Plan) -> None:
 
 
 _NETWORKS: dict[str, NetworkFactory] = {
-    "mlp": _mlp,
-    "cnn": _cnn,
-    "gnn": _gnn,
-    "transformer": _transformer,
+    "mlp": _make_mlp,
+    "cnn": _make_cnn,
+    "gnn": _make_gnn,
+    "transformer": _make_transformer,
     "path_mlp": _path_mlp,
-    "lstm": _recurrent,
-    "gru": _recurrent,
+    "lstm": _make_recurrent,
+    "gru": _make_recurrent,
 }
 
 

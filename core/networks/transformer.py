@@ -246,7 +246,7 @@ class LinkTransformer(nn.Module):
             critic_input = (lines.position, slots, lines.marginals)
             critic = LinkEncoder(plan, name="critic")(critic_input, position, words)
         policy = self._logits(actor, lines.pair, near)
-        value = _value(plan, critic)
+        value = _critic_value(plan, critic)
         return Outputs(policy.reshape((*lead, self.outputs)), value.reshape(lead))
 
     def _logits(
@@ -295,11 +295,11 @@ class SequenceTransformer(nn.Module):
         actor, critic = both_towers(plan, partial(SequenceEncoder, plan), rows, words)
         hidden = _pooled_layers(plan, "actor", actor)
         policy = Head(self.outputs, initialiser(plan, plan.policy_gain), name="actor_head")(hidden)
-        value = _value(plan, critic)
+        value = _critic_value(plan, critic)
         return Outputs(policy.reshape((*lead, self.outputs)), value.reshape(lead))
 
 
-def _value(plan: Plan, tokens: Float[Array, "B n D"]) -> Float[Array, " B"]:
+def _critic_value(plan: Plan, tokens: Float[Array, "B n D"]) -> Float[Array, " B"]:
     return value_head(plan, _pooled_layers(plan, "critic", tokens))[..., 0]
 
 

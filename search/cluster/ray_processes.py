@@ -20,7 +20,7 @@ from typing import Any
 from ...errors import ConfigError, SearchError, counted
 from ...machine.processes import (
     Launch,
-    Process,
+    StartedProcess,
     Wish,
     end_leftovers,
     follow,
@@ -61,7 +61,7 @@ class NodeProcesses:
 
 
 class RayProcess:
-    """A process on the cluster; see `Process`."""
+    """A process on the cluster; see `StartedProcess`."""
 
     def __init__(
         self, ray: ModuleType, actor: Any, launch: Launch, give_back: Callable[[Any], None]
@@ -184,10 +184,10 @@ class RayProcesses:
     def begin(self, folder: Path) -> None:
         end_leftovers(folder)  # processes on other nodes ended with their actors
 
-    def find(self, folder: Path) -> Process | None:
+    def find(self, folder: Path) -> StartedProcess | None:
         return None
 
-    def start(self, launch: Launch, lane: int) -> Process:
+    def start(self, launch: Launch, lane: int) -> StartedProcess:
         gpus = self._settings.gpus
         share = thread_settings(self._cpus_per_process) | share_of_memory(gpus or 0)
         if gpus == 0:

@@ -17,7 +17,7 @@ import numpy as np
 
 from ...errors import ConfigError
 from ...files.atomic_files import new_folder, read_text, write_text
-from ...machine.processes import Process
+from ...machine.processes import StartedProcess
 from ...store.rows import Stream
 from ...store.study_folder import PROCESS
 from .contract import ChunkResult, EvaluationResult, LaneChange, Population, Refill, Resolved
@@ -36,9 +36,9 @@ class ProcessPopulation(Population):
         self._setup, self.lanes = setup, lanes
         self.steps_per_chunk = setup.chunk_sizes.steps_per_chunk
         self._runs: list[ProcessRun | None] = [None] * lanes
-        self._ending: list[Process | None] = [None] * lanes
+        self._ending: list[StartedProcess | None] = [None] * lanes
         self._away: dict[tuple[int, Stream, int], ProcessRun] = {}  # taken out of their lanes
-        self._leaving: list[Process] = []  # of runs that are no longer needed
+        self._leaving: list[StartedProcess] = []  # of runs that are no longer needed
         self._counted_at = time.perf_counter()
 
     def ready(self, refills: Sequence[Refill], busy: Sequence[int]) -> list[int]:

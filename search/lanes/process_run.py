@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ...files.atomic_files import delete_folder, make_folder, read_text, write_text
-from ...machine.processes import STDERR, STDOUT, Launch, Process, last_lines
+from ...machine.processes import STDERR, STDOUT, Launch, StartedProcess, last_lines
 from ...store.codec import plain_json
 from ...store.rows import Stream
 from ...studies.command import Template
@@ -34,8 +34,8 @@ class ProcessRun:
     refill: Refill
     chunks: int = 0  # number counted so far
     is_free: bool = False  # at no rung: it is not judged
-    process: Process | None = None
-    before: Process | None = None  # the lane's previous process, which must end first
+    process: StartedProcess | None = None
+    before: StartedProcess | None = None  # the lane's previous process, which must end first
     exit_code: int | None = None
     failure: str = ""
     continued: bool = False  # started from a checkpoint
@@ -110,7 +110,7 @@ class ProcessRun:
             return
         self._launch_process(launch, resume, record)
 
-    def _left_over(self, is_wanted: bool) -> Process | None:
+    def _left_over(self, is_wanted: bool) -> StartedProcess | None:
         """Return the process left over from an earlier start; end it if it is not wanted."""
         if self._has_looked_back:
             return None
@@ -270,7 +270,7 @@ class ProcessRun:
             if path.is_file() and path.stat().st_size > _MOST_OUTPUT:
                 self._mark_failed(f"{name} is larger than 1 GiB; print less")
 
-    def leave(self) -> Process | None:
+    def leave(self) -> StartedProcess | None:
         """Ask the process to end; return it if it is still running."""
         if self.process is None:
             return self.before

@@ -69,9 +69,9 @@ def test_predict_refuses_non_numeric_observations(cartpole, given):
 def test_second_predict_call_does_not_recompile(cartpole):
     seen = saved_policies.observations(cartpole)
     predict(cartpole, seen)
-    before = cartpole._act._cache_size()
+    before = cartpole._compiled_act._cache_size()
     predict(cartpole, seen + 1.0)
-    assert cartpole._act._cache_size() == before
+    assert cartpole._compiled_act._cache_size() == before
 
 
 def test_evaluate_uses_the_training_env_by_default(cartpole):

@@ -105,4 +105,4 @@ def test_traced_knobs_do_not_recompile(tiny):
     assert np.all(np.isfinite(curve.loss)) and np.all(curve.ratio_start_error <= 1e-6)
     np.testing.assert_allclose(curve.vf_learning_rate, curve.learning_rate / 3, rtol=1e-5)
     with pytest.raises(TypeError):
-        compiled(np.float32(0), program.empty(), program.place(rows), program._initial)
+        compiled(np.float32(0), program.empty(), program.place(rows), program._initial_on_devices)

@@ -498,9 +498,11 @@ def test_different_machine_is_marked_despite_early_crash(tmp_path):
 def test_different_environment_package_version_is_marked(tmp_path, monkeypatch):
     study = samples.study(env=EnvSpec("gym:CartPole-v1"), budget=Budget(trials=8))
     go(tmp_path, study)
-    installed = software._version
+    installed = software._installed_version
     monkeypatch.setattr(
-        software, "_version", lambda name: "0.1" if name == "gymnasium" else installed(name)
+        software,
+        "_installed_version",
+        lambda name: "0.1" if name == "gymnasium" else installed(name),
     )
     go(tmp_path, dataclasses.replace(study, budget=Budget(trials=16)))
     with opened(tmp_path) as journal:

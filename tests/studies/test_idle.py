@@ -204,7 +204,7 @@ def numbers(knobs):
     given = {"optimiser": "adamw", "learning_rate": 0.01, "adam_beta1": 0.8, **knobs}
     hypers = jax.tree.map(jnp.asarray, make_hypers(given, {}, {}))
     values = scheduled_values(hypers, jnp.float32(0.1))
-    settings = optimisers._settings(PLAN, hypers, values.sizes)
+    settings = optimisers._optimiser_settings(PLAN, hypers, values.sizes)
     return np.array(jax.tree.leaves((values, settings)))
 
 

@@ -97,7 +97,7 @@ class _Finder:
         first = self.topology.first_number
         paths = self._find_paths(source + first, destination + first)
         paths.sort(key=self._tie_break)
-        paths.sort(key=self._criterion)  # stable: the order above breaks ties
+        paths.sort(key=self._sort_key)  # stable: the order above breaks ties
 
         def from_zero(path: Path) -> tuple[int, ...]:
             return tuple(number - first for number in path)
@@ -121,29 +121,29 @@ class _Finder:
     def _tie_break(self, path: Path) -> tuple[float, int, int]:
         weight = float(len(path) - 1)
         if self.order == "distance":
-            weight = self._km(path)
+            weight = self._path_km(path)
         fingerprint = hashlib.sha256(str(list(path)).encode()).hexdigest()
         return weight, len(path), int(fingerprint, 16)
 
-    def _criterion(self, path: Path) -> tuple[float, ...]:
-        hops, km = float(len(path) - 1), self._km(path)
+    def _sort_key(self, path: Path) -> tuple[float, ...]:
+        hops, km = float(len(path) - 1), self._path_km(path)
         if self.order == "hops":
             return (hops,)
         if self.order == "distance":
             return (km,)
         if self.order == "hops_distance":
             return (hops, km)
-        carried = self._efficiency(km)
+        carried = self._spectral_efficiency(km)
         if self.capacity is not None:
             carried = self.capacity(km)
         if self.order == "capacity":
             return (carried,)
         return (hops / max(carried, 1.0),)
 
-    def _km(self, path: Path) -> float:
+    def _path_km(self, path: Path) -> float:
         return sum(self.topology.graph[u][v]["km"] for u, v in pairwise(path))
 
-    def _efficiency(self, km: float) -> float:
+    def _spectral_efficiency(self, km: float) -> float:
         if self.formats is None:
             return 1.0
         return spectral_efficiency(self.formats, km)
@@ -163,7 +163,7 @@ class _Finder:
                 hops[row, column, : len(links)] = links
                 km = sum(kms[link] for link in links)
                 counts[row, column], lengths[row, column] = len(links), km
-                efficiency[row, column] = self._efficiency(km)
+                efficiency[row, column] = self._spectral_efficiency(km)
                 if self.capacity is not None:
                     capacity[row, column] = self.capacity(km)
         arrays = (np.array(pairs, np.int32), hops, counts, lengths, efficiency, capacity)

@@ -198,7 +198,7 @@ def evaluate_heuristic(
     make_agent(name, environment)  # refuses an unknown name before anything is compiled
     lanes = len(chosen) * seeds
     devices = math.gcd(lanes, len(jax.local_devices()))
-    program = _program(environment, name, steps, utilisation, devices)
+    program = _lanes_program(environment, name, steps, utilisation, devices)
     streams = seed_streams(seed, seeds)
     keys = jnp.broadcast_to(streams[None], (len(chosen), seeds)).reshape(lanes)
     erlang = jnp.asarray(np.repeat(chosen, seeds), jnp.float32)
@@ -217,7 +217,7 @@ def seed_streams(seed: int, seeds: int) -> jax.Array:
 
 
 @functools.lru_cache(maxsize=32)
-def _program(
+def _lanes_program(
     environment: OpticalEnvironment, rule: Rule, steps: int, utilisation: bool, devices: int
 ) -> Callable[[jax.Array, jax.Array], dict[str, jax.Array]]:
     run = _Lanes(environment, rule, steps, utilisation).sums
@@ -242,10 +242,10 @@ class _Lanes:
         lanes = len(loads)
         tile = next(size for size in range(min(TILE, lanes), 0, -1) if lanes % size == 0)
         tiles = (keys.reshape(-1, tile), loads.reshape(-1, tile))
-        tiled = lax.map(lambda each: self._tile(*each), tiles)
+        tiled = lax.map(lambda each: self._sums_of_tile(*each), tiles)
         return {key: value.reshape(lanes) for key, value in tiled.items()}
 
-    def _tile(self, keys: jax.Array, loads: jax.Array) -> dict[str, jax.Array]:
+    def _sums_of_tile(self, keys: jax.Array, loads: jax.Array) -> dict[str, jax.Array]:
         environment, lanes = self.environment, len(loads)
         warmup, default = environment.warmup_steps, environment.default_params
         params = OpticalParams(

@@ -50,13 +50,13 @@ def make_modulation(name: str) -> tuple[Format, ...]:
         reader = csv.DictReader(file)
         if not {"name", "reach", "efficiency"} <= set(reader.fieldnames or ()):
             raise ConfigError(f"{name}:1: the header must be name,reach,efficiency")
-        formats = tuple(_format(name, reader.line_num, row) for row in reader)
+        formats = tuple(_parse_format(name, reader.line_num, row) for row in reader)
     if not formats:
         raise ConfigError(f"{name}: no modulation format in the file")
     return formats
 
 
-def _format(file: str, line: int, row: dict[str, str]) -> Format:
+def _parse_format(file: str, line: int, row: dict[str, str]) -> Format:
     try:
         reach, efficiency = float(row["reach"]), float(row["efficiency"])
     except (TypeError, ValueError):

@@ -122,7 +122,7 @@ def make_observer(environment: Network) -> Observer:
     arrays = {
         "flat": _flat_observation,
         "packed": _packed_observation,
-        "deeprmsa": _deeprmsa,
+        "deeprmsa": _deeprmsa_observation,
         "paths": _paths_observation,
     }
     return functools.partial(arrays[kind], environment)
@@ -137,7 +137,7 @@ def _flat_observation(
         room, used = env.resources.room(state.held), state.held.used
         slots = used / jnp.maximum(room + used, np.finfo(np.float32).tiny)
     else:
-        slots = _occupancy(env, state)
+        slots = _slot_occupancy(env, state)
     return jnp.concatenate([request, slots.reshape(-1)])
 
 
@@ -154,7 +154,9 @@ def _raw_request(env: Network, state: OpticalState, params: OpticalParams) -> Fl
     return jnp.stack([source.astype(jnp.float32), bitrate, destination.astype(jnp.float32)])
 
 
-def _deeprmsa(env: Network, state: OpticalState, params: OpticalParams) -> Float[Array, " n"]:
+def _deeprmsa_observation(
+    env: Network, state: OpticalState, params: OpticalParams
+) -> Float[Array, " n"]:
     """float32 [2 N + 1 + 5 K]: end nodes, holding time, path features (Chen et al. 2019)."""
     holding = state.request.holding.astype(jnp.float32) * env.traffic.time_per_tick(params)
     features = _path_features(env, state, env.offers(state, params), params)
@@ -258,7 +260,7 @@ def _graph_observer(env: Network) -> Observer:
         start, end = (jax.nn.one_hot(node, topology.num_nodes) for node in (source, destination))
         marks = jnp.stack([start, -end], -1)
         if env.settings.incremental:
-            edges = _occupancy(env, state)
+            edges = _slot_occupancy(env, state)
         else:
             edges = _time_left(env, state, params)
         share = state.request.bitrate / np.float32(env.largest_bitrate)
@@ -287,16 +289,16 @@ def _link_tokens(env: Network, kind: str) -> Observer:
             mean = np.float32(np.mean(env.traffic.bitrates))
             slots = env.resources.room(state.held) / (100.0 * mean * params.bitrate_scale)
         else:
-            slots = _occupancy(env, state)
+            slots = _slot_occupancy(env, state)
         leaving, entering = _node_probabilities(env, state)
         marginals = jnp.stack([leaving[ends].sum(-1), entering[ends].sum(-1)], -1)
-        request = _relevance(env, state, params)
+        request = _relevance_of_links(env, state, params)
         return LinkTokens(jnp.asarray(position), slots, marginals, request, state.request.pair)
 
     return observe
 
 
-def _relevance(
+def _relevance_of_links(
     env: Network, state: OpticalState, params: OpticalParams
 ) -> Float[Array, "links 6"]:
     links, paths = len(env.tables.km), env.num_paths
@@ -335,7 +337,7 @@ def _request_ends(env: Network, state: OpticalState) -> tuple[Array, Array]:
     return ends[0], ends[1]
 
 
-def _occupancy(env: Network, state: OpticalState) -> Float[Array, "links S"]:
+def _slot_occupancy(env: Network, state: OpticalState) -> Float[Array, "links S"]:
     return unpack(env.resources.occupancy(state.held), env.slots).astype(jnp.float32)
 
 

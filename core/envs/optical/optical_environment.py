@@ -177,7 +177,7 @@ class OpticalEnvironment:
             reward=self._reward(state.request, accepted),
             terminated=terminated,
             truncated=truncated,
-            info=self._info(state, path, accepted, held, params),
+            info=self._step_info(state, path, accepted, held, params),
         )
 
     def summarise(self, sums: Mapping[str, Array], steps: Array) -> dict[str, Array]:
@@ -233,7 +233,7 @@ class OpticalEnvironment:
             return float(self.traffic.bitrates.max())
         return float(self.traffic.requests.bitrate.max())
 
-    def _info(
+    def _step_info(
         self,
         state: OpticalState,
         path: Int[Array, ""],

@@ -77,8 +77,8 @@ class OpticalSettings:
                 raise UnknownNameError(
                     "environment key", key, _DEFAULTS, _ENTRY.elsewhere.get(key)
                 )
-        given = {key: _coerce(key, value) for key, value in given.items()}
-        settings = cls(**_defaults(given) | given)
+        given = {key: _coerce_value(key, value) for key, value in given.items()}
+        settings = cls(**_default_settings(given) | given)
         _check_ranges(settings)
         _check_together(settings, given)
         return settings
@@ -107,7 +107,7 @@ class OpticalSettings:
         return self.slot_width
 
 
-def _defaults(given: Mapping[str, Any]) -> dict[str, Any]:
+def _default_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     kind = given.get("id", _DEFAULTS["id"])
     if kind not in ENVIRONMENT_IDS:
         raise UnknownNameError("environment", kind, ENVIRONMENT_IDS)
@@ -121,7 +121,7 @@ def _defaults(given: Mapping[str, Any]) -> dict[str, Any]:
     return _DEFAULTS | own
 
 
-def _coerce(key: str, value: Any) -> Any:
+def _coerce_value(key: str, value: Any) -> Any:
     if key in ("bitrates", "fits"):
         return _as_items(key, value)
     if (key, value) in (("requests", None), ("shadow", None)):
@@ -129,10 +129,10 @@ def _coerce(key: str, value: Any) -> Any:
     kind = type(_DEFAULTS[key])
     if kind in (int, float):
         if not _is_number(value) or (kind is int and value != int(value)):
-            _refuse(key, value, _KINDS[kind])
+            _refuse_value(key, value, _KINDS[kind])
         return kind(value)
     if not isinstance(value, kind):
-        _refuse(key, value, _KINDS[kind])
+        _refuse_value(key, value, _KINDS[kind])
     return value
 
 
@@ -147,7 +147,7 @@ def _as_items(key: str, value: Any) -> tuple[Any, ...]:
     if key == "fits":
         return items
     if not all(map(_is_number, items)):
-        _refuse(key, value, "a list of numbers (Gb/s)")
+        _refuse_value(key, value, "a list of numbers (Gb/s)")
     return tuple(map(float, items))
 
 
@@ -155,7 +155,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _refuse(key: str, value: Any, allowed: str) -> NoReturn:
+def _refuse_value(key: str, value: Any, allowed: str) -> NoReturn:
     raise ConfigError(f"{key} is {value!r}; it must be {allowed}")
 
 
@@ -165,17 +165,17 @@ def _check_ranges(settings: OpticalSettings) -> None:
         if spec.choices and value not in spec.choices:
             raise UnknownNameError(key, value, spec.choices)
         if not spec.is_legal(value):
-            _refuse(key, value, spec.allowed())
+            _refuse_value(key, value, spec.allowed())
     for key in _ENTRY.positive:
         if getattr(settings, key) <= 0:
-            _refuse(key, getattr(settings, key), "above 0")
+            _refuse_value(key, getattr(settings, key), "above 0")
     if settings.shadow and settings.shadow not in HEURISTIC_NAMES:
         raise UnknownNameError("shadow", settings.shadow, HEURISTIC_NAMES)
     if settings.bitrates and min(settings.bitrates) <= 0:
-        _refuse("bitrates", list(settings.bitrates), "a list of numbers above 0 (Gb/s)")
+        _refuse_value("bitrates", list(settings.bitrates), "a list of numbers above 0 (Gb/s)")
     if settings.max_bitrate < settings.min_bitrate:
         lowest = f"min_bitrate ({settings.min_bitrate}) or more"
-        _refuse("max_bitrate", settings.max_bitrate, lowest)
+        _refuse_value("max_bitrate", settings.max_bitrate, lowest)
 
 
 def _check_fits(settings: OpticalSettings) -> None:
@@ -183,7 +183,7 @@ def _check_fits(settings: OpticalSettings) -> None:
         if name not in FIT_NAMES:
             raise UnknownNameError("fit", str(name), FIT_NAMES)
     if not settings.fits or len(set(settings.fits)) < len(settings.fits):
-        _refuse(
+        _refuse_value(
             "fits", list(settings.fits), f"a list of distinct names from {', '.join(FIT_NAMES)}"
         )
     if settings.fits != ("first",) and settings.id != "deeprmsa":
@@ -205,14 +205,14 @@ def _check_together(settings: OpticalSettings, given: Mapping[str, Any]) -> None
 def _check_slots(settings: OpticalSettings) -> None:
     if settings.aggregate_slots > settings.slots:
         allowed = f"at most slots ({settings.slots}), which gives each path a single block"
-        _refuse("aggregate_slots", settings.aggregate_slots, allowed)
+        _refuse_value("aggregate_slots", settings.aggregate_slots, allowed)
     if settings.id == "deeprmsa" and (settings.aggregate_slots > 1 or settings.no_op):
         raise ConfigError(
             "deeprmsa chooses a path and uses its first free block, so aggregate_slots and "
             "no_op do not apply; set id: rmsa to use them"
         )
     if settings.id in ("rwa", "rwa_lightpath_reuse") and settings.guardband:
-        _refuse(
+        _refuse_value(
             "guardband", settings.guardband, f"0 for {settings.id}, where a service takes one slot"
         )
 
@@ -239,7 +239,7 @@ def _check_episodes(settings: OpticalSettings) -> None:
 
 def _check_request_list(settings: OpticalSettings) -> None:
     if settings.requests and settings.warmup_requests:
-        _refuse("warmup_requests", settings.warmup_requests, "0 with a request list")
+        _refuse_value("warmup_requests", settings.warmup_requests, "0 with a request list")
     if settings.requests and settings.traffic_matrix != "uniform":
         raise ConfigError(
             "a request list already fixes sources and destinations; remove traffic_matrix"

@@ -40,12 +40,12 @@ def _word_offsets(words: int) -> Int[Array, " W"]:
 
 def first_set(words: UInt32[Array, "*batch W"]) -> Int[Array, "*batch"]:
     offsets = _word_offsets(words.shape[-1]).reshape((1,) * (words.ndim - 1) + (-1,))
-    return jnp.where(words != ZERO, _lowest(words) + offsets, NONE).min(-1)
+    return jnp.where(words != ZERO, _lowest_set_bit(words) + offsets, NONE).min(-1)
 
 
 def last_set(words: UInt32[Array, "*batch W"]) -> Int[Array, "*batch"]:
     offsets = _word_offsets(words.shape[-1]).reshape((1,) * (words.ndim - 1) + (-1,))
-    return jnp.where(words != ZERO, _highest(words) + offsets, -1).max(-1)
+    return jnp.where(words != ZERO, _highest_set_bit(words) + offsets, -1).max(-1)
 
 
 def nearest_set(
@@ -60,8 +60,8 @@ def nearest_set(
             _bit_positions(words.ndim, min(32, slots - 32 * word)),
         )
         inside = own & (ALL >> (np.uint32(31) - places))
-        below.append(jnp.where(inside != ZERO, 32 * word + _highest(inside), nearest))
-        nearest = jnp.where(own != ZERO, 32 * word + _highest(own), nearest)
+        below.append(jnp.where(inside != ZERO, 32 * word + _highest_set_bit(inside), nearest))
+        nearest = jnp.where(own != ZERO, 32 * word + _highest_set_bit(own), nearest)
     nearest = jnp.full_like(words[..., :1], slots, jnp.int32)
     for word in reversed(range(words.shape[-1])):
         own, places = (
@@ -69,8 +69,8 @@ def nearest_set(
             _bit_positions(words.ndim, min(32, slots - 32 * word)),
         )
         inside = own & (ALL << places)
-        above.append(jnp.where(inside != ZERO, 32 * word + _lowest(inside), nearest))
-        nearest = jnp.where(own != ZERO, 32 * word + _lowest(own), nearest)
+        above.append(jnp.where(inside != ZERO, 32 * word + _lowest_set_bit(inside), nearest))
+        nearest = jnp.where(own != ZERO, 32 * word + _lowest_set_bit(own), nearest)
     return jnp.concatenate(below, -1), jnp.concatenate(above[::-1], -1)
 
 
@@ -78,12 +78,12 @@ def _bit_positions(dims: int, width: int) -> UInt32[Array, "*ones n"]:
     return jnp.arange(width, dtype=jnp.uint32).reshape((1,) * (dims - 1) + (width,))
 
 
-def _lowest(words: UInt32[Array, "*batch"]) -> Int[Array, "*batch"]:
+def _lowest_set_bit(words: UInt32[Array, "*batch"]) -> Int[Array, "*batch"]:
     """Return the index of the lowest set bit of each word (32 if none)."""
     return lax.population_count((words & (~words + ONE)) - ONE).astype(jnp.int32)
 
 
-def _highest(words: UInt32[Array, "*batch"]) -> Int[Array, "*batch"]:
+def _highest_set_bit(words: UInt32[Array, "*batch"]) -> Int[Array, "*batch"]:
     """Return the index of the highest set bit of each word (-1 if none)."""
     return 31 - lax.clz(words).astype(jnp.int32)
 

@@ -61,7 +61,7 @@ def find_load(
             environment, name, seeds=seeds, steps=steps, seed=seed, loads=loads.tolist()
         )
 
-    curve = _enclose(environment, target, measure)
+    curve = _enclose_target(environment, target, measure)
     for _ in range(REFINEMENTS):
         above = int(np.argmax(curve.service_blocking.mean(1) >= target))
         above = min(max(above, 1), POINTS - 1)
@@ -122,7 +122,7 @@ def _log_load_at(loads: np.ndarray, blocking: np.ndarray, target: float) -> floa
     return crossing
 
 
-def _enclose(
+def _enclose_target(
     environment: OpticalEnvironment,
     target: float,
     measure: Callable[[float, float], HeuristicSums],

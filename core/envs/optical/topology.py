@@ -101,7 +101,7 @@ def read_topology(path: Path, directed: bool) -> Topology:
     for source, destination in edges:
         if source == destination:
             raise ConfigError(f"{path}: link {source}-{destination} joins a node to itself")
-        km = _length(path, source, destination, graph.edges[source, destination])
+        km = _link_km(path, source, destination, graph.edges[source, destination])
         arcs[position[source], position[destination]] = km
     if directed and not graph.is_directed():
         arcs |= {(v, u): km for (u, v), km in arcs.items()}
@@ -162,7 +162,7 @@ def _node_id(given: Any) -> Any:
     return given
 
 
-def _length(path: Path, source: Any, destination: Any, attributes: Mapping[str, Any]) -> float:
+def _link_km(path: Path, source: Any, destination: Any, attributes: Mapping[str, Any]) -> float:
     name = next((name for name in LENGTH_NAMES if name in attributes), None)
     if name is None:
         raise ConfigError(

@@ -116,7 +116,9 @@ class Traffic:
             bitrate = choice.astype(jnp.float32) * float(steps[0]) + float(self.bitrates[0])
         else:
             bitrate = jnp.asarray(self.bitrates, jnp.float32)[choice]
-        return Request(self._pair(words[0], shares), bitrate, self._holding(words[2]))
+        return Request(
+            self._draw_pair(words[0], shares), bitrate, self._draw_holding_time(words[2])
+        )
 
     def wait(
         self, words: UInt32[Array, " 4"], number: Int[Array, ""], params: OpticalParams
@@ -133,7 +135,9 @@ class Traffic:
             return jnp.asarray(self.requests.tick, jnp.float32)
         return jnp.asarray(params.mean_holding_time) / TICKS_PER_HOLDING
 
-    def _pair(self, word: UInt32[Array, ""], shares: Float[Array, " R"] | None) -> Int[Array, ""]:
+    def _draw_pair(
+        self, word: UInt32[Array, ""], shares: Float[Array, " R"] | None
+    ) -> Int[Array, ""]:
         draw = uniform(word)
         if self.uniform:
             pair = (draw * self.num_pairs).astype(jnp.int32)
@@ -144,7 +148,7 @@ class Traffic:
             pair = (shares < draw).sum(dtype=jnp.int32)
         return jnp.minimum(pair, self.num_pairs - 1)
 
-    def _holding(self, word: UInt32[Array, ""]) -> Int[Array, ""]:
+    def _draw_holding_time(self, word: UInt32[Array, ""]) -> Int[Array, ""]:
         if not self.truncated:
             return (exponential(word) * TICKS_PER_HOLDING).astype(jnp.int32)
         # The last of five exponentials that is below twice the mean, 0 if none is: the same

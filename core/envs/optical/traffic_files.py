@@ -47,7 +47,9 @@ def read_requests(file: str, topology: Topology) -> RequestList:
                 f"{file}:1: the header is {','.join(header)!r}; it must be {','.join(HEADER)}"
             )
         numbered = [
-            (reader.line_num, _row(file, reader.line_num, row, topology)) for row in reader if row
+            (reader.line_num, _parse_row(file, reader.line_num, row, topology))
+            for row in reader
+            if row
         ]
     if not numbered:
         raise ConfigError(f"{file}: the list has no requests")
@@ -66,7 +68,7 @@ def read_requests(file: str, topology: Topology) -> RequestList:
     return RequestList(pairs, bitrates, ticks, until_next, tick, arrivals, holding)
 
 
-def _row(
+def _parse_row(
     file: str, line: int, row: list[str], topology: Topology
 ) -> tuple[int, float, float, float]:
     if len(row) != len(HEADER):

@@ -15,7 +15,7 @@ BASE = {"hpo-lanes", "jax", "jaxlib", "flax", "optax", "gymnax", "optuna", "nump
 @pytest.fixture
 def everything(monkeypatch):
     """Make every package look installed, at version 1."""
-    monkeypatch.setattr(module, "_version", lambda package: "1")
+    monkeypatch.setattr(module, "_installed_version", lambda package: "1")
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_only_changed_recorded_packages_affect_results():
 
 
 def test_missing_optional_packages_are_not_listed(monkeypatch):
-    monkeypatch.setattr(module, "_version", lambda package: None)
+    monkeypatch.setattr(module, "_installed_version", lambda package: None)
     assert versions(["brax:ant"]) == dict.fromkeys(BASE, "absent")
 
 
