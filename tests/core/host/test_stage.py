@@ -103,7 +103,7 @@ def test_irreproducible_envs_restart_with_a_warning(tmp_path, twins):
     play(stage, 6, seed=1)
     other, lost = restored(stage, tmp_path / "e.npz", id_, warnings, history=2)
     assert lost.tolist() == [[True, True], [False, False], [True, True]]
-    assert len(warnings) == 1 and warnings[0].startswith("4 of 4 environments")
+    assert len(warnings) == 1 and warnings[0].startswith("4 non-reproducible environments of 4")
     np.testing.assert_array_equal(other.observation[0], [[[0, 0, 0], [6, 0, 1]]] * 2)
 
 
