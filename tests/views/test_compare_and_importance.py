@@ -23,6 +23,10 @@ from hpo.studies.env_spec import EnvSpec
 from hpo.studies.execution_spec import Budget
 from hpo.studies.search_spec import Constraint, EarlyTerminate, Metric, SearchSpec, Seeds
 from hpo.views.commands import compare
+from hpo.views.compare.sides import sides_of_trials
+from hpo.views.compare.values import ComparedValues
+from hpo.views.compare.verdict import compare_values as compared_sides
+from hpo.views.compare.verdict import refusal_reason
 from hpo.views.formatting import steps
 from hpo.views.time_spent import confirm_cost
 
@@ -290,6 +294,19 @@ def test_side_that_diverged_on_more_test_seeds_is_not_called_better(capsys, tmp_
             assert "1 of 9" in data["caution"] and "none of 9" in data["caution"]
     runs = [confirm_cost(found.folder, [trial], 9) for trial in (winner, 0)]
     assert runs == ["no more runs needed"] * 2  # a diverged seed does not run again
+
+
+def test_unpaired_values_after_an_earlier_look_give_no_verdict(results):
+    """Divergence left few pairs; a second test at the whole level would err in up to 10 %."""
+    _, sides = sides_of_trials(StudyFolder(results.folder), (1, 0))
+    values = [[10.0, 10.1, 10.2, 10.3, 10.4], [0.0, 0.1, 0.2, 0.3, 0.4]]
+    streams = (Stream.REPORT, Stream.REPORT)
+    for earlier in ((), (6,)):
+        chosen = ComparedValues(values, False, streams, earlier=earlier)
+        result = compared_sides(chosen)
+        refused = refusal_reason(result, sides, chosen)
+        assert result.verdict == "better" and bool(refused) == bool(earlier)
+    assert "fewer than 6 seeds have values of both" in refused.why
 
 
 def test_stopped_default_is_compared_where_others_have_no_test_seeds(capsys, tmp_path):

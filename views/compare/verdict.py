@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from ...search.analysis.verdict import apart
 from ...store.comparison import WORDS, Comparison, compare
+from ...store.mean_difference import FEWEST_PAIRS
 from ...store.rows import Stream
 from ...store.statistics import NO_INTERVAL
 from ...store.study_verdict import copies_sentence
@@ -84,6 +85,11 @@ def refusal_reason(
         return Refusal(alike.removeprefix("No verdict: ").rstrip("."))
     if leader_lost_more(result, chosen):
         return Refusal(f"{lost_words(sides, chosen)}; {_lead_text(result, sides, chosen)}")
+    if chosen.earlier and not chosen.paired:
+        why = (
+            f"fewer than {FEWEST_PAIRS} seeds have values of both, and these were compared before"
+        )
+        return Refusal(f"{why}; {_lead_text(result, sides, chosen)}")
     if not chosen.ranked:
         return None
     return Refusal(_why_ranked(result, sides, chosen))
