@@ -29,6 +29,7 @@ from ..studies.study_keys import SECTIONS
 from ..studies.study_values import count_of
 from ..studies.yaml_io import text_of, to_yaml
 from .formats import (
+    changes_environment,
     confirm_plan,
     env_value,
     fitted,
@@ -51,7 +52,6 @@ _NETWORK = re.compile(
     r"(?:^|_)(?:network|architecture|backbone|encoder|torso)(?:$|_)"
     r"|^(?:use|enable)_(?:rnn|lstm|gru|gnn|gcn|gat|cnn|mlp|vit|attention|transformer|recurrent)"
 )
-
 
 _IMPORTS = " and set imports: [my_envs.py]"
 """The end of an error message about an environment that an unimported package registers."""
@@ -165,9 +165,8 @@ class ConvertedStudy:
     is_default: bool = False  # whether the source's configuration is the one to beat
     ruled: set[str] = field(default_factory=set[str])  # flags that a rule has read or changed
     part: str = ""  # in a file for many environments, the one to import
-    schedule: OptaxSchedule | None = (
-        None  # learning-rate schedule that counts the source's own steps
-    )
+    # learning-rate schedule that counts the source's own steps
+    schedule: OptaxSchedule | None = None
 
     @property
     def entry(self) -> EnvEntry | None:
@@ -217,7 +216,7 @@ class ConvertedStudy:
         if target is None and (shared := find(name)) is not None:
             return shared
         target = target or canonical_name(name.rsplit(".", 1)[-1])
-        if target is None and name.startswith("env.") and not self.entry:
+        if target is None and not self.entry and changes_environment(name):
             target = name
         if target is None:
             return None
@@ -398,6 +397,8 @@ class ConvertedStudy:
 
     def _report_unknown(self, name: str, what: str, value: Any) -> None:
         if not self.unwanted(name):
+            if self.entry and changes_environment(name) and value is not None:
+                raise self._refusal_error(name, what, f"hpo's {self.env['id']} has no such key")
             self.refuse_odd(name, what, value)
         if _is_off(value):
             self.idle.append(f"{name} {value}")

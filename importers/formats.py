@@ -419,6 +419,23 @@ def _list_values(note: Note, name: str, target: str, fields: Mapping[str, Any]) 
     return {"values": powers, **rest}
 
 
+# arguments of Gymnasium's `make` that do not change the environment's dynamics or rewards
+_HARMLESS = {
+    "apply_api_compatibility", "autoreset", "camera_id", "camera_name", "disable_env_checker",
+    "height", "render_mode", "screen_size", "width",
+}  # fmt: skip
+
+
+def changes_environment(name: str) -> bool:
+    """Return whether an environment's key may change its dynamics or rewards.
+
+    >>> changes_environment("env.sutton_barto_reward"), changes_environment("env.render_mode")
+    (True, False)
+    """
+    key = name.removeprefix("env.")
+    return key != name and key not in _HARMLESS
+
+
 _LIMITS = ("max_steps_in_episode", "max_episode_steps")
 """The time limit in gymnax and brax, and in Gymnasium; both have the same meaning."""
 

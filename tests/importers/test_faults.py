@@ -281,6 +281,23 @@ def test_time_limit_of_gymnasium_becomes_that_of_the_environment(made, imported)
     assert data["env"] == {"id": "gym:Acrobot-v1", "max_episode_steps": 50}
 
 
+@pytest.mark.parametrize("key", ["sutton_barto_reward=True", "is_slippery=False"])
+def test_key_that_changes_a_compiled_environment_is_refused(key, imported):
+    """The compiled environment would train on different rewards or dynamics."""
+    text = f"PPO('MlpPolicy', gym.make('CartPole-v1', render_mode='human', {key}), n_steps=64)\n"
+    data, told = imported("sb3", text)
+    assert data is None and "hpo's CartPole-v1 has no such key" in told
+    name = key.partition("=")[0]
+    data, told = imported("sb3", text, "--without", f"env.{name}")
+    assert data["env"] == "CartPole-v1" and f"env.{name}" in told and "env.render_mode" in told
+    data, told = imported("sb3", text, "--env=gym:CartPole-v1")
+    if name == "sutton_barto_reward":
+        assert data["env"] == {"id": "gym:CartPole-v1", "sutton_barto_reward": True}
+        assert "env.render_mode: no counterpart" in told
+    else:
+        assert data is None and "gym:CartPole-v1 has no key 'is_slippery'" in told
+
+
 def test_environment_wrappers_are_read_or_refused(imported):
     text = (
         "env = VecNormalize(make_vec_env('CartPole-v1', n_envs=4), norm_reward=False)\n"
