@@ -118,7 +118,7 @@ def test_different_network_is_refused_naming_the_parameter(tiny, lanes):
 def test_normalisation_must_agree(tiny, lanes, shapes):
     with pytest.raises(ConfigError, match="without normalise_observations"):
         kept(tiny.plan, shapes, lanes[0].params, RunningStatistics.empty(()), "all")
-    with pytest.raises(ConfigError, match="policy have a different shape"):
+    with pytest.raises(ConfigError, match="observations have a different shape"):
         kept(tiny.plan, shapes, lanes[0].params, RunningStatistics.empty((5,)), "all")
     plain = make_plan(tiny.knobs, tiny.plan.env, features=())
     bare = lane_shapes(plain, tiny.hypers())

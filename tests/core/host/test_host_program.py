@@ -374,7 +374,7 @@ def test_unrestorable_envs_restart_and_reset_episode_statistics(cartpole, tmp_pa
     monkeypatch.setattr(stage, "stream_words", lambda key, use, index: f"other/{index}")
     other = cartpole.program(warn=warnings.append)
     back = other.restore(other.empty(), tmp_path / "saved")
-    assert len(warnings) == 1 and "3 of 3 environments" in warnings[0]
+    assert len(warnings) == 1 and "3 non-reproducible environments of 3" in warnings[0]
     for name in ("episode_length", "episode_return", "discounted_return"):
         assert not np.asarray(getattr(back.state, name))[0].any()
     np.testing.assert_array_equal(back.state.observation, other.stage.observation)

@@ -413,7 +413,7 @@ def test_messages_use_the_declared_unit(tmp_path, capsys, monkeypatch):
     assert main(["run", "study.yaml", "--name", "few", "--quiet", "--set", whole, *where[:2]]) == 0
     for words, told in (
         (["importance"], "at 160 rows (here: "),
-        (["what-if"], "within a run of 160 rows,"),
+        (["what-if"], "within a run of 160 rows;"),
     ):
         assert main([*words, "--study", "few"]) == 2
         assert told in capsys.readouterr().err
