@@ -153,6 +153,16 @@ def compared(searches: list[dict[str, Any]], means: dict[str, list[float]]) -> d
     }
 
 
+def differences(plans: dict[str, Any]) -> dict[str, list[float]]:
+    """Return by how much the short study's score exceeds that of each plan, over environments."""
+    own = plans[SHORT]["environments"]
+    return {
+        plan: interval([own[name] - score for name, score in one["environments"].items()])
+        for plan, one in plans.items()
+        if plan != SHORT
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Compare short studies with random search.")
     names = sorted(path.parent.name for path in TABLES.glob("*/trials.parquet"))
@@ -178,11 +188,15 @@ def main() -> None:
         print(row, flush=True)
         done = {"shared": means, "searches": searches}
         FILE.write_text(json.dumps(done, indent=1) + "\n")
-    plans = compared(searches, means)
+    counted = [row for row in searches if row["search"] < args.searches]
+    plans = compared(counted, means)
     for plan, one in plans.items():
         scores = {name: round(score, 2) for name, score in one["environments"].items()}
         print(plan, [round(value, 2) for value in one["score"]], scores)
-    done = {"plans": plans, "shared": means, "searches": searches}
+    leads = differences(plans)
+    for plan, lead in leads.items():
+        print(f"{SHORT} minus {plan}", [round(value, 2) for value in lead])
+    done = {"plans": plans, "leads": leads, "shared": means, "searches": searches}
     FILE.write_text(json.dumps(done, indent=1) + "\n")
 
 
