@@ -233,3 +233,37 @@ def test_autorl_n_steps_is_not_rollout_length(imported):
     assert data["env_steps"] == 300_000 and data["evaluation"]["every"] == 10_000
     assert data["checkpoint"]["parts"] == ["parameters", "optimiser", "losses", "trajectories"]
     assert "n_steps: AutoRLEnv allows at most 3 steps" in said
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "rl_config.num_timesteps *= 2",
+        "rl_config.update(entropy_cost=5e-3)",
+        "for _ in range(2): rl_config.unroll_length = 10",
+        "rl_config = scaled(rl_config)",
+    ],
+)
+def test_playground_statement_that_is_not_followed_is_refused(imported, change):
+    text = PLAYGROUND.replace("  return rl_config", f"  {change}\n  return rl_config")
+    data, said = imported("brax", text, "--env", "BallInCup")
+    assert data is None and "may change settings and cannot be read" in said
+
+
+def test_playground_subscript_and_unlocked_block_are_followed(imported):
+    text = "  rl_config['entropy_cost'] = 5e-3\n  with rl_config.unlocked():\n"
+    text += "    rl_config.discounting = 0.9\n    seen = rl_config.num_envs\n  return rl_config"
+    text = PLAYGROUND.replace("  return rl_config", text)
+    data, _ = imported("brax", text, "--env", "BallInCup")
+    assert data["fixed"]["ent_coef"] == 5e-3 and data["fixed"]["gamma"] == 0.9
+
+
+def test_rate_of_a_parameter_that_a_call_overrides_is_refused(imported):
+    text = """
+def main(rate=3e-4):
+    ppo.train(environment=env, num_timesteps=1e6, unroll_length=5, num_minibatches=8, num_envs=64,
+              batch_size=8, learning_rate=rate, hidden_sizes=[64])
+main(1e-3)
+"""
+    data, said = imported("brax", text, "--env", "brax:ant", "--hidden_sizes", "[64]")
+    assert data is None and "learning_rate is rate, which cannot be read" in said
