@@ -457,7 +457,39 @@ def loops_in(
     def repeats(around: list[ast.AST]) -> int:
         return math.prod(_loop_count(loop, known) for loop in around if id(loop) not in makes)
 
-    return {called: repeats(around) for called, around in trains.items()}
+    found = {called: repeats(around) for called, around in trains.items()}
+    if "learn" in found:
+        found["learn"] *= max(map(_most_learns, _bodies_of(tree)))
+    return found
+
+
+def _bodies_of(tree: ast.AST) -> list[list[ast.stmt]]:
+    """Return the lists of statements in a file."""
+    found = list[list[ast.stmt]]()
+    for node in ast.walk(tree):
+        found += [one for _, one in ast.iter_fields(node) if _is_body(one)]
+    return found
+
+
+def _is_body(field: Any) -> bool:
+    return isinstance(field, list) and bool(field) and isinstance(field[0], ast.stmt)
+
+
+def _most_learns(body: list[ast.stmt]) -> int:
+    """Return how often a list of statements trains the same agent with `agent.learn(...)`."""
+    counts, most = dict[str, int](), 1
+    for node in body:
+        match node:
+            case ast.Expr(value=ast.Call(func=ast.Attribute(value=agent, attr="learn"))):
+                name = ast.unparse(agent)
+                counts[name] = counts.get(name, 0) + 1
+                most = max(most, counts[name])
+            case ast.Assign(targets=targets):
+                for target in targets:
+                    counts.pop(ast.unparse(target), None)
+            case _:
+                pass
+    return most
 
 
 def _loop_count(loop: ast.AST, known: Mapping[str, list[Any]]) -> int:

@@ -206,7 +206,7 @@ for step in range(4):
 
 def test_train_call_in_loop_multiplies_env_steps(imported):
     data, said = imported("arlbench", ARLBENCH)
-    assert data["env_steps"] == 40_000 and "10,000, repeated 4 times in a loop" in said
+    assert data["env_steps"] == 40_000 and "10,000, repeated 4 times" in said
     assert data["evaluation"]["every"] == 2000
     assert data["checkpoint"] == {"parts": ["losses", "gradients", "advantages"]}
     data, _ = imported("arlbench", ARLBENCH, "--env_steps", "70k")
@@ -267,3 +267,17 @@ main(1e-3)
 """
     data, said = imported("brax", text, "--env", "brax:ant", "--hidden_sizes", "[64]")
     assert data is None and "learning_rate is rate, which cannot be read" in said
+
+
+@pytest.mark.parametrize(
+    ("calls", "steps"),
+    [
+        ("model.learn(10_000)\nmodel.learn(10_000)\n", 20_000),
+        ("model.learn(10_000)\nmodel = PPO('MlpPolicy', env)\nmodel.learn(10_000)\n", 10_000),
+        ("if x:\n    model.learn(10_000)\nelse:\n    model.learn(10_000)\n", 10_000),
+    ],
+)
+def test_repeated_calls_of_learn_are_added_up(imported, calls, steps):
+    text = "env = make_vec_env('CartPole-v1', n_envs=4)\nmodel = PPO('MlpPolicy', env)\n"
+    data, _ = imported("sb3", text + calls)
+    assert data["env_steps"] == steps
