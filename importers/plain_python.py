@@ -214,14 +214,11 @@ class _NameVisitor:
             pairs += self._positional_pairs(node)
         mapping = name in MAPPINGS
         container = own or is_option(node) or (mapping and self._has_several(pairs))
-        plain = 0
-        if name not in self.python.around:
-            plain = self._plain_known(pairs)
-        of_library = name in _MAKERS and owner_of(node) == "envpool"  # its keys are not settings
+        plain = self._plain_arguments(node, pairs)
         place = _NodeKnowledge(
             firm=container or mapping or ordered,
-            others=container or (plain > 0 and not of_library),
-            firm_others=plain > 1 and not of_library,
+            others=container or plain > 0,
+            firm_others=plain > 1,
             unless={"VecNormalize": "gamma"}.get(name, ""),
         )
         whole = self._keep_names(pairs, place)
@@ -232,6 +229,14 @@ class _NameVisitor:
         self._keep_wrapper(node, given)
         self._keep_environment(node, given)
         return whole
+
+    def _plain_arguments(self, node: ast.Call, pairs: list[Pair]) -> int:
+        """Return how many arguments are plain settings; 0 if a call's other names are not."""
+        name = last_name(node.func)
+        of_library = name in _MAKERS and owner_of(node) == "envpool"
+        if of_library or name in self.python.around:
+            return 0
+        return self._plain_known(pairs)
 
     # -------------------------------------------------------------------------------- names
 
