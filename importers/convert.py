@@ -159,11 +159,25 @@ def _overridden(draft: ConvertedStudy, source: ImportSource, given: str) -> list
     target = draft.target(given)
     if target is None or draft.system.find(given) is not None:
         return []
-    names = [name for name in source.names() if draft.target(name) == target]
+    targets = {target, _other_count(draft, target)}
+    names = [name for name in source.names() if draft.target(name) in targets]
     computed = {name for one in draft.system.derived for name in one.from_}
     if len(names) != 1 or names[0] in computed or not _sets_only(draft, source, names[0]):
         return []
     return names
+
+
+_COUNTS = {"num_minibatches": "minibatch_size", "minibatch_size": "num_minibatches"}
+"""Two hyperparameters of which a study has one, unless it draws with priorities."""
+
+
+def _other_count(draft: ConvertedStudy, target: str) -> str:
+    """Return what a target replaces if the system has only one of the two; else the target."""
+    other = _COUNTS.get(target, target)
+    of_system = {row.target for row in draft.system.rows}
+    if {target, other} <= of_system:
+        return target
+    return other
 
 
 def _sets_only(draft: ConvertedStudy, source: ImportSource, name: str) -> bool:
@@ -328,6 +342,8 @@ def add_defaults(draft: ConvertedStudy, source: ImportSource) -> None:
 def _add_default(draft: ConvertedStudy, row: NameRow) -> None:
     """Add a name's default in our terms, unless it is already set or has no effect."""
     if _is_set(draft, row.target) or _is_idle(draft, row.target):
+        return
+    if _is_set(draft, _other_count(draft, row.target)):
         return
     try:
         settings = row.settings(row.default)

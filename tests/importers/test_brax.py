@@ -281,3 +281,13 @@ def test_repeated_calls_of_learn_are_added_up(imported, calls, steps):
     text = "env = make_vec_env('CartPole-v1', n_envs=4)\nmodel = PPO('MlpPolicy', env)\n"
     data, _ = imported("sb3", text + calls)
     assert data["env_steps"] == steps
+
+
+def test_a_given_number_of_minibatches_replaces_the_size(imported):
+    text = "PPO('MlpPolicy', 'CartPole-v1', n_steps=256{size}).learn(10_000)\n"
+    for size in ("", ", batch_size=64"):
+        data, _ = imported("sb3", text.format(size=size), "--num_minibatches", "7")
+        assert data["fixed"]["num_minibatches"] == 7 and "minibatch_size" not in data["fixed"]
+    text = "PPO.create(env='CartPole-v1', num_minibatches=8)\n"
+    data, _ = imported("rejax", text, "--minibatch_size", "32")
+    assert data["fixed"]["minibatch_size"] == 32 and "num_minibatches" not in data["fixed"]
