@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..foreign_names.plain_values import NotPlain, Unread, last_name, parsed_source, plain_node
-from .python_names import constants_of
+from .python_names import Names
 
 _CONFIG = "brax_ppo_config"
 _MAKES = ("create", "ConfigDict", "dict")
@@ -37,7 +37,7 @@ def read_brax(text: str, env: str | None) -> BraxArguments:
             unknown value.
     """
     tree = parsed_source(text)
-    known = {name: values[0] for name, values in constants_of(tree).items() if len(values) == 1}
+    known = Names(tree).single()
     name = env or _env_in(tree, known)
     if name is not None:
         name = name.rpartition(":")[2]
@@ -191,20 +191,40 @@ class _Config:
                     branch = node.body
                 if self._follow_statements(branch):
                     return True
+            elif isinstance(node, ast.With):
+                if self._follow_statements(node.body):
+                    return True
             elif isinstance(node, ast.Assign):
                 self._follow_assignment(node)
+            else:
+                self._refuse_change(node)
         return False
+
+    def _refuse_change(self, node: ast.stmt) -> None:
+        """Reject a statement of another kind that may change the configuration."""
+        if self.variable and self._mentions_variable(node):
+            text = ast.unparse(node).partition("\n")[0]
+            raise NotPlain(
+                f"line {node.lineno}: {text} may change settings and cannot be read; set each to "
+                f"its value there, as in {self.variable}.num_envs = 64"
+            )
+
+    def _mentions_variable(self, node: ast.AST) -> bool:
+        names = (one.id for one in ast.walk(node) if isinstance(one, ast.Name))
+        return self.variable in names
 
     def _follow_assignment(self, node: ast.Assign) -> None:
         target = node.targets[0]
-        if isinstance(target, ast.Name) and isinstance(node.value, ast.Call):
-            if last_name(node.value.func) in _MAKES:
-                self.variable = target.id
-                self.values = _keyword_values(node.value, self.known)
+        makes = isinstance(node.value, ast.Call) and last_name(node.value.func) in _MAKES
+        if isinstance(target, ast.Name) and isinstance(node.value, ast.Call) and makes:
+            self.variable = target.id
+            self.values = _keyword_values(node.value, self.known)
             return
         path = _attribute_path(target)
-        if path[:1] != [self.variable] or len(path) < 2:
+        if path[:1] != [self.variable]:
             return
+        if len(path) < 2:
+            self._refuse_change(node)
         inside = self.values
         for name in path[1:-1]:
             inside = inside.setdefault(name, {})
@@ -270,9 +290,11 @@ def _unreadable(test: ast.expr) -> NotPlain:
 
 
 def _attribute_path(node: ast.AST) -> list[str]:
-    """Return the names in an expression such as `config.network_factory.activation`."""
+    """Return the names in `config.network_factory.activation` or `config["activation"]`."""
     if isinstance(node, ast.Name):
         return [node.id]
     if isinstance(node, ast.Attribute) and (inner := _attribute_path(node.value)):
         return [*inner, node.attr]
+    if isinstance(node, ast.Subscript) and (inner := _attribute_path(node.value)):
+        return [*inner, str(getattr(node.slice, "value", ast.unparse(node.slice)))]
     return []

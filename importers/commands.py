@@ -30,6 +30,7 @@ class Command:
     words: Sequence[str] = ()
     flags: dict[str, Any] = field(default_factory=dict[str, Any])
     searched: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    tied: Sequence[Sequence[str]] = ()  # flags with the same loop variable
 
 
 def read_command(text: str, folder: Path | None, given: Mapping[str, Any]) -> Command:
@@ -118,7 +119,19 @@ def _read_line(line: _Line, folder: Path | None, given: Mapping[str, Any]) -> Co
         if len(values) > 1:
             searched[name] = {"values": values}
     fixed = {name: value for name, value in flags.items() if name not in searched}
-    return Command(words, fixed, searched)
+    return Command(words, fixed, searched, _tied_flags(flags, line.variables))
+
+
+def _tied_flags(
+    flags: Mapping[str, Any], variables: Mapping[str, Sequence[str]]
+) -> list[list[str]]:
+    """Return the names of flags that contain the same loop variable."""
+    found: dict[str, list[str]] = {}
+    for name, value in flags.items():
+        match = _VARIABLE.search(str(value))
+        if match is not None and len(variables.get(match[1] or match[2], ())) > 1:
+            found.setdefault(match[1] or match[2], []).append(name)
+    return [names for names in found.values() if len(names) > 1]
 
 
 def _expand_variables(line: _Line) -> list[str]:

@@ -34,6 +34,7 @@ from ..studies.init_file import SEARCHED
 from ..studies.study_keys import SECTIONS
 from ..studies.study_values import count_of
 from .converted_study import ConvertedStudy, ImportSource, is_of_the_file
+from .formats import read_word
 from .jaxdem_rules import SEGMENTS, counts_segments
 from .lost_names import ask_about_the_system, refuse_lost
 from .system_rules import rules_of
@@ -97,7 +98,7 @@ def take(draft: ConvertedStudy, source: ImportSource, given: Mapping[str, Any]) 
     _give_environment(draft, source, given)
     if named_lengths(draft, given):
         source.loops = {}
-    merged = _merge_given(source, given)
+    merged = _merge_given(draft, source, given)
     _apply_rules(draft, source)
     changed = (n for n, value in merged.items() if source.constants.get(n, _GONE) != value)
     draft.ruled = set(changed)
@@ -132,7 +133,9 @@ def _give_environment(
             draft.leave_out(name, "a different environment is given")
 
 
-def _merge_given(source: ImportSource, given: Mapping[str, Any]) -> dict[str, Any]:
+def _merge_given(
+    draft: ConvertedStudy, source: ImportSource, given: Mapping[str, Any]
+) -> dict[str, Any]:
     """Add the user's names to the source; return them."""
     merged = {
         name: value
@@ -141,8 +144,50 @@ def _merge_given(source: ImportSource, given: Mapping[str, Any]) -> dict[str, An
     }
     for name, value in merged.items():
         source.drop(name, name.replace("-", "_"))
+        for other in _overridden(draft, source, name):
+            source.drop(other)
+            draft.leave_out(other, f"{name} is given")
         source.constants[name] = value
     return merged
+
+
+def _overridden(draft: ConvertedStudy, source: ImportSource, given: str) -> list[str]:
+    """Return the source's name for the setting that a user gives by our name.
+
+    A name that sets more than that, or from which others are computed, is not overridden.
+    """
+    target = draft.target(given)
+    if target is None or draft.system.find(given) is not None:
+        return []
+    targets = {target, _other_count(draft, target)}
+    names = [name for name in source.names() if draft.target(name) in targets]
+    computed = {name for one in draft.system.derived for name in one.from_}
+    if len(names) != 1 or names[0] in computed or not _sets_only(draft, source, names[0]):
+        return []
+    return names
+
+
+_COUNTS = {"num_minibatches": "minibatch_size", "minibatch_size": "num_minibatches"}
+"""Two hyperparameters of which a study has one, unless it draws with priorities."""
+
+
+def _other_count(draft: ConvertedStudy, target: str) -> str:
+    """Return what a target replaces if the system has only one of the two; else the target."""
+    other = _COUNTS.get(target, target)
+    of_system = {row.target for row in draft.system.rows}
+    if {target, other} <= of_system:
+        return target
+    return other
+
+
+def _sets_only(draft: ConvertedStudy, source: ImportSource, name: str) -> bool:
+    """Return whether a name's value sets its target and nothing else."""
+    row = draft.row(name)
+    if row is None or name in source.searched:
+        return row is not None
+    with suppress(NoCounterpart, ConfigError):
+        return set(row.settings(read_word(source.constants[name]))) <= {row.target}
+    return False
 
 
 def _apply_rules(draft: ConvertedStudy, source: ImportSource) -> None:
@@ -206,7 +251,7 @@ def _count_loops(draft: ConvertedStudy, source: ImportSource) -> None:
         text = f"{called} is called in a loop of unknown length; give the total number of "
         raise draft.fault(f"{text}env steps", flags={"env_steps": 10 * total})
     source.constants[name] = total * times
-    draft.note(f"{name}: {total:,}, repeated {times} times in a loop")
+    draft.note(f"{name}: {total:,}, repeated {times} times")
 
 
 def put_env(draft: ConvertedStudy, source: ImportSource) -> None:
@@ -297,6 +342,8 @@ def add_defaults(draft: ConvertedStudy, source: ImportSource) -> None:
 def _add_default(draft: ConvertedStudy, row: NameRow) -> None:
     """Add a name's default in our terms, unless it is already set or has no effect."""
     if _is_set(draft, row.target) or _is_idle(draft, row.target):
+        return
+    if _is_set(draft, _other_count(draft, row.target)):
         return
     try:
         settings = row.settings(row.default)
@@ -408,6 +455,9 @@ def add_space(draft: ConvertedStudy) -> None:
     if draft.space:
         raise draft.fault(HAS_SPACE)
     for name in SEARCHED:
+        if name == "gae_lambda" and draft.fixed.get("gae_lambda_initial") is not None:
+            draft.note("space: gae_lambda is not searched, because it is annealed in the source")
+            continue
         value = draft.fixed.get(name, KNOBS[name].default)
         fields = dict(KNOBS[name].search or {})
         if fields.get("distribution") == "one_minus_log" and value >= 1.0:

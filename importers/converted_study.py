@@ -287,7 +287,7 @@ class ConvertedStudy:
             text += f"value{schedule}, or remove it"
             if row.target == "optimiser":
                 text = f"{name} is {value}: {reason}"
-            place = f"{self.source}:{value.line}: "
+            place = f"{self.source}:{value.line}: ".replace(":0: ", ": ")
             return ConfigError(place + text, flags={name: "VALUE"}, without={"without": name})
         if isinstance(reason, ConfigError):
             return reason

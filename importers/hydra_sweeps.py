@@ -35,6 +35,7 @@ class Sweep:
     trials: int | None = None
     sampler: str = "tpe"
     rest: Mapping[str, Any] = field(default_factory=dict[str, Any])  # other Hydra settings
+    tied: Sequence[Sequence[str]] = ()  # names that take their values from one loop variable
 
 
 # ------------------------------------------------------------------------------- words
@@ -295,3 +296,14 @@ def put_sweep(draft: ConvertedStudy, source: ImportSource, sweep: Sweep) -> None
         )
     for name, value in sweep.rest.items():
         draft.leave_out(name, f"a Hydra setting; its value is {value!r}")
+
+
+def refuse_tied(draft: ConvertedStudy, sweep: Sweep) -> None:
+    """Reject names that change together in a loop, because a grid would combine their values."""
+    for names in sweep.tied:
+        targets = {name: draft.target(name) for name in names}
+        searched = [name for name, target in targets.items() if target in draft.space]
+        if len(searched) > 1:
+            text = f"{' and '.join(searched)} change together in a loop, but a study would try "
+            remedy = {"without": ",".join(searched[1:])}
+            raise draft.fault(f"{text}every combination of their values", flags=remedy)

@@ -11,6 +11,7 @@ from typing import Any
 from ..errors import counted
 from ..foreign_names.name_mapping import PythonCalls
 from ..foreign_names.plain_values import MAPPINGS, NotPlain, Unread, last_name, parsed_source
+from .formats import flags_of, read_word
 from .python_names import (
     Names,
     Pair,
@@ -29,6 +30,7 @@ from .python_names import (
 _MAKERS = ("make", "make_vec", "make_vec_env", "make_env", "create_env")
 _GYMS = ("gym", "gymnasium", "gymnax")  # modules whose `make` accepts environment keys
 _FRAMEWORKS = {"gymnax": "", "brax": "brax:", "gymnasium": "", "envpool": "", "xland": ""}
+_PARSERS = ("parse_args", "parse_known_args", "cli")  # of argparse and tyro
 _SEEDED = "a random key; see seed"
 OBJECTS: Mapping[str, str] = {
     "env": "an object that cannot be read",
@@ -103,6 +105,8 @@ def read_source(
     for name, values in reader.values.items():
         may_differ = name in given or known(name) in (False, "", "left out")
         found.named[name] = _one_of(name, values, may_differ)
+        if name in reader.names.changes and name not in OBJECTS and not may_differ:
+            found.named[name] = reader.names.changes[name]
     found.env = _one_environment(reader, given)
     return found
 
@@ -210,9 +214,7 @@ class _NameVisitor:
             pairs += self._positional_pairs(node)
         mapping = name in MAPPINGS
         container = own or is_option(node) or (mapping and self._has_several(pairs))
-        plain = 0
-        if name not in self.python.around:
-            plain = self._plain_known(pairs)
+        plain = self._plain_arguments(node, pairs)
         place = _NodeKnowledge(
             firm=container or mapping or ordered,
             others=container or plain > 0,
@@ -220,12 +222,21 @@ class _NameVisitor:
             unless={"VecNormalize": "gamma"}.get(name, ""),
         )
         whole = self._keep_names(pairs, place)
+        self._keep_typed(node)
         given = dict(pairs)
         if name not in self.python.around and is_wrapper(node, self.wrappers):
             self.found.wrappers.append(name)
         self._keep_wrapper(node, given)
         self._keep_environment(node, given)
         return whole
+
+    def _plain_arguments(self, node: ast.Call, pairs: list[Pair]) -> int:
+        """Return how many arguments are plain settings; 0 if a call's other names are not."""
+        name = last_name(node.func)
+        of_library = name in _MAKERS and owner_of(node) == "envpool"
+        if of_library or name in self.python.around:
+            return 0
+        return self._plain_known(pairs)
 
     # -------------------------------------------------------------------------------- names
 
@@ -301,6 +312,17 @@ class _NameVisitor:
         elif name and not keyword:
             plain = {key: self.names.value(value) for key, value in given.items()}
             self._add_value(name, plain or True, node)
+
+    def _keep_typed(self, node: ast.Call) -> None:
+        """Keep the flags in `parser.parse_args(["--lr", "1e-3"])`, which override defaults."""
+        if last_name(node.func) not in _PARSERS:
+            return
+        given = [*node.args, *(word.value for word in node.keywords if word.arg == "args")]
+        for one in given:
+            words = self.names.value(one)
+            if isinstance(words, list) and words and all(isinstance(w, str) for w in words):
+                for name, value in flags_of(words).items():
+                    self._add_value(name, read_word(value), node)
 
     def _keep_environment(self, node: ast.Call, given: Mapping[str, ast.AST]) -> None:
         """Keep the string from which an environment is created, and the environment's keys."""

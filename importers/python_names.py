@@ -32,6 +32,7 @@ SCHEDULES = (
 _MOST_STEPS = 4  # from a name to its value
 _RANGES = ("range", "trange")
 _TRAINS = ("learn", "step", "train")
+_CASTS = ("int", "float", "str", "bool")
 
 Pair = tuple[str, ast.AST]
 
@@ -42,6 +43,8 @@ class Names:
     def __init__(self, tree: ast.AST) -> None:
         self.constants = constants_of(tree)
         self.definitions = _definitions_by_name(tree)
+        self.changes = changes_in(tree)
+        self.passed = _other_variables(tree)
 
     def value(self, node: ast.AST, depth: int = 0) -> Any:
         """Return the literal value of a node, resolving names that the file assigns once.
@@ -53,13 +56,26 @@ class Names:
         if name is None:
             with suppress(NotPlain, RecursionError):
                 return plain_node(node)
-        elif len(self.constants.get(name, [])) == 1 and called_name(made) not in SCHEDULES:
+        elif self._has_one_constant(node, name) and called_name(made) not in SCHEDULES:
             return self.constants[name][0]
         value = Unread(last_name(node) or shown_node(node))
         value.line = getattr(node, "lineno", 0)
         if depth < _MOST_STEPS:
             value.call = self._read_call(made, depth + 1)
         return value
+
+    def single(self) -> dict[str, Any]:
+        """Return the names that have one plain value in the whole file."""
+        names = (name for name in self.constants if name not in self.passed)
+        return {name: self.constants[name][0] for name in names if self._is_single(name)}
+
+    def _has_one_constant(self, node: ast.AST, name: str) -> bool:
+        """Return whether a name has one plain value, which nothing in the file changes."""
+        passed = isinstance(node, ast.Name) and name in self.passed
+        return self._is_single(name) and not passed
+
+    def _is_single(self, name: str) -> bool:
+        return len(self.constants.get(name, [])) == 1 and name not in self.changes
 
     def _follow_name(self, node: ast.AST) -> ast.AST:
         """Resolve a name to the only call or attribute that the file assigns to it."""
@@ -126,6 +142,8 @@ def pairs_of(node: ast.AST) -> list[Pair]:
             return [(name, value) for name, value in named if name is not None]
         case ast.Call() if is_option(node):
             return [_option_default(node)]
+        case ast.Call(func=ast.Name(id="setattr"), args=[_, ast.Constant(value=str(name)), value]):
+            return [(name, value)]
         case ast.Call(keywords=words):
             return [(word.arg, word.value) for word in words if word.arg]
     return []
@@ -200,6 +218,109 @@ def _argument_defaults(node: ast.AST) -> list[Pair]:
     defaults = node.args.defaults
     named = [one.arg for one in (*node.args.posonlyargs, *node.args.args)]
     return list(zip(named[-len(defaults) :], defaults, strict=True))
+
+
+# ------------------------------------------------------------------- changes of values
+
+
+def changes_in(tree: ast.AST) -> dict[str, Unread]:
+    r"""Return the names whose values a file changes in a way that cannot be read.
+
+    >>> changes_in(ast.parse("lr *= 2\nargs.steps = args.steps // n\nb = int(b)"))
+    {'lr': 'lr *= 2', 'steps': 'args.steps // n'}
+    """
+    found: dict[str, Unread] = {}
+    for node in ast.walk(tree):
+        for target, value in _changed_targets(node):
+            name = (reference(target) or "").replace("-", "_")
+            if name and name.lower() != "seed" and not _is_own(target):
+                found.setdefault(name, _unread(value))
+    return found
+
+
+def _changed_targets(node: ast.AST) -> list[tuple[ast.AST, ast.AST]]:
+    """Return (target, value) for a statement that computes a name's value anew."""
+    match node:
+        case ast.AugAssign(target=target):
+            return [(target, node)]
+        case ast.Assign(targets=targets, value=value):
+            return [(target, value) for target in targets if _is_computed(target, value)]
+        case _:
+            return []
+
+
+def _is_computed(target: ast.AST, value: ast.AST) -> bool:
+    """Return whether a value is computed from the target's old one, or set on an object."""
+    name = reference(target)
+    if name is None or _is_plain(value) or _copied_name(value) == name:
+        return False
+    if isinstance(target, ast.Name):
+        return any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(value))
+    return _copied_name(value) is None
+
+
+def _is_plain(node: ast.AST) -> bool:
+    with suppress(NotPlain, RecursionError):
+        plain_node(node)
+        return reference(node) is None
+    return False
+
+
+def _copied_name(node: ast.AST) -> str | None:
+    """Return the name that a value copies, as in `args.lr` and `int(args.lr)`."""
+    while isinstance(node, ast.Call) and last_name(node.func) in _CASTS and len(node.args) == 1:
+        node = node.args[0]
+    return reference(node)
+
+
+def _is_own(target: ast.AST) -> bool:
+    """Return whether a target is an attribute of `self`, which is not a setting of the file."""
+    return isinstance(target, ast.Attribute) and last_name(target.value) in ("self", "cls")
+
+
+def _unread(node: ast.AST) -> Unread:
+    value = Unread(shown_node(node))
+    value.line = getattr(node, "lineno", 0)
+    return value
+
+
+def _other_variables(tree: ast.AST) -> set[str]:
+    """Return the variables whose value is not the one that the file assigns to their name.
+
+    They are parameters with a default, for which a call passes another value, and variables that
+    are computed from a setting of their name, as in `lr = 2 * args.lr`.
+    """
+    functions = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign):
+            found |= _computed_variables(node)
+        if not isinstance(node, ast.Call) or called_name(node) not in functions:
+            continue
+        function = functions[called_name(node)]
+        defaults = dict(_argument_defaults(function))
+        for name, value in (*_positional_values(function, node), *pairs_of(node)):
+            if name in defaults and not _is_same(name, value, defaults[name]):
+                found.add(name)
+    return found
+
+
+def _computed_variables(node: ast.Assign) -> set[str]:
+    names = {one.id for one in node.targets if isinstance(one, ast.Name)}
+    if _is_plain(node.value) or _copied_name(node.value) in names:
+        return set()
+    return names & set(filter(None, map(reference, ast.walk(node.value))))
+
+
+def _positional_values(function: ast.FunctionDef, call: ast.Call) -> list[Pair]:
+    names = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
+    if names[:1] in (["self"], ["cls"]):
+        names = names[1:]
+    return list(zip(names, call.args, strict=False))
+
+
+def _is_same(name: str, value: ast.AST, default: ast.AST) -> bool:
+    return _copied_name(value) == name or ast.unparse(value) == ast.unparse(default)
 
 
 def _definitions_by_name(tree: ast.AST) -> dict[str, list[ast.AST]]:
@@ -336,7 +457,39 @@ def loops_in(
     def repeats(around: list[ast.AST]) -> int:
         return math.prod(_loop_count(loop, known) for loop in around if id(loop) not in makes)
 
-    return {called: repeats(around) for called, around in trains.items()}
+    found = {called: repeats(around) for called, around in trains.items()}
+    if "learn" in found:
+        found["learn"] *= max(map(_most_learns, _bodies_of(tree)))
+    return found
+
+
+def _bodies_of(tree: ast.AST) -> list[list[ast.stmt]]:
+    """Return the lists of statements in a file."""
+    found = list[list[ast.stmt]]()
+    for node in ast.walk(tree):
+        found += [one for _, one in ast.iter_fields(node) if _is_body(one)]
+    return found
+
+
+def _is_body(field: Any) -> bool:
+    return isinstance(field, list) and bool(field) and isinstance(field[0], ast.stmt)
+
+
+def _most_learns(body: list[ast.stmt]) -> int:
+    """Return how often a list of statements trains the same agent with `agent.learn(...)`."""
+    counts, most = dict[str, int](), 1
+    for node in body:
+        match node:
+            case ast.Expr(value=ast.Call(func=ast.Attribute(value=agent, attr="learn"))):
+                name = ast.unparse(agent)
+                counts[name] = counts.get(name, 0) + 1
+                most = max(most, counts[name])
+            case ast.Assign(targets=targets):
+                for target in targets:
+                    counts.pop(ast.unparse(target), None)
+            case _:
+                pass
+    return most
 
 
 def _loop_count(loop: ast.AST, known: Mapping[str, list[Any]]) -> int:

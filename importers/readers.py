@@ -7,7 +7,8 @@ typed). Omitted names get the program's defaults.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,19 +21,22 @@ from ..foreign_names.name_mapping import COMMON, UNKNOWN, NameRow, System
 from ..foreign_names.plain_values import NotPlain, Unread
 from ..foreign_names.tables import SYSTEMS, find, recognise, system, version_named
 from ..foreign_names.xlron_table import XLRON
+from ..knobs import KNOBS
 from ..studies.yaml_io import text_of, to_yaml
 from .brax_config import read_brax
 from .commands import Command, read_command
 from .convert import add_defaults, take
 from .converted_study import ConvertedStudy, ImportSource
 from .formats import file_name, read_data, read_word
-from .hydra_sweeps import Sweep, put_sweep, sweep_in
+from .hydra_sweeps import Sweep, put_sweep, refuse_tied, sweep_in
 from .plain_python import OBJECTS, OTHERS, read_source
 from .xlron_rules import on
 
 _ENVS = ("env", "env_factory")
 _FALLBACKS = ("default", "atari")
 _TYPED = "the command line"
+_REFERENCE = re.compile(r"\$\{([\w.]+)\}")
+_MOST_REFERENCES = 4  # from a name to its value
 _TRAINING = tuple(row.name for row in XLRON.rows if not row.target.startswith("env."))
 HEURISTICS = ("ksp_ff", "ksp_lf", "ff_ksp", "ksp_bf", "bf_ksp", "ksp_mu", "mu_ksp", "kca_ff",
               "kmc_ff", "kmf_ff", "kme_ff")  # fmt: skip
@@ -60,7 +64,7 @@ def read_settings(source: str, kind: str, given: Mapping[str, Any]) -> Converted
         some = ", ".join(list(one.defaults)[:4])
         raise ConfigError(f"{source} has no settings for {one.title}, such as {some}")
     if sweep is None and command.searched:
-        sweep = Sweep(command.searched)
+        sweep = Sweep(command.searched, tied=command.tied)
     shown = source
     if len(source) >= 200:
         shown = f"{source[:197]}..."
@@ -115,6 +119,8 @@ def _one_configuration(
     if sweep is not None:
         put_sweep(draft, source, sweep)
     take(draft, source, given)
+    if sweep is not None:
+        refuse_tied(draft, sweep)
     if not draft.space:  # nothing is searched, or only the seed
         draft.rest.pop("search", None)
         draft.section("budget")["trials"] = 1
@@ -303,17 +309,65 @@ def _merge_mappings(first: dict[str, Any], second: dict[str, Any]) -> dict[str, 
     return found
 
 
-def _flatten_names(named: Mapping[str, Any], one: System, outer: str = "") -> dict[str, Any]:
-    """Return values by dotted name; if a known name's value is a mapping, it is kept whole."""
+def _flatten_names(named: Mapping[str, Any], one: System) -> dict[str, Any]:
+    """Return values by dotted name; if a known name's value is a mapping, it is kept whole.
+
+    Hydra's interpolations are replaced by their values. One that repeats the setting of another
+    name is omitted, as is one that cannot be read and has no counterpart.
+    """
     found: dict[str, Any] = {}
+    for whole, value in _leaves_of(named, one, ""):
+        refers = isinstance(value, str) and value.startswith("${")
+        if not refers:
+            found[whole] = value
+        elif not _repeats_setting(one, whole, value):
+            found[whole] = _interpolated(named, value)
+    return {name: value for name, value in found.items() if _is_given(one, name, value)}
+
+
+def _leaves_of(named: Mapping[str, Any], one: System, outer: str) -> Iterator[tuple[str, Any]]:
     for name, value in named.items():
         whole = f"{outer}{name}"
         if is_dict(value) and value and one.find(whole) is None:
-            found |= _flatten_names(value, one, f"{whole}.")
-        # Hydra interpolation: the value is elsewhere
-        elif not (isinstance(value, str) and value.startswith("${")):
-            found[whole] = value
-    return found
+            yield from _leaves_of(value, one, f"{whole}.")
+        else:
+            yield whole, value
+
+
+def _repeats_setting(one: System, name: str, value: str) -> bool:
+    """Return whether a name repeats another one that has the same target."""
+    rows = [find(name, one), find(value[2:-1], one)]
+    return None not in rows and len({row.target for row in rows if row is not None}) == 1
+
+
+def _interpolated(named: Mapping[str, Any], text: str) -> Any:
+    """Return the value that `${outer.name}` refers to; `Unread` if it cannot be found."""
+    value: Any = text
+    for _ in range(_MOST_REFERENCES):
+        match = _REFERENCE.fullmatch(str(value))
+        if match is None:
+            break
+        value = _value_at(named, match[1])
+    if value is None or is_dict(value) or str(value).startswith("${"):
+        return Unread(text)
+    return value
+
+
+def _value_at(named: Mapping[str, Any], path: str) -> Any:
+    """Return the value at a dotted path; None if there is none."""
+    value: Any = named
+    for part in path.split("."):
+        if not is_dict(value):
+            return None
+        value = value.get(part)
+    return value
+
+
+def _is_given(one: System, name: str, value: Any) -> bool:
+    if not isinstance(value, Unread):
+        return True
+    row = find(name, one)
+    return row is not None and row.fate == "taken" and row.target in KNOBS
 
 
 # ------------------------------------------------------------------------------- rl-zoo3
@@ -397,9 +451,11 @@ def read_flags(source: str | Path, given: Mapping[str, Any]) -> ConvertedStudy:
     draft = ConvertedStudy(shown)
     if shown == _TYPED:
         draft.rest["name"] = "xlron"
+    sweep = Sweep(command.searched, tied=command.tied)
     if found.searched:
-        put_sweep(draft, found, Sweep(command.searched))
+        put_sweep(draft, found, sweep)
     take(draft, found, given)
+    refuse_tied(draft, sweep)
     if not draft.space:
         draft.rest.pop("search", None)
         draft.section("budget")["trials"] = 1

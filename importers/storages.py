@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError, counted
 from ..files.plain_data import is_dict, is_list, is_number
-from ..foreign_names.name_mapping import NoCounterpart
+from ..foreign_names.name_mapping import UNKNOWN, NoCounterpart
 from ..knobs import KNOBS
 from ..spaces.forbid import ValueRule
 from ..spaces.make import make_distribution
@@ -400,6 +401,24 @@ def _translate_configuration(
         for target, one in settings.items():
             if target in draft.space:
                 found[target] = plain_value(target, one)
+    defaults = _unset_defaults(draft, found)
+    if any(one is None and "values" not in draft.space[name] for name, one in defaults.items()):
+        return None
+    return found | defaults
+
+
+def _unset_defaults(draft: ConvertedStudy, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the source's defaults of the searched settings that a trial did not set."""
+    found = dict[str, Any]()
+    for row in draft.system.rows:
+        given = row.target in config or row.target not in draft.space
+        if given or row.fate != "taken" or row.default is UNKNOWN:
+            continue
+        settings = dict[str, Any]()
+        with suppress(NoCounterpart):  # a default without counterpart is no value here
+            settings = dict(row.settings(row.default))
+        if row.target in settings and "when" not in draft.space[row.target]:
+            found[row.target] = plain_value(row.target, settings[row.target])
     return found
 
 

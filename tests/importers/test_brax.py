@@ -206,7 +206,7 @@ for step in range(4):
 
 def test_train_call_in_loop_multiplies_env_steps(imported):
     data, said = imported("arlbench", ARLBENCH)
-    assert data["env_steps"] == 40_000 and "10,000, repeated 4 times in a loop" in said
+    assert data["env_steps"] == 40_000 and "10,000, repeated 4 times" in said
     assert data["evaluation"]["every"] == 2000
     assert data["checkpoint"] == {"parts": ["losses", "gradients", "advantages"]}
     data, _ = imported("arlbench", ARLBENCH, "--env_steps", "70k")
@@ -233,3 +233,61 @@ def test_autorl_n_steps_is_not_rollout_length(imported):
     assert data["env_steps"] == 300_000 and data["evaluation"]["every"] == 10_000
     assert data["checkpoint"]["parts"] == ["parameters", "optimiser", "losses", "trajectories"]
     assert "n_steps: AutoRLEnv allows at most 3 steps" in said
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "rl_config.num_timesteps *= 2",
+        "rl_config.update(entropy_cost=5e-3)",
+        "for _ in range(2): rl_config.unroll_length = 10",
+        "rl_config = scaled(rl_config)",
+    ],
+)
+def test_playground_statement_that_is_not_followed_is_refused(imported, change):
+    text = PLAYGROUND.replace("  return rl_config", f"  {change}\n  return rl_config")
+    data, said = imported("brax", text, "--env", "BallInCup")
+    assert data is None and "may change settings and cannot be read" in said
+
+
+def test_playground_subscript_and_unlocked_block_are_followed(imported):
+    text = "  rl_config['entropy_cost'] = 5e-3\n  with rl_config.unlocked():\n"
+    text += "    rl_config.discounting = 0.9\n    seen = rl_config.num_envs\n  return rl_config"
+    text = PLAYGROUND.replace("  return rl_config", text)
+    data, _ = imported("brax", text, "--env", "BallInCup")
+    assert data["fixed"]["ent_coef"] == 5e-3 and data["fixed"]["gamma"] == 0.9
+
+
+def test_rate_of_a_parameter_that_a_call_overrides_is_refused(imported):
+    text = """
+def main(rate=3e-4):
+    ppo.train(environment=env, num_timesteps=1e6, unroll_length=5, num_minibatches=8, num_envs=64,
+              batch_size=8, learning_rate=rate, hidden_sizes=[64])
+main(1e-3)
+"""
+    data, said = imported("brax", text, "--env", "brax:ant", "--hidden_sizes", "[64]")
+    assert data is None and "learning_rate is rate, which cannot be read" in said
+
+
+@pytest.mark.parametrize(
+    ("calls", "steps"),
+    [
+        ("model.learn(10_000)\nmodel.learn(10_000)\n", 20_000),
+        ("model.learn(10_000)\nmodel = PPO('MlpPolicy', env)\nmodel.learn(10_000)\n", 10_000),
+        ("if x:\n    model.learn(10_000)\nelse:\n    model.learn(10_000)\n", 10_000),
+    ],
+)
+def test_repeated_calls_of_learn_are_added_up(imported, calls, steps):
+    text = "env = make_vec_env('CartPole-v1', n_envs=4)\nmodel = PPO('MlpPolicy', env)\n"
+    data, _ = imported("sb3", text + calls)
+    assert data["env_steps"] == steps
+
+
+def test_a_given_number_of_minibatches_replaces_the_size(imported):
+    text = "PPO('MlpPolicy', 'CartPole-v1', n_steps=256{size}).learn(10_000)\n"
+    for size in ("", ", batch_size=64"):
+        data, _ = imported("sb3", text.format(size=size), "--num_minibatches", "7")
+        assert data["fixed"]["num_minibatches"] == 7 and "minibatch_size" not in data["fixed"]
+    text = "PPO.create(env='CartPole-v1', num_minibatches=8)\n"
+    data, _ = imported("rejax", text, "--minibatch_size", "32")
+    assert data["fixed"]["minibatch_size"] == 32 and "num_minibatches" not in data["fixed"]

@@ -236,3 +236,37 @@ def test_search_space_in_missing_file_is_reported(imported):
     assert data is None and "(-- --without search_space)" in said
     data, _ = imported("sb3", text, "--without", "search_space", name="config.yaml")
     assert data["fixed"]["clip_eps"] == 0.1 and data["budget"] == {"trials": 1}
+
+
+def test_flags_that_change_together_in_a_loop_are_no_grid(imported):
+    script = f"for x in 1e-3 3e-3; do\n{PPO} --ent-coef $x --vf-coef $x\ndone\n"
+    data, said = imported("cleanrl", script)
+    assert data is None and "ent_coef and vf_coef change together in a loop" in said
+    data, _ = imported("cleanrl", script, "--without", "vf_coef")
+    assert data["space"] == {"ent_coef": {"values": [1e-3, 3e-3]}}
+
+
+def test_interpolations_are_replaced_by_their_values(imported):
+    text = "env_id: CartPole-v1\nbase: {rate: 1e-4}\nlearning_rate: ${base.rate}\nnum_steps: 64\n"
+    text += "clip_coef: 0.1\nvf_coef: ${clip_coef}\ncopy: {num_steps: '${num_steps}'}\n"
+    text += "logs: ${hydra:run.dir}\n"
+    data, _ = imported("cleanrl", text, name="config.yaml")
+    fixed = data["fixed"]
+    assert (fixed["learning_rate"], fixed["vf_coef"], fixed["rollout_length"]) == (1e-4, 0.1, 64)
+
+
+@pytest.mark.parametrize("value", ["${oc.env:LR}", "${base.other}", "${base}"])
+def test_interpolation_that_cannot_be_read_is_refused(imported, value):
+    text = f"env_id: CartPole-v1\nbase: {{rate: 1e-4}}\nlearning_rate: {value}\nnum_steps: 64\n"
+    data, said = imported("cleanrl", text, name="config.yaml")
+    assert data is None and f"learning_rate is {value}, which cannot be read" in said
+    data, _ = imported("cleanrl", text, "--learning_rate", "1e-3", name="config.yaml")
+    assert data["fixed"]["learning_rate"] == 1e-3
+
+
+def test_our_names_override_the_source(imported):
+    ours = ["--clip_eps", "0.3", "--rollout_length", "32", "--lr", "0.1", "--env_steps", "5000"]
+    data, said = imported("cleanrl", f"{PPO} --clip-coef 0.1 --num-steps 64", *ours)
+    fixed = data["fixed"]
+    assert (fixed["clip_eps"], fixed["rollout_length"], fixed["learning_rate"]) == (0.3, 32, 0.1)
+    assert data["env_steps"] == 5000 and "clip_coef: clip_eps is given" in said

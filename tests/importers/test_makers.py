@@ -419,3 +419,21 @@ def test_an_argument_that_the_wrapper_lacks_and_a_second_wrapper_are_refused(imp
     more = "noop_max: 5\n    - gymnasium.wrappers.FlattenObservation"
     found, says = imported("rlzoo", ZOO_ATARI % more, name="ppo.yml")
     assert found is None and "wrappers change the environment" in says
+
+
+def test_a_setting_that_a_trial_did_not_set_has_the_default_of_the_source(tmp_path, imported):
+    path = tmp_path / "optuna.db"
+    study = optuna.create_study(storage=f"sqlite:///{path}", direction="maximize")
+    for number in range(4):
+        trial = study.ask()
+        trial.suggest_float("learning_rate", 1e-5, 1e-3, log=True)
+        trial.suggest_int("n_epochs", 2, 12)
+        trial.suggest_int("batch_size", 32, 64, step=32)
+        if number < 2:
+            trial.suggest_float("vf_coef", 0.1, 1.0)
+            trial.suggest_categorical("n_steps", [128, 2048])
+        study.tell(trial, float(number))
+    found, says = imported("optuna", str(path), "--env=CartPole-v1", "--env_steps=50k", name="")
+    assert found, says
+    for enqueued in found["enqueue"][:2]:  # 0.5 and 2048 in Stable-Baselines3
+        assert enqueued["vf_coef"] == 1.0 and enqueued["rollout_length"] == 2048

@@ -170,3 +170,90 @@ def test_wrapper_calls_are_mapped_to_table_names():
 def test_positional_only_argument_defaults_are_accepted():
     text = "def scale(a=1, /): ...\ndef train(lr=0.1, /, steps=3): ...\nPPO(gamma=0.9)\n"
     assert read_source(text, known, PPO).named == {"gamma": 0.9}
+
+
+PPO_CALL = """
+from stable_baselines3 import PPO
+{before}
+model = PPO("MlpPolicy", "CartPole-v1", learning_rate=lr, n_steps=256)
+model.learn(10_000)
+{after}
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("lr = 3e-4\nlr *= 2", ""),
+        ("lr = 3e-4\nlr = lr / 2", ""),
+        ("lr = 3e-4\nlr = float(decay(lr))", ""),
+        ("class Args:\n    lr: float = 3e-4", "lr = args.lr * 2"),
+        ("def f(lr=3e-4):\n    pass", "f(1e-3)"),
+        ("def f(lr=3e-4):\n    pass", "f(lr=args.rate)"),
+    ],
+)
+def test_a_changed_variable_is_not_read(before, after):
+    text = PPO_CALL.format(before=before, after=after)
+    one = PythonCalls(names=("PPO",), order={"PPO": "policy env"})
+    found = read_source(text, lambda name: "taken" * (name in ("learning_rate", "n_steps")), one)
+    assert isinstance(found.named["learning_rate"], Unread)
+    assert found.named["n_steps"] == 256
+
+
+@pytest.mark.parametrize(
+    "before", ["lr = 3e-4\nlr = float(lr)", "def f(lr=3e-4):\n    pass\nf(args.lr)\nf(3e-4)"]
+)
+def test_a_copied_variable_is_read(before):
+    text = PPO_CALL.format(before=before, after="")
+    one = PythonCalls(names=("PPO",), order={"PPO": "policy env"})
+    found = read_source(text, lambda name: "taken" * (name == "learning_rate"), one)
+    assert found.named["learning_rate"] == 3e-4
+
+
+@pytest.mark.parametrize(
+    ("change", "shown"),
+    [
+        ("args.lr = args.lr * args.n", "args.lr * args.n"),
+        ("args.lr *= 2", "args.lr *= 2"),
+        ("config['lr'] = scale(1)", "scale(1)"),
+    ],
+)
+def test_a_setting_changed_after_its_default_is_not_read(change, shown):
+    text = f"class Args:\n    lr: float = 1e-3\n    n: int = 4\n{change}\nargs.seed += 1\n"
+    found = read_source(text, lambda name: "taken" * (name in ("lr", "n")))
+    assert found.named["n"] == 4
+    assert isinstance(found.named["lr"], Unread) and found.named["lr"] == shown
+    assert found.named["lr"].line == 4
+    given = read_source(text, lambda name: "taken" * (name in ("lr", "n")), given={"lr": 1})
+    assert given.named["lr"] == 1e-3  # the user's value replaces it later
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "args.lr = float(args.lr)",
+        "args.lr = lr",
+        "self.lr = decay(lr)",
+        "env = wrap(env)",
+        "lr = args.lr * 2",
+    ],
+)
+def test_a_copy_of_a_setting_is_no_change(change):
+    text = f"class Args:\n    lr: float = 1e-3\n    n: int = 4\n{change}\n"
+    assert read_source(text, lambda name: "taken" * (name in ("lr", "n"))).named["lr"] == 1e-3
+
+
+@pytest.mark.parametrize(
+    "change", ["setattr(args, 'lr', 5e-4)", "p.parse_args(['--lr', '5e-4', '--n=4'])"]
+)
+def test_a_second_value_is_an_error(change):
+    text = f"class Args:\n    lr: float = 1e-3\n    n: int = 4\n{change}\n"
+    with pytest.raises(NotPlain, match=r"lr is 0.001 \(line 2\) and 0.0005 \(line 4\)"):
+        read_source(text, lambda name: "taken" * (name in ("lr", "n")))
+
+
+def test_arguments_of_envpool_are_no_settings():
+    text = "class Args:\n    lr: float = 1e-3\n    n: int = 4\n"
+    text += "envpool.make('Breakout-v5', n=4, reward_clip=True, env_type='gym')\n"
+    named = read_source(text, lambda name: "taken" * (name in ("lr", "n"))).named
+    assert named == {"lr": 1e-3, "n": 4}

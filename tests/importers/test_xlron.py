@@ -9,6 +9,7 @@ from hpo.importers.readers import HEURISTICS, read_flags
 from hpo.studies.check import check
 from hpo.studies.env_section import read_env_file
 from hpo.studies.load import loads
+from hpo.studies.yaml_io import plain, read_text
 from hpo.views.words import on_command_line
 
 COMMAND = """
@@ -261,3 +262,16 @@ def test_notes_list_rows_on_which_losses_differ(tmp_path):
     draft, _ = imported(tmp_path, "--env_type=rmsa", system="xlron_july_2026")
     assert "first row for all rows" in "\n".join(draft.notes)
     assert "VALID_MASS_LOSS_COEF" not in "\n".join(draft.notes)
+
+
+def test_space_leaves_out_an_annealed_lambda(tmp_path, capsys):
+    command = (
+        "python -m xlron.train.train --env_type=rmsa --topology_name=nsfnet_deeprmsa_directed"
+    )
+    assert main(["import", "xlron", command, "--space"]) == 0
+    out, _ = capsys.readouterr()
+    space = plain(read_text(out, "study.yaml"))["space"]
+    assert "gae_lambda" not in space and "gamma" in space
+    assert main(["import", "xlron", f"{command} --GAE_LAMBDA=0.9", "--space"]) == 0
+    out, _ = capsys.readouterr()
+    assert plain(read_text(out, "study.yaml"))["space"]["gae_lambda"]["default"] == 0.9
