@@ -180,7 +180,9 @@ def test_unnamed_kwargs_are_static_keys_with_separate_programs(tmp_path):
     study = loads(STUDY, source=tmp_path)
     before = check(study)
     assert not before.bucket_count_exact
-    (note,) = (text for text in before.warnings if text.startswith("env.inflow: whether each value"))
+    (note,) = (
+        text for text in before.warnings if text.startswith("env.inflow: whether each value")
+    )
     assert "A float constructor argument needs only one" in note
     import_user_code(["open_tank.py"], tmp_path)
     entry = registry.entry("gym:Open-v0")
