@@ -284,6 +284,27 @@ def test_one_study_twice_is_refused(results, tmp_path, capsys):
     assert "named twice" in capsys.readouterr().err and not (tmp_path / "p").exists()
 
 
+def test_studies_of_equal_names_are_numbered(results, tmp_path, capsys):
+    """Each has its own figure and rows; `a_b` and `a-b` are equal as file names."""
+    samples.make_results(tmp_path / "there", "one", seed=9)
+    for name in ("a_b", "a-b"):
+        samples.make_results(tmp_path / "there", name)
+    paths = [results / "one", *(tmp_path / "there" / name for name in ("one", "a_b", "a-b"))]
+    words = ["paper", *map(str, paths), "--to", str(tmp_path / "p p")]
+    found = told(capsys, *words)
+    assert len(found["files"]) == len(set(found["files"]))
+    assert list(dict.fromkeys(row["study"] for row in found["rows"])) == [
+        "one", "one (2)", "a_b", "a-b"
+    ]  # fmt: skip
+    stems = {path.stem for path in (tmp_path / "p p").glob("curves_*.svg")}
+    assert stems == {"curves_one", "curves_one-2", "curves_a-b", "curves_a-b-2"}
+    text = (tmp_path / "p p" / "paper.md").read_text()
+    assert text.count("Study `one (2)`. ") == 2  # methods and caption
+    folder = tmp_path / "q q"
+    assert main(["paper", str(paths[0]), "--to", str(folder), "--no-figures"]) == 0
+    assert f"compile: cd '{folder}' && pdflatex" in capsys.readouterr().out
+
+
 # ---------------------------------------------------------------------- several studies
 
 OURS = [
