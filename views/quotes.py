@@ -298,13 +298,18 @@ def front_quotes(front: FrontConclusion) -> list[str]:
     seeds = seeds_text(front.seeds, "choose")
     trials = counted(front.compared, "trial")
     how = f"{seeds}, paired, with all {trials} tested together at the 5 % level"
-    match front.verdict:
+    verdict, condition = front.verdict, ""
+    if front.unless is not None and front.of_seen is not None:
+        verdict = front.of_seen
+        condition = f", provided that fewer than 1 in {front.unless} seeds give a result not "
+        condition += "observed on these"
+    match verdict:
         case "behind":
             first = f"Trial {front.trial} is significantly better than {_DEFAULT} in every "
-            first += f"objective ({how})."
+            first += f"objective{condition} ({how})."
         case "on_front":
-            first = f"Every trial is significantly worse than {_DEFAULT} in some objective "
-            first += f"({how})."
+            first = f"Every trial is significantly worse than {_DEFAULT} in some objective"
+            first += f"{condition} ({how})."
         case "open":
             first = "No significant difference was found between the Pareto front and "
             first += f"{_DEFAULT} ({how})."

@@ -24,6 +24,7 @@ from hpo.store.aggregate_environments import (
     performance_profile,
     probability_of_improvement,
 )
+from hpo.store.front_verdict import FrontConclusion
 from hpo.store.mean_difference import Unless
 from hpo.store.query import query
 from hpo.store.statistics import Interval
@@ -40,7 +41,7 @@ from hpo.views.paper.markup import MarkupTable, latex, written
 from hpo.views.paper.methods import methods_text
 from hpo.views.paper.references import bibtex, own_entry
 from hpo.views.paper.results import CONDITIONAL, result_rows, results_table
-from hpo.views.quotes import metric_name, other_quotes
+from hpo.views.quotes import front_quotes, metric_name, other_quotes
 
 HOSTILE = r"a_b% & $x$ #1 {c} ~^ \input{/etc/passwd} é 中 |"
 
@@ -487,6 +488,21 @@ def test_conditional_difference_is_marked_with_the_interval_of_the_sentence(snap
     assert (row.lead_low, row.lead_high, row.one_in, row.mark) == (1.5, 2.5, 14, CONDITIONAL)
     assert any(f"[1.5, 2.5]{CONDITIONAL}" in cell for cell in table.rows[1])
     assert "fewer than 1 in 14 seeds" in table.caption and "No mark" not in table.caption
+
+
+@pytest.mark.parametrize(
+    ("of_seen", "words"),
+    [
+        ("behind", "Trial 4 is significantly better than the default configuration in every"),
+        ("on_front", "Every trial is significantly worse than the default configuration in some"),
+    ],
+)
+def test_conditional_front_verdict_is_quoted_with_its_condition(of_seen, words):
+    found = FrontConclusion("open", 4, 8, 5, (), 8, unless=5, of_seen=of_seen)
+    (said,) = front_quotes(found)
+    assert said.startswith(f"{words} objective, provided that fewer than 1 in 5 seeds give")
+    (said,) = front_quotes(replace(found, unless=None, of_seen=None))
+    assert said.startswith("No significant difference was found between the Pareto front")
 
 
 # ---------------------------------------------------------------------- hpo top
