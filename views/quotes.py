@@ -21,6 +21,11 @@ from .formatting import between, number, seeds_text
 _SIGNS = "paired by seed, exact sign-flip test"
 _SPLITS = "exact two-sample permutation test"
 _DEFAULT = "the default configuration"
+_SCORES = {
+    "mean": "mean normalised score",
+    "iqm": "interquartile mean of normalised scores",
+    "worst": "lowest normalised score",
+}
 
 
 def metric_name(study: Study) -> str:
@@ -32,7 +37,7 @@ def metric_name(study: Study) -> str:
     'mean episode return'
     """
     if study.more_envs:
-        return "mean normalised score"
+        return _SCORES[study.over_environments]
     return plain_metric(study.metric.name)
 
 
@@ -247,8 +252,7 @@ def other_quotes(conclusion: Conclusion, metric: str) -> list[str]:
         return []
     said: list[str] = []
     if conclusion.verdict == "default":
-        count = counted(conclusion.beaten, "other configuration")
-        said.append(f"On selection seeds, {_DEFAULT} was better than {count}.")
+        said += _default_quotes(conclusion)
     for baseline in conclusion.baselines:
         said += versus(winner, baseline, metric, lone=conclusion.lone)
     if conclusion.copying is not None:
@@ -263,6 +267,19 @@ def other_quotes(conclusion: Conclusion, metric: str) -> list[str]:
     if conclusion.chosen is not None and conclusion.ceiling is None:
         said.append(chosen_quote(winner, conclusion.chosen))
     return said
+
+
+def _default_quotes(conclusion: Conclusion) -> list[str]:
+    """Return the sentence on the trials that the default was compared with, if there were any."""
+    if not conclusion.beaten:
+        return []
+    where = "On selection seeds"
+    if conclusion.of_search:
+        where = "On search seeds"
+    others = "the other configuration was not better"
+    if conclusion.beaten > 1:
+        others = f"none of {conclusion.beaten} other configurations was better"
+    return [f"{where}, {others} than {_DEFAULT}."]
 
 
 def chosen_quote(winner: str, chosen: ChosenTrial) -> str:
@@ -281,13 +298,18 @@ def front_quotes(front: FrontConclusion) -> list[str]:
     seeds = seeds_text(front.seeds, "choose")
     trials = counted(front.compared, "trial")
     how = f"{seeds}, paired, with all {trials} tested together at the 5 % level"
-    match front.verdict:
+    verdict, condition = front.verdict, ""
+    if front.unless is not None and front.of_seen is not None:
+        verdict = front.of_seen
+        condition = f", provided that fewer than 1 in {front.unless} seeds give a result not "
+        condition += "observed on these"
+    match verdict:
         case "behind":
             first = f"Trial {front.trial} is significantly better than {_DEFAULT} in every "
-            first += f"objective ({how})."
+            first += f"objective{condition} ({how})."
         case "on_front":
-            first = f"Every trial is significantly worse than {_DEFAULT} in some objective "
-            first += f"({how})."
+            first = f"Every trial is significantly worse than {_DEFAULT} in some objective"
+            first += f"{condition} ({how})."
         case "open":
             first = "No significant difference was found between the Pareto front and "
             first += f"{_DEFAULT} ({how})."

@@ -11,6 +11,8 @@ from hashlib import sha256
 import numpy as np
 import pytest
 
+from helpers import search_samples as search
+from helpers import view_samples as samples
 from helpers.bundles import edited, packed, trap, verified
 from helpers.recorded_study import EPISODES, SEEDS, STUDY, write_study
 from hpo.cli import main
@@ -20,8 +22,9 @@ from hpo.store.journal import Journal
 from hpo.store.query import query
 from hpo.store.study_folder import StudyFolder, read_leaderboard
 from hpo.studies.load import recorded
+from hpo.studies.search_spec import Evaluation
 from hpo.views.bundle import container
-from hpo.views.bundle.claims import differences
+from hpo.views.bundle.claims import claims_of, differences
 
 pytestmark = pytest.mark.slow
 
@@ -222,6 +225,21 @@ def test_claimed_search_value_includes_training_returns(tmp_path, capsys):
     container.unpack(tmp_path / "d.zip", tmp_path / "best")
     best = json.loads((tmp_path / "best" / "claims.json").read_text())["claims"][0]
     assert "training" not in best["sentences"][0] + best["sql"]  # of test seeds
+
+
+def test_bundle_has_no_verdict_across_different_environments(tmp_path):
+    """The winner's searched length is not the default's, so the study has no verdict."""
+    length = search.parameter("env.length", 0.5, min=0.1, max=2.0)
+    poor = search.parameter("learning_rate", 1e-5, min=1e-5, max=1.0, distribution="log_uniform")
+    space = search.Space((poor, search.REAL.parameters[1], length))
+    changes = {"space": space, "early_terminate": None, "budget": search.Budget(8)}
+    samples.make_results(tmp_path, "apart", **changes)
+    found = claims_of(tmp_path / "apart")
+    assert found["trial"] != 0 and found["conclusion"]["verdict"] == "nothing"
+    assert [claim["about"] for claim in found["claims"]] == ["value", "cost"]
+    held = Evaluation(env={"length": 0.5})
+    samples.make_results(tmp_path, "held", evaluation=held, **changes)
+    assert "verdict" in [claim["about"] for claim in claims_of(tmp_path / "held")["claims"]]
 
 
 # ---------------------------------------------------------------------- what changed

@@ -17,14 +17,19 @@ from hpo.cli import main
 from hpo.environments.registry import find
 from hpo.errors import ConfigError
 from hpo.knobs.table import KNOBS
+from hpo.store.against import Against
 from hpo.store.aggregate_environments import (
     overall,
     overall_interval,
     performance_profile,
     probability_of_improvement,
 )
+from hpo.store.front_verdict import FrontConclusion
+from hpo.store.mean_difference import Unless
 from hpo.store.query import query
+from hpo.store.statistics import Interval
 from hpo.store.study_folder import StudyFolder
+from hpo.store.verdict import Conclusion
 from hpo.studies.env_spec import EnvSpec
 from hpo.studies.execution_spec import Budget
 from hpo.studies.search_spec import Confirm, Constraint, EarlyTerminate, Metric, SearchSpec, Seeds
@@ -35,7 +40,8 @@ from hpo.views.paper.document import paper_of
 from hpo.views.paper.markup import MarkupTable, latex, written
 from hpo.views.paper.methods import methods_text
 from hpo.views.paper.references import bibtex, own_entry
-from hpo.views.paper.results import result_rows, results_table
+from hpo.views.paper.results import CONDITIONAL, result_rows, results_table
+from hpo.views.quotes import front_quotes, metric_name, other_quotes
 
 HOSTILE = r"a_b% & $x$ #1 {c} ~^ \input{/etc/passwd} é 中 |"
 
@@ -75,12 +81,14 @@ def test_paper_numbers_match_query_and_verdict(results, tmp_path, capsys):
         assert (row["low"], row["high"]) == (pytest.approx(low), pytest.approx(high))
     top = told(capsys, "top", "--study", "one", "--out", str(results))
     against = top["conclusion"]["against"]
+    unless = against["unless"]  # the sentence and the table have its interval
     default = found["rows"][1]
     assert default["lead"] == against["difference"]
     assert (default["lead_low"], default["lead_high"]) == (
-        against["interval"]["low"],
-        against["interval"]["high"],
+        unless["interval"]["low"],
+        unless["interval"]["high"],
     )
+    assert default["one_in"] == unless["one_in"] and default["mark"] == CONDITIONAL
     assert default["probability"] == against["probability"]
     assert (default["mark"] == "*") == (against["verdict"] == "better")
 
@@ -93,7 +101,7 @@ def test_paper_table_shows_values_in_latex_and_markdown(snapshot):
         for value in (winner.value, winner.low, default.high, default.lead):
             assert f"{value:.4g}" in text
     marked = replace(default, verdict="better")
-    assert marked.mark == "*" and replace(default, verdict="undecided").mark == ""
+    assert marked.mark == "*" and replace(default, one_in=None).mark == ""
     assert r"\toprule" in table.written("latex") and "\\bottomrule" in table.written("latex")
 
 
@@ -277,6 +285,27 @@ def test_one_study_twice_is_refused(results, tmp_path, capsys):
     assert "named twice" in capsys.readouterr().err and not (tmp_path / "p").exists()
 
 
+def test_studies_of_equal_names_are_numbered(results, tmp_path, capsys):
+    """Each has its own figure and rows; `a_b` and `a-b` are equal as file names."""
+    samples.make_results(tmp_path / "there", "one", seed=9)
+    for name in ("a_b", "a-b"):
+        samples.make_results(tmp_path / "there", name)
+    paths = [results / "one", *(tmp_path / "there" / name for name in ("one", "a_b", "a-b"))]
+    words = ["paper", *map(str, paths), "--to", str(tmp_path / "p p")]
+    found = told(capsys, *words)
+    assert len(found["files"]) == len(set(found["files"]))
+    assert list(dict.fromkeys(row["study"] for row in found["rows"])) == [
+        "one", "one (2)", "a_b", "a-b"
+    ]  # fmt: skip
+    stems = {path.stem for path in (tmp_path / "p p").glob("curves_*.svg")}
+    assert stems == {"curves_one", "curves_one-2", "curves_a-b", "curves_a-b-2"}
+    text = (tmp_path / "p p" / "paper.md").read_text()
+    assert text.count("Study `one (2)`. ") == 2  # methods and caption
+    folder = tmp_path / "q q"
+    assert main(["paper", str(paths[0]), "--to", str(folder), "--no-figures"]) == 0
+    assert f"compile: cd '{folder}' && pdflatex" in capsys.readouterr().out
+
+
 # ---------------------------------------------------------------------- several studies
 
 OURS = [
@@ -396,6 +425,84 @@ def test_multi_objective_paper_has_a_front_table(tmp_path):
     paper = paper_of([read_snapshot(StudyFolder(found.folder))], figures=False)
     assert [table.label for table in paper.tables] == ["tab:front"]
     assert "Thrift" in paper.tables[0].header
+
+
+def test_objectives_and_constraints_of_own_training_are_in_the_methods(snapshot):
+    own = replace(snapshot.study.algorithm, name="own.py:Own", takes_env=False, acts=False)
+    objectives = (Metric("eval/score"), Metric("eval/cost", goal="minimize"))
+    limit = (Constraint("eval/cost", min=None, max=1.2),)
+    text = methods_text(with_study(snapshot, algorithm=own, objectives=objectives))
+    assert "objectives were `eval/score` (maximized) and `eval/cost` (minimized)" in text
+    assert "is the winner" not in text and "test seeds not used" not in text
+    assert "configurations that ranked first were trained again on five selection seeds" in text
+    text = methods_text(with_study(snapshot, algorithm=own, constraints=limit))
+    assert "Configurations had to satisfy: cost at most 1.2." in text
+
+
+def test_methods_text_names_the_share_of_training_returns(snapshot):
+    text = methods_text(with_study(snapshot, metric=Metric(training_weight=0.5)))
+    assert "50% of it is the mean return of the last 100 training episodes" in text
+
+
+def test_winner_of_the_search_and_one_test_seed_are_named(tmp_path):
+    confirm = Confirm(top_k=1, choose=0, report=1)
+    samples.make_results(tmp_path, "one", confirm=confirm, early_terminate=None)
+    text = methods_text(read_snapshot(StudyFolder(tmp_path / "one")))
+    assert "The configuration with the best search value is the winner." in text
+    assert "on one test seed not used" in text
+
+
+@pytest.mark.parametrize(
+    ("of_search", "beaten", "words"),
+    [
+        (True, 5, ["On search seeds, none of 5 other configurations was better than"]),
+        (False, 1, ["On selection seeds, the other configuration was not better than"]),
+        (False, 0, []),
+    ],
+)
+def test_winning_default_is_compared_on_the_seeds_that_selected_it(of_search, beaten, words):
+    against = Against("the default", "default")
+    found = Conclusion("trial 0", against, beaten=beaten, of_search=of_search)
+    said = [f"{one} the default configuration." for one in words]
+    assert other_quotes(found, "score") == said
+
+
+@pytest.mark.parametrize(
+    ("over", "words"),
+    [
+        ("mean", "mean normalised score"),
+        ("iqm", "interquartile mean of normalised scores"),
+        ("worst", "lowest normalised score"),
+    ],
+)
+def test_metric_of_several_environments_names_their_aggregate(snapshot, over, words):
+    several = {"more_envs": (EnvSpec("Acrobot-v1"),), "over_environments": over}
+    assert metric_name(with_study(snapshot, **several).study) == words
+
+
+def test_conditional_difference_is_marked_with_the_interval_of_the_sentence(snapshot):
+    unless = Unless(Interval(1.5, 2.5, "t"), 14)
+    against = replace(snapshot.conclusion.against, verdict="undecided", unless=unless)
+    changed = replace(snapshot, conclusion=replace(snapshot.conclusion, against=against))
+    table, row = results_table([changed]), result_rows(changed)[1]
+    assert (row.lead_low, row.lead_high, row.one_in, row.mark) == (1.5, 2.5, 14, CONDITIONAL)
+    assert any(f"[1.5, 2.5]{CONDITIONAL}" in cell for cell in table.rows[1])
+    assert "fewer than 1 in 14 seeds" in table.caption and "No mark" not in table.caption
+
+
+@pytest.mark.parametrize(
+    ("of_seen", "words"),
+    [
+        ("behind", "Trial 4 is significantly better than the default configuration in every"),
+        ("on_front", "Every trial is significantly worse than the default configuration in some"),
+    ],
+)
+def test_conditional_front_verdict_is_quoted_with_its_condition(of_seen, words):
+    found = FrontConclusion("open", 4, 8, 5, (), 8, unless=5, of_seen=of_seen)
+    (said,) = front_quotes(found)
+    assert said.startswith(f"{words} objective, provided that fewer than 1 in 5 seeds give")
+    (said,) = front_quotes(replace(found, unless=None, of_seen=None))
+    assert said.startswith("No significant difference was found between the Pareto front")
 
 
 # ---------------------------------------------------------------------- hpo top

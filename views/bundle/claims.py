@@ -19,7 +19,13 @@ import numpy as np
 from ...errors import StoreError, clause
 from ...files.plain_data import is_dict, is_list, parse_json
 from ...search.analysis.checkpoint_values import ranking_objective
-from ...search.analysis.verdict import ceiling_of, conclusion_of, constraint_samples
+from ...search.analysis.verdict import (
+    apart,
+    ceiling_of,
+    conclusion_of,
+    constraint_samples,
+    evaluated_in,
+)
 from ...search.lanes.contract import EvaluationResult
 from ...search.state.objective import TRAINING_RETURN, Objective
 from ...store.against import Against, ConstraintSamples
@@ -319,7 +325,13 @@ class _Tables:
         looks: Sequence[Look],
         limited: ConstraintSamples | None,
     ) -> tuple[str, Against] | None:
-        """Return SQL and comparison of a trial with the default on shared test seeds, or None."""
+        """Return SQL and comparison of a trial with the default on shared test seeds, or None.
+
+        As in the study's verdict, values from different environments are not compared.
+        """
+        study = plain(read_text(self.meta.study_text, "study.resolved.yaml"))
+        if apart(evaluated_in(study, row.params), evaluated_in(study, default.params)):
+            return None
         trial_sql, default_sql = (self._values_sql(one.trial, "report") for one in (row, default))
         a, b = (
             self._values_by_seed(sql) | dict.fromkeys(one.report_diverged, math.nan)
@@ -327,7 +339,6 @@ class _Tables:
         )
         if not (both := a.keys() & b.keys()) or "report" in (*row.copies, *default.copies):
             return None
-        study = plain(read_text(self.meta.study_text, "study.resolved.yaml"))
         found = conclude(
             Evidence(
                 a,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
@@ -28,7 +29,7 @@ from ..bundle.write import sha256, write_bundle
 from ..charts.snapshot import Snapshot, read_snapshot
 from ..formatting import duration, unit_in
 from ..output import echo, note, print_answer
-from ..paper.document import paper_as_json, paper_of, write_paper
+from ..paper.document import distinctly_named, paper_as_json, paper_of, write_paper
 from ..paper.results import result_rows
 from ..pictures import require_matplotlib
 from ..terminal.console import fitted
@@ -56,7 +57,7 @@ def do_paper(args: Namespace) -> int:
     for path in paths:
         if paths.count(path) > 1:
             raise ConfigError(f"study {path.name!r} is named twice; name each study once")
-    snapshots = [read_snapshot(folder) for folder in folders]
+    snapshots = distinctly_named([read_snapshot(folder) for folder in folders])
     for snapshot in snapshots:
         if snapshot.standing != "finished":
             note(f"{snapshot.meta.name} is {snapshot.standing}; these are the results so far")
@@ -72,7 +73,7 @@ def do_paper(args: Namespace) -> int:
         ),
         f"wrote {counted(len(written), 'file')} to {Path(args.to)}/ "
         f"({counted(rows, 'row')} of results)",
-        f"compile: cd {args.to} && pdflatex paper && bibtex paper && pdflatex paper "
+        f"compile: cd {shlex.quote(args.to)} && pdflatex paper && bibtex paper && pdflatex paper "
         "&& pdflatex paper",
     ]
     data = {**paper_as_json(paper, snapshots), "files": [str(path) for path in written]}

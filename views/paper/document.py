@@ -87,6 +87,31 @@ def paper_of(snapshots: Sequence[Snapshot], figures: bool = True) -> Paper:
     return Paper(title, methods, results, [one for one in tables if one], drawn, notes)
 
 
+def distinctly_named(snapshots: Sequence[Snapshot]) -> list[Snapshot]:
+    """Number studies with equal names, such as those of two folders, in the given order."""
+    names = _numbered([snapshot.meta.name for snapshot in snapshots], "{} ({})")
+    return [
+        replace(snapshot, meta=replace(snapshot.meta, name=name))
+        for snapshot, name in zip(snapshots, names, strict=True)
+    ]
+
+
+def _numbered(names: Sequence[str], form: str) -> list[str]:
+    """Return distinct names: a number is added to each that an earlier one already has.
+
+    >>> _numbered(["a", "a", "a-2", "b"], "{}-{}")
+    ['a', 'a-3', 'a-2', 'b']
+    """
+    found, given = list[str](), set(names)
+    for name in names:
+        own, number = name, 1
+        while own in found or (number > 1 and own in given):
+            number += 1
+            own = form.format(name, number)
+        found.append(own)
+    return found
+
+
 def _methods_paragraphs(snapshots: Sequence[Snapshot]) -> list[str]:
     texts = [methods_text(snapshot) for snapshot in snapshots]
     if len(snapshots) == 1:
@@ -120,15 +145,20 @@ def quotes_of(conclusion: Conclusion, metric: str) -> list[str]:
 
 def _curves_figures(snapshots: Sequence[Snapshot], notes: list[str]) -> list[Figure]:
     found: list[Figure] = []
-    for snapshot in snapshots:
+    stems = ["curves"]
+    if len(snapshots) > 1:
+        names = [_file_name(snapshot.meta.name) for snapshot in snapshots]
+        stems = [f"curves_{name}" for name in _numbered(names, "{}-{}")]
+    for snapshot, stem in zip(snapshots, stems, strict=True):
         picture = curves(snapshot)
         if not picture.panels:
             notes.append(f"no figure for study {snapshot.meta.name!r}: {picture.caption}")
             continue
-        name = "curves"
+        picture = _for_paper(picture, snapshot)
         if len(snapshots) > 1:
-            name = f"curves_{_file_name(snapshot.meta.name)}"
-        found.append(Figure(name, _for_paper(picture, snapshot), _CURVES_WIDTH))
+            caption = f"Study {code(snapshot.meta.name)}. {picture.caption}"
+            picture = replace(picture, caption=caption)
+        found.append(Figure(stem, picture, _CURVES_WIDTH))
     return found
 
 

@@ -340,15 +340,19 @@ def _selection_sentences(snapshot: Snapshot) -> str:
     _, chosen, tested = _seed_counts(snapshot)
     if not study.space.parameters:
         return ""
+    if study.objectives:
+        return _front_sentences(snapshot, chosen)
     said: list[str] = []
     if chosen:
         again = sum(bool(row.choose_values) for row in snapshot.searched.values())
         best = f"The {counted_words(again, 'configuration')} with the best search values"
         said.append(
-            f"{best} {'was' if again == 1 else 'were'} trained again on {_count_in_words(chosen)} "
-            "selection seeds that were not used in the search. The configuration with the best "
-            "mean on these seeds is the winner."
+            f"{best} {'was' if again == 1 else 'were'} trained again on "
+            f"{counted_words(chosen, 'selection seed')} not used in the search. The configuration "
+            "with the best mean on these seeds is the winner."
         )
+    elif tested:
+        said.append("The configuration with the best search value is the winner.")
     if tested:
         default = snapshot.default
         both = default is not None and bool(snapshot.rows[default].by_report_seed)
@@ -357,8 +361,7 @@ def _selection_sentences(snapshot: Snapshot) -> str:
         if both:
             who = "The winner and the default configuration were"
         said.append(
-            f"{who} then trained on {_count_in_words(tested)} test seeds that were not used "
-            "for selection."
+            f"{who} then trained on {counted_words(tested, 'test seed')} not used for selection."
         )
     else:
         kind = "selection" if chosen else "search"
@@ -369,18 +372,41 @@ def _selection_sentences(snapshot: Snapshot) -> str:
     return " ".join(said)
 
 
-def _count_in_words(count: int) -> str:
-    if count < len(_NUMBERS):
-        return _NUMBERS[count]
-    return f"{count:,}"
+def _front_sentences(snapshot: Snapshot, chosen: int) -> str:
+    """Return how the Pareto front was measured; it has no winner and no test seeds."""
+    if not chosen:
+        text = "The Pareto front was computed from the search seeds, so its values are optimistic"
+        return f"{text}."
+    again = [row.trial for row in snapshot.searched.values() if row.choose_values]
+    others = [trial for trial in again if trial != snapshot.default]
+    who = list[str]()
+    if len(others) < len(again):
+        who.append("the default configuration")
+    if others:
+        who.append(f"the {counted_words(len(others), 'configuration')} that ranked first")
+    verb = "were"
+    if len(again) == 1:
+        verb = "was"
+    where = f"{counted_words(chosen, 'selection seed')} not used in the search"
+    return (
+        f"After the search, {enumerated(who)} {verb} trained again on {where}. "
+        "Their means on these seeds determine the Pareto front."
+    )
 
 
 def _value_sentences(snapshot: Snapshot) -> str:
     study = snapshot.study
+    text = _of_values(study)
+    if study.constraints:
+        limits = enumerated([_limit_text(one) for one in study.constraints])
+        text += f" Configurations had to satisfy: {limits}."
+    return text
+
+
+def _of_values(study: Study) -> str:
+    """Return the sentences on what a seed's value is, without constraints."""
     if not study.algorithm.acts:
-        better = "higher" if study.metric.goal == "maximize" else "lower"
-        text = f"The value of a seed is {code(study.metric.name)} at the end of its training"
-        return f"{text}; {better} is better."
+        return _of_own_values(study)
     mode = "greedy" if study.evaluation.greedy else "sampled"
     policy = f"the {mode} policy after training"
     if study.evaluation.steps is not None:
@@ -391,6 +417,9 @@ def _value_sentences(snapshot: Snapshot) -> str:
         names = [f"{plain_metric(one.name)} ({one.goal}d)" for one in study.objectives]
         return f"The objectives were {enumerated(names)}, measured over {over}."
     text = f"The value of a seed is its {metric_name(study)} over {over}."
+    if study.metric.training_weight:
+        text += f" In the search and the selection, {study.metric.training_weight:.0%} of it is "
+        text += "the mean return of the last 100 training episodes."
     if study.more_envs:
         ends = "; ".join(
             f"{code(name)} {number(one.scale.random)} and {number(one.scale.reference)}"
@@ -399,10 +428,17 @@ def _value_sentences(snapshot: Snapshot) -> str:
         )
         text += " Scores are normalised per environment: 0 is the mean return of random actions "
         text += f"and 1 that of a reference policy ({ends})."
-    if study.constraints:
-        limits = enumerated([_limit_text(one) for one in study.constraints])
-        text += f" Configurations had to satisfy: {limits}."
     return text
+
+
+def _of_own_values(study: Study) -> str:
+    """Return the sentence on the metrics that the user's training reports."""
+    if study.objectives:
+        names = [f"{code(one.name)} ({one.goal}d)" for one in study.objectives]
+        return f"The objectives were {enumerated(names)}, measured at the end of training."
+    better = "higher" if study.metric.goal == "maximize" else "lower"
+    text = f"The value of a seed is {code(study.metric.name)} at the end of its training"
+    return f"{text}; {better} is better."
 
 
 def _limit_text(constraint: Any) -> str:
@@ -436,7 +472,7 @@ def _of_means(snapshot: Snapshot) -> str:
     text = f"{what}, with 95 % confidence intervals{clause(' ({})', how)}"
     bounds = value_bounds(snapshot.meta)
     if math.isfinite(bounds.low) and math.isfinite(bounds.high):
-        text += f", clipped to the possible returns [{number(bounds.low)}, {number(bounds.high)}]"
+        text += f", clipped to the possible values [{number(bounds.low)}, {number(bounds.high)}]"
         text += ". At a bound, the intervals allow for outcomes not observed on any seed "
         text += "[@learnedmiller2020bounded]"
     return f"{text}."

@@ -23,7 +23,7 @@ from ..quotes import metric_name, plain_metric, test_words
 from ..trial_view import Board
 from .markup import MarkupTable, code
 
-BETTER, WORSE = "*", "\u2020"
+BETTER, WORSE, CONDITIONAL = "*", "\u2020", "\u2021"
 _ALONE = "trained configuration"
 _MARKS = {"better": BETTER, "feasible": BETTER, "worse": WORSE, "infeasible": WORSE}
 
@@ -44,13 +44,18 @@ class PaperRow:
     lead_low: float | None = None
     lead_high: float | None = None
     verdict: str = ""  # on the winner
+    one_in: int | None = None  # significant unless one in so many seeds gives a new result
     probability: float | None = None
     probability_low: float | None = None
     probability_high: float | None = None
 
     @property
     def mark(self) -> str:
-        return _MARKS.get(self.verdict, "")
+        if self.verdict in _MARKS:
+            return _MARKS[self.verdict]
+        if self.one_in is not None:
+            return CONDITIONAL
+        return ""
 
 
 def result_rows(snapshot: Snapshot) -> list[PaperRow]:
@@ -146,12 +151,15 @@ def _of_baseline(snapshot: Snapshot, against: Against) -> PaperRow:
 def _lead_fields(against: Against | None) -> dict[str, Any]:
     if against is None or against.difference is None:
         return {}
-    chance = against.probability_interval
+    chance, around, one_in = against.probability_interval, against.interval, None
+    if against.unless is not None and against.verdict not in _MARKS:  # as in the sentence
+        around, one_in = against.unless.interval, against.unless.one_in
     return {
         "lead": against.difference,
-        "lead_low": against.interval.low,
-        "lead_high": against.interval.high,
+        "lead_low": around.low,
+        "lead_high": around.high,
         "verdict": against.verdict,
+        "one_in": one_in,
         "probability": against.probability,
         "probability_low": chance.low,
         "probability_high": chance.high,
@@ -288,6 +296,9 @@ def _marks_words(rows: Sequence[PaperRow]) -> str:
     said = [
         f"{mark} the winner is {meanings[mark]} ({test})." for mark in meanings if mark in marks
     ]
+    if given := [row.one_in for row in rows if row.one_in is not None]:
+        condition = f"fewer than 1 in {max(given)} seeds give a result not observed here"
+        said.append(f"{CONDITIONAL} the difference is significant, provided that {condition}.")
     if any(row.lead is not None and not row.mark for row in rows):
         plain = "No mark: no significant difference."
         if not said:
