@@ -258,6 +258,26 @@ def test_documented_differences_on_later_tables_match_the_data():
     assert "{:.2f} [{:.2f}, {:.2f}] less than 33 random runs".format(*less) in page
 
 
+def test_documented_scores_of_real_studies_match_the_data():
+    found = json.loads((ROOT / "benchmarks" / "bench" / "short_real.json").read_text())
+    page = " ".join((ROOT / "docs" / "reference" / "search-methods.md").read_text().split())
+    searches = {(row["environment"], row["plan"]): 0 for row in found["searches"]}
+    for row in found["searches"]:
+        searches[row["environment"], row["plan"]] += 1
+    assert len(found["plans"]["short, 12 runs"]["environments"]) == 6
+    assert min(searches.values()) >= 8 and "Each plan ran eight times" in page
+    for plan, entry in found["plans"].items():
+        assert "{:.2f} [{:.2f}, {:.2f}] |".format(*entry["score"]) in page, plan
+    more, few, many = (
+        found["leads"][plan] for plan in ("the default", "random, 12 runs", "random, 33 runs")
+    )
+    assert "{:.2f} [{:.2f}, {:.2f}] more than the default".format(*more) in page
+    assert "{:.2f} [{:.2f}, {:.2f}] more than random search with twelve".format(*few) in page
+    less = [-many[0], -many[2], -many[1]]
+    assert "{:.2f} [{:.2f}, {:.2f}] less than with 33; neither".format(*less) in page
+    assert more[1] > 0.0 > few[1] and many[1] < 0.0 < many[2]
+
+
 def test_selection_improves_longer_studies_as_documented():
     page = (ROOT / "docs" / "reference" / "search-methods.md").read_text()
     alone, selected = ("48 trials, one seed", "48 trials, selection")
