@@ -111,7 +111,7 @@ _WEIGHTED = ("episode_return", "episode_length")
 def split_rows(
     metrics: Metrics, ends: Sequence[int]
 ) -> tuple[list[Mapping[str, np.ndarray]], np.ndarray]:
-    """Return the row of a whole chunk [K, L], one row per part, and the diverged lanes.
+    """Split a chunk's metrics [K, L]; return its row, a row per part, and the diverged lanes.
 
     A row has one value per lane and metric. Episodes are counted; their returns and lengths are
     means (NaN if there are none). The smallest minimum and the largest maximum are kept. Scheduled

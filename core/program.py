@@ -266,7 +266,7 @@ class Program(LaneProgram):
         return self._evaluate_wide(self._gather(lanes, padded), count)
 
     def _evaluate_wide(self, policies: Policies, count: int) -> Episodes:
-        """Return the episodes of the first `count` policies, out of [evaluation_width, ...]."""
+        """Evaluate padded policies [evaluation_width, ...]; return the first `count` episodes."""
         result = jax.device_get(self._evaluate(policies))
         return jax.tree.map(lambda x: x[:count], result)
 

@@ -148,7 +148,7 @@ class _NodeKnowledge:
 
 
 class _NameVisitor:
-    """Collects the values that the nodes of a file assign to names in a table."""
+    """Collects the values that a file assigns to the names of an import table."""
 
     def __init__(self, known: Fate, python: PythonCalls, names: Names, wrappers: set[str]) -> None:
         self.known, self.python, self.names = known, python, names

@@ -137,7 +137,7 @@ def explained_when_dealt(
 
 
 def _permuted_ranks(rows: np.ndarray, ranks: np.ndarray, deals: np.ndarray) -> np.ndarray:
-    """Return `ranks[deals][:, rows]` block by block, in a layout with reproducible sums."""
+    """Return `ranks[deals][:, rows]`, computed in blocks, in a layout with reproducible sums."""
     dealt = np.empty((len(deals), len(rows)), order="F")
     for start in range(0, len(deals), _BLOCK):
         dealt[start : start + _BLOCK] = ranks[deals[start : start + _BLOCK]][:, rows]

@@ -257,7 +257,7 @@ def _normal_draws(stream: int) -> np.ndarray:
 
 @lru_cache(maxsize=1)
 def _even_shares() -> np.ndarray:
-    """Return evenly spaced shares in a fixed random order; equal values then have exact ends."""
+    """Return evenly spaced numbers in (0, 1], in a fixed random order, so that ends are exact."""
     order = np.random.Generator(np.random.PCG64(2)).permutation(_DRAWS)
     return (order + 1.0) / _DRAWS
 

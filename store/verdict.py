@@ -218,7 +218,7 @@ def _of_copying(evidence: Evidence, winner: Sample, terms: Terms) -> Against | N
 
 
 def _shared_value(evidence: Evidence, winner: Sample) -> float | None:
-    """Return the value of all the winner's seeds if it is the ceiling or shared, else None."""
+    """Return the value that all the winner's seeds have, if it is the ceiling or shared."""
     values = set(winner.values())
     if len(values) != 1:
         return None

@@ -289,7 +289,7 @@ def asked(team: Team, share: int, call: Call) -> Any:
 
 
 class SharedPopulation(Population):
-    """The lanes of one bucket in equal shares."""
+    """The lanes of one bucket, divided equally among the hosts."""
 
     def __init__(
         self,
@@ -417,7 +417,7 @@ class SharedPopulation(Population):
         return self._ask_lanes("evaluate", lanes)
 
     def _ask_lanes(self, method: str, lanes: Sequence[int]) -> list[Any]:
-        """Call a method with one reply per lane; return the replies in the order of `lanes`."""
+        """Call a method that returns one reply per lane; return them in the order of `lanes`."""
         dealt = self._by_share(lanes)
         answers = self._ask_hosts(method, {share: (own,) for share, own in dealt.items()})
         queues = {share: iter(found) for share, found in answers.items()}

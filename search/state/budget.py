@@ -97,7 +97,7 @@ def check_confirm_fits(study: Study, run_env_steps: int) -> None:
 
 
 def check_health(search_state: SearchState) -> None:
-    """Raise SearchError after `budget.max_failures` errors, or if all first trials diverged."""
+    """Raise SearchError after `max_failures` errors, or if all of the first 20 trials diverged."""
     failures, most = search_state.state.usage.failures, search_state.study.budget.max_failures
     if failures > 0 and failures >= most:
         failed = (trial for trial in search_state.trials.values() if trial.error)  # or diverged

@@ -101,7 +101,7 @@ class RecordedSearch:
         return schedule_of(self.study, self.quantum(self.study, self.configs[trial])).env_steps
 
     def value(self, trial: int, env_steps: int) -> float | None:
-        """Return a trial's value over its seeds; None if one of them was not evaluated there."""
+        """Return a trial's value over its seeds; None if a seed was not evaluated then."""
         objective = Objective.of(self.study)
         if self.evaluations_alone:
             objective = objective.of_test

@@ -340,7 +340,7 @@ def watch_run(
 
 
 def _can_retry(results: RunResults) -> bool:
-    """Return whether some trials failed, or some runs on test seeds of a tested trial."""
+    """Return whether there are failed trials or failed test-seed runs to retry."""
     states = [entry.state for entry in results.leaderboard]
     return ("failed" in states and "finished" in states) or bool(results.conclusion.failed)
 
