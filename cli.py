@@ -431,7 +431,7 @@ def _add_other_verbs(verb: Callable[..., Any]) -> None:
     )
     for name, text, kind in (
         ("--seeds", "verify: run N new seeds (default: 32)", types.positive),
-        ("--recorded", "verify: train N of the recorded seeds again (default: 8)", types.positive),
+        ("--recorded", "verify: retrain on N of the recorded seeds (default: 8)", types.positive),
         ("--seed", "verify: use the N-th set of new seeds (default: 0)", types.seed),
     ):
         _add_option(tuned, name, "N", text, type=kind)

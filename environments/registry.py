@@ -127,7 +127,7 @@ class Reference:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.random) and math.isfinite(self.reference)):
-            text = f"the scores are random {self.random} and reference {self.reference}"
+            text = f"the random score is {self.random} and the reference score {self.reference}"
             raise ConfigError(f"{text}; both must be finite numbers")
         if self.random == self.reference:
             text = f"random and reference are both {self.random:g}"

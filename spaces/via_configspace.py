@@ -471,8 +471,8 @@ def _possible_positions(
         if parameter.name == name:
             distribution = parameter.distribution
             if distribution.axis.kind == "real":
-                text = f"a condition or rule on the real-valued {name!r}"
-                raise ConfigError(f"{text} has no counterpart")
+                text = f"a condition or rule on the real-valued {name!r} has no counterpart"
+                raise ConfigError(f"{text} in ConfigSpace")
             fit = [v for v in values if distribution.why_not(v) is None]
             if fit:
                 found.append((key, [p for value in fit for p in distribution.positions(value)]))

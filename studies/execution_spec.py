@@ -214,7 +214,8 @@ class Init:
         "all", "parameters to keep; the rest starts fresh"
     )
     optimiser: Literal["fresh", "restored"] = key(
-        "fresh", "initial optimiser state; `restored` needs keep: all and a policy saved with it"
+        "fresh",
+        "initial optimiser state; `restored` needs keep: all and a policy saved with its state",
     )
 
 

@@ -371,7 +371,10 @@ def test_hyperparameter_at_top_level_suggests_section():
 
 def test_fixing_searched_hyperparameter_suggests_space_override():
     text = only(BASE, overrides=["fixed.gamma=0.9"])[1]
-    assert "both searched and fixed; remove one, or search only {value: 0.9}" in text
+    assert (
+        "both searched and fixed; remove it from `space` or `fixed`, or search only {value: 0.9}"
+        in text
+    )
     study = loads(BASE, overrides=["space.gamma={value: 0.9}"])
     assert study.space.default()["gamma"] == 0.9
 

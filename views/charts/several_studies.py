@@ -83,13 +83,13 @@ def sides_of(snapshots: Sequence[Snapshot]) -> Sides:
 def _require_test_values(snapshot: Snapshot) -> None:
     name = snapshot.meta.name
     if snapshot.meta.objectives:
-        raise ConfigError(f"study {name!r} has several objectives; remove it")
+        raise ConfigError(f"study {name!r} has several objectives; leave it out")
     first = snapshot.winner
     if first is None or first.measured_from != Stream.REPORT:
-        raise ConfigError(f"the winner of study {name!r} has no test seeds; remove this study")
+        raise ConfigError(f"the winner of study {name!r} has no test seeds; leave it out")
     if snapshot.meta.goal == "minimize" and _reference_scores(snapshot) is None:
         text = f"study {name!r} minimises {snapshot.meta.metric}, which has no reference scores"
-        raise ConfigError(f"{text}; remove this study")
+        raise ConfigError(f"{text}; leave this study out")
 
 
 def _reference_scores(snapshot: Snapshot) -> Reference | None:

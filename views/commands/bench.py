@@ -106,7 +106,7 @@ def bench_text(results: BenchResults, found: BenchComparison) -> str:
             f"{found.baseline_budget}, divided by the",
             f"cost of {found.baseline} ({found.baseline_runs:.0f} runs); geometric mean over "
             "tables [95 %].",
-            "nearest: share of trials that are not in a table, and their mean distance from it.",
+            "nearest: share of unrecorded trials, and their mean distance from the nearest row.",
         ]
     )
 
