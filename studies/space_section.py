@@ -72,8 +72,9 @@ class SpaceReader:
                     others = f"{given!r} and {given_as[name]!r}"
                     raise ConfigError(f"{others} are the same knob; keep one")
                 if name in self.fixed:
-                    text = f"{name} is both searched and fixed; remove it from `space` or `fixed`, or "
-                    raise ConfigError(f"{text}search only {flow({'value': self.fixed[name]})}")
+                    only = f"search only {flow({'value': self.fixed[name]})}"
+                    text = f"{name} is both searched and fixed; remove it from `space` or `fixed`"
+                    raise ConfigError(f"{text}, or {only}")
                 if name.startswith("env.") and name[4:] in self.vocabulary.env_values:
                     raise ConfigError(f"{name} is searched and given under env:; remove one")
                 given_as[name] = given
