@@ -279,59 +279,8 @@ def _add_running(parser: Any) -> None:
 
 
 def _add_reading_verbs(verb: Callable[..., Any]) -> None:
-    top = verb("top", "read_study", "print the leaderboard")
-    _add_option(top, "-n", "N", "show N trials (default: 8; all with --json)", type=types.positive)
-    _add_flag(top, "--explain", "explain the columns")
-    _add_flag(top, "--latex", "print the leaderboard as a LaTeX table (booktabs)")
-    _add_flag(top, "--markdown", "print the leaderboard as a Markdown table")
-    show = verb("show", "read_study", "print everything about one trial")
-    _add_option(show, "trial", "TRIAL", "the trial's number", type=types.trial)
-    _add_verbose(
-        show, "also print every seed's value, the stopping rule's cut-offs, costs and times"
-    )
-    query = verb("query", "read_study", "query the results in SQL")
-    _add_option(
-        query, "sql", "SQL", 'such as "SELECT trial, report_value FROM trials ORDER BY rank"'
-    )
-    best = verb("best", "read_study", "print the winner, or export its policy")
-    _add_export(best, "copy")
-    _add_flag(best, "--onnx", "with --export: also write policy.onnx")
-    replay = verb("replay", "replay", "retrain a trial and check that every number is the same")
-    _add_option(replay, "trial", "TRIAL", "the trial's number", type=types.trial)
-    _add_export(replay, "write")
-    _add_option(replay, "--source", "DIR", f"{_SOURCE} (default: .)", default=".")
-    export = verb(
-        "export",
-        "import_export",
-        "export to CSV, MLflow, Optuna, TensorBoard, W&B, or a table of recorded runs",
-    )
-    _add_option(export, "format", "FORMAT", ", ".join(_FORMATS), choices=_FORMATS)
-    into = "the folder to write into; for optuna a storage, such as sqlite:///trials.db"
-    _add_option(export, "--to", "DIR", into, required=True)
-    _add_set(export, "set an option of FORMAT, such as top_k=20 for wandb or name=NAME for optuna")
-    ranked = verb("importance", "analyses", "show which hyperparameters matter")
-    _add_at(ranked)
-    _add_flag(ranked, "--over-progress", "show importance at every point during training")
-    compared = verb("compare", "compare", "compare two trials, or two studies")
-    for side in "ab":
-        _add_option(compared, side, side.upper(), "a trial's number, or a study", nargs="?")
-    judged = verb("what-if", "analyses", "show what other stopping rules would have done")
-    confirmed = verb("confirm", "train", "train given trials on test seeds")
-    numbers = (
-        "numbers of finished or stopped trials, or -1 for the default; a study may come first"
-    )
-    _add_option(confirmed, "words", "TRIAL", numbers, nargs="+")
-    fewest = "use at least N test seeds (default: as many as the winner has, or 16)"
-    _add_option(confirmed, "--seeds", "N", fewest, type=types.positive)
-    _add_option(
-        confirmed, "--source", "DIR", f"{_SOURCE} (default: where the study was run, or .)"
-    )
-    _add_running(confirmed)
-    _add_option(judged, "--early-terminate", "RULE", types.RULES_HELP, action="append", default=[])
-    _add_option(
-        judged, "--seeds", "N", "assume N seeds per trial (default: all)", type=types.positive
-    )
-    _add_option(judged, "--source", "DIR", f"{_SOURCE} (default: where the study was run, or .)")
+    top, show, query, best, replay, export = _add_result_verbs(verb)
+    ranked, compared, judged, confirmed = _add_analysis_verbs(verb)
     plot = verb("plot", "read_study", "plot a study")
     picture = types.one_of("plot", _PICTURES)
     _add_option(plot, "kind", "PLOT", ", ".join(_PICTURES), choices=_PICTURES, type=picture)
@@ -374,6 +323,69 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
         _add_json(parser)
     _add_serve(verb)
     _add_bundles(verb)
+
+
+def _add_result_verbs(verb: Callable[..., Any]) -> tuple[Any, ...]:
+    """Add the commands that print or export results; return their parsers."""
+    top = verb("top", "read_study", "print the leaderboard")
+    _add_option(top, "-n", "N", "show N trials (default: 8; all with --json)", type=types.positive)
+    _add_flag(top, "--explain", "explain the columns")
+    _add_flag(top, "--latex", "print the leaderboard as a LaTeX table (booktabs)")
+    _add_flag(top, "--markdown", "print the leaderboard as a Markdown table")
+    show = verb("show", "read_study", "print everything about one trial")
+    _add_option(show, "trial", "TRIAL", "the trial's number", type=types.trial)
+    _add_verbose(
+        show, "also print every seed's value, the stopping rule's cut-offs, costs and times"
+    )
+    query = verb("query", "read_study", "query the results in SQL")
+    _add_option(
+        query, "sql", "SQL", 'such as "SELECT trial, report_value FROM trials ORDER BY rank"'
+    )
+    best = verb("best", "read_study", "print the winner, or export its policy")
+    _add_export(best, "copy")
+    _add_flag(best, "--onnx", "with --export: also write policy.onnx")
+    replay = verb("replay", "replay", "retrain a trial and check that every number is the same")
+    _add_option(replay, "trial", "TRIAL", "the trial's number", type=types.trial)
+    _add_export(replay, "write")
+    _add_option(replay, "--source", "DIR", f"{_SOURCE} (default: .)", default=".")
+    export = verb(
+        "export",
+        "import_export",
+        "export to CSV, MLflow, Optuna, TensorBoard, W&B, or a table of recorded runs",
+    )
+    _add_option(export, "format", "FORMAT", ", ".join(_FORMATS), choices=_FORMATS)
+    into = "the folder to write into; for optuna a storage, such as sqlite:///trials.db"
+    _add_option(export, "--to", "DIR", into, required=True)
+    _add_set(export, "set an option of FORMAT, such as top_k=20 for wandb or name=NAME for optuna")
+    return top, show, query, best, replay, export
+
+
+def _add_analysis_verbs(verb: Callable[..., Any]) -> tuple[Any, ...]:
+    """Add the commands that compare trials, rules and hyperparameters; return their parsers."""
+    ranked = verb("importance", "analyses", "show which hyperparameters matter")
+    _add_at(ranked)
+    _add_flag(ranked, "--over-progress", "show importance at every point during training")
+    compared = verb("compare", "compare", "compare two trials, or two studies")
+    for side in "ab":
+        _add_option(compared, side, side.upper(), "a trial's number, or a study", nargs="?")
+    judged = verb("what-if", "analyses", "show what other stopping rules would have done")
+    confirmed = verb("confirm", "train", "train given trials on test seeds")
+    numbers = (
+        "numbers of finished or stopped trials, or -1 for the default; a study may come first"
+    )
+    _add_option(confirmed, "words", "TRIAL", numbers, nargs="+")
+    fewest = "use at least N test seeds (default: as many as the winner has, or 16)"
+    _add_option(confirmed, "--seeds", "N", fewest, type=types.positive)
+    _add_option(
+        confirmed, "--source", "DIR", f"{_SOURCE} (default: where the study was run, or .)"
+    )
+    _add_running(confirmed)
+    _add_option(judged, "--early-terminate", "RULE", types.RULES_HELP, action="append", default=[])
+    _add_option(
+        judged, "--seeds", "N", "assume N seeds per trial (default: all)", type=types.positive
+    )
+    _add_option(judged, "--source", "DIR", f"{_SOURCE} (default: where the study was run, or .)")
+    return ranked, compared, judged, confirmed
 
 
 def _add_bundles(verb: Callable[..., Any]) -> None:

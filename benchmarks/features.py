@@ -190,6 +190,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--before", default=BEFORE, help="the commit to compare with")
+    parser.add_argument(
+        "--each-before", action="store_true", help="also compare each feature with that commit"
+    )
     parser.add_argument("--only-before", action="store_true", help="leave the features out")
     parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".json"))
     parser.add_argument("--work", help=argparse.SUPPRESS)
@@ -207,6 +210,12 @@ def main() -> None:
             row = compare(Side(case, None), Side(case, before), args.rounds)
             rows.append({"case": case, "what": f"plain over {args.before}", **row})
             show(f"{case}: plain over {args.before}", row)
+        for feature, knobs in ON.items() if args.each_before else ():
+            case = "rmsa NSFNET" if feature in MASKED else "CartPole-v1"
+            sides = [Side(case, place, (feature,), knobs) for place in (None, before)]
+            row = compare(*sides, args.rounds)
+            rows.append({"case": case, "what": f"{feature} over {args.before}", **row})
+            show(f"{feature}: over {args.before}", row)
     for feature, knobs in ON.items():
         if args.only_before:
             break

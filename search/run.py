@@ -40,7 +40,7 @@ from .checks import (
 )
 from .engine.callbacks import Callback, Callbacks
 from .engine.commits import Committer, PausedStates, restore_buckets, restore_search_state
-from .engine.confirm import read_fresh
+from .engine.confirm import Fresh, read_fresh
 from .engine.engine import CompileBeside, Engine, Outcome
 from .engine.evaluate import measure_baselines
 from .engine.extend_run import lengthen
@@ -345,21 +345,10 @@ def _run_study(
             beside=beside,
             paused_states=paused_states,
         )
-        outcome: Outcome = "finished"
         trained = search_state.state.usage.env_steps
-        if isinstance(opened, Resumed):
-            retry(engine, store, opened.again)
-        try:
-            if study.search.driver == "ray_tune" and search_state.state.phase is Phase.SEARCH:
-                outcome = drive(engine, interrupts)
-            if outcome == "finished":
-                refill_queue = RefillQueue(engine, ahead)
-                loop = Loop(engine, refill_queue, make_pruner(study), make_evolver(study), fresh)
-                outcome = loop.run(interrupts)
-        except BaseException as error:
-            if not (isinstance(error, StoreError) or has_refused(error)):
-                store.publish(force=True)  # a failing disk is not tried again
-            raise
+        outcome = _drive_engine(
+            engine, opened, store, ahead=ahead, interrupts=interrupts, fresh=fresh
+        )
         _warn_if_unused(opened, engine, settings, trained)
         with search_state.state.usage.spending("store"):
             ranked = RankedTrials.of(store.journal) if outcome == "finished" else None
@@ -367,6 +356,34 @@ def _run_study(
     notifier.count_time()
     notifier.tell("on_end", notifier.progress(), outcome)
     return _run_results(outcome, search_state, store, ranked)
+
+
+def _drive_engine(
+    engine: Engine,
+    opened: New | Resumed,
+    store: StudyStore,
+    *,
+    ahead: AskAhead,
+    interrupts: Interrupts,
+    fresh: Fresh,
+) -> Outcome:
+    """Run the search and the confirm stage; after an error, publish what is committed."""
+    study = engine.study
+    outcome: Outcome = "finished"
+    if isinstance(opened, Resumed):
+        retry(engine, store, opened.again)
+    try:
+        if study.search.driver == "ray_tune" and engine.search_state.state.phase is Phase.SEARCH:
+            outcome = drive(engine, interrupts)
+        if outcome == "finished":
+            refill_queue = RefillQueue(engine, ahead)
+            loop = Loop(engine, refill_queue, make_pruner(study), make_evolver(study), fresh)
+            outcome = loop.run(interrupts)
+    except BaseException as error:
+        if not (isinstance(error, StoreError) or has_refused(error)):
+            store.publish(force=True)  # a failing disk is not tried again
+        raise
+    return outcome
 
 
 def _warn_if_unused(

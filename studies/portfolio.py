@@ -25,7 +25,7 @@ from .spec import Study
 _FOLDER = Path(__file__).resolve().parent.parent / "results" / "portfolio"
 FILE, FORECAST = _FOLDER / "portfolio.yaml", _FOLDER / "forecast.yaml"
 
-_MOST_TRIALS = 1_000_000
+_MOST_COUNTED = 20_000  # configurations; larger spaces count as unlimited
 
 
 @dataclass(frozen=True)
@@ -154,12 +154,14 @@ def trial_count(study: Study) -> int | None:
         points = study.search.options.get("points", 5)
     elif any(one.distribution.axis.kind == "real" for one in study.space.parameters):
         return limit
-    if limit is None or limit > _MOST_TRIALS:
-        limit = _MOST_TRIALS
+    most = min(limit or _MOST_COUNTED, _MOST_COUNTED)
     space = study.space
     first = {space.canonical(params) for params in given_configurations(study)}
-    grid = itertools.islice(space.grid(points), limit + 1)
-    return min(limit, len(first) + sum(space.canonical(params) not in first for params in grid))
+    grid = itertools.islice(space.grid(points), most + 1)
+    found = len(first) + sum(space.canonical(params) not in first for params in grid)
+    if found > most:
+        return limit
+    return found
 
 
 def tries_only_given(study: Study) -> bool:

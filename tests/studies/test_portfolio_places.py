@@ -12,6 +12,7 @@ from hpo.cli import main
 from hpo.errors import StudyError
 from hpo.search.samplers.proposal_queue import Proposer
 from hpo.search.samplers.registry import PriorTrial, make_sampler
+from hpo.studies import portfolio
 from hpo.studies.check import ProgramCost, check
 from hpo.studies.init_file import init_text
 from hpo.studies.load import loads
@@ -261,3 +262,16 @@ def test_init_writes_short_study_of_twelve_runs():
     confirm = written.confirm
     assert written.budget.trials + confirm.runs(1) == 12
     assert len(places_of(written).used) == 3
+
+
+@pytest.mark.parametrize(("trials", "expected"), [("null", None), ("5000", 5_000), ("30", 30)])
+def test_a_large_finite_space_counts_as_unlimited(trials, expected, monkeypatch):
+    """Counting a million configurations would take `hpo check` most of a minute."""
+    monkeypatch.setattr(portfolio, "_MOST_COUNTED", 50)
+    values = ", ".join(str(at / 100) for at in range(90, 100))
+    study = loads(
+        "name: s\nenv: CartPole-v1\nenv_steps: 4096\nspace:\n"
+        f"  gamma: {{values: [{values}]}}\n  gae_lambda: {{values: [{values}]}}\n"
+        f"budget: {{trials: {trials}, env_steps: 1M}}\n"
+    )
+    assert portfolio.trial_count(study) == expected

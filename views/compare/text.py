@@ -29,7 +29,7 @@ from ..formatting import aligned, between, number, with_interval
 from .deciding_runs import deciding_lines, why_unpaired
 from .sides import Side
 from .values import ComparedValues
-from .verdict import Refusal, leader_lost_more, lost_words, verdict_sentence
+from .verdict import Refusal, allows_verdict, leader_lost_more, lost_words, verdict_sentence
 
 _LISTED = 8  # largest number of values per side that are printed one by one
 
@@ -61,7 +61,7 @@ def data_and_text(
         "unpaired": unpaired,
         "at": chosen.at,
     }
-    if chosen.ranked or chosen.copied or leader_lost_more(result, chosen):
+    if not allows_verdict(result, chosen):
         data["probability"] = None
     if refused is None:
         first = verdict_sentence(result, sides, chosen)

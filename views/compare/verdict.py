@@ -20,7 +20,7 @@ from .values import ComparedValues
 def compare_values(chosen: ComparedValues) -> Comparison:
     """Compare values; there is only a difference if these seeds allow no verdict.
 
-    These are seeds that ranked trials or trained identically, or that the leader lost.
+    See `allows_verdict`.
     """
     values_a, values_b = chosen.values
     found = compare(
@@ -32,7 +32,7 @@ def compare_values(chosen: ComparedValues) -> Comparison:
         bounds=chosen.bounds,
         interim=chosen.interim,
     )
-    if not chosen.ranked and not chosen.copied and not leader_lost_more(found, chosen):
+    if allows_verdict(found, chosen):
         return found
     return replace(
         found,
@@ -41,6 +41,22 @@ def compare_values(chosen: ComparedValues) -> Comparison:
         probability_interval=NO_INTERVAL,
         more_seeds=None,
     )
+
+
+def allows_verdict(result: Comparison, chosen: ComparedValues) -> bool:
+    """Return whether a test may decide; `refusal_reason` has the reasons against it.
+
+    No test may decide on seeds that ranked trials or trained identically, on few pairs that were
+    compared before, or for a leader that diverged more often.
+    """
+    if chosen.ranked or chosen.copied or was_compared_before(chosen):
+        return False
+    return not leader_lost_more(result, chosen)
+
+
+def was_compared_before(chosen: ComparedValues) -> bool:
+    """Return whether divergence left too few pairs for a paired test after an earlier look."""
+    return bool(chosen.earlier) and not chosen.paired
 
 
 def leader_lost_more(result: Comparison, chosen: ComparedValues) -> bool:
@@ -85,7 +101,7 @@ def refusal_reason(
         return Refusal(alike.removeprefix("No verdict: ").rstrip("."))
     if leader_lost_more(result, chosen):
         return Refusal(f"{lost_words(sides, chosen)}; {_lead_text(result, sides, chosen)}")
-    if chosen.earlier and not chosen.paired:
+    if was_compared_before(chosen):
         why = (
             f"fewer than {FEWEST_PAIRS} seeds have values of both, and these were compared before"
         )
