@@ -79,8 +79,6 @@ def versions(environments: Iterable[str] = ()) -> dict[str, str]:
 
 
 def versions_of_study(study: Study) -> dict[str, str]:
-    method = method_row(study.search.method)
-    proposing = ("scipy", method.package, *method.rests_on)
     if study.algorithm.is_process:
         own = {"hpo-lanes": _installed_version("hpo-lanes") or "absent"}
         found = {**own, **code_version(Path(study.source))}
@@ -88,6 +86,8 @@ def versions_of_study(study: Study) -> dict[str, str]:
         found = versions(env.id for env in (study.env, *study.more_envs))
         if is_library(study.algorithm.name):
             found |= _installed_versions(_OF_REJAX)
+    method = method_row(study.search.method)
+    proposing = ("scipy", method.package, *method.rests_on)
     found |= _installed_versions(filter(None, proposing))
     if study.search.portfolio:
         found["portfolio"] = read_portfolio().digest[:12]

@@ -2,61 +2,25 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..environments.registry import files_of
 from ..errors import ConfigError, StoreError, counted
-from ..machine.software import others, versions_of_study
-from ..spaces.space import Space
-from ..store.codec import param_kind, plain_json
+from ..machine.software import others
 from ..store.journal import Journal
 from ..store.rows import StudyMeta
 from ..store.study_folder import RESULTS, StudyFolder, common_failure
 from ..studies.cross_section_checks import contradictions
 from ..studies.overrides import Given, given_in, without_given
-from ..studies.resolved import ChangedKey, as_recorded, diff, resolved, resolved_yaml, study_hash
+from ..studies.resolved import ChangedKey, as_recorded, diff, resolved
 from ..studies.search_methods import method_row
 from ..studies.spec import Study
-from ..studies.study_environments import SCORE, labels, scales
-from ..studies.user_code import imported_files
+from ..studies.study_files import changed_files, words_of_changes
 
 _SHOWN = 12
-
-
-def files_of_study(study: Study) -> dict[str, str]:
-    """Return the sha256 of each file that affects results, by path relative to the study's folder.
-
-    Included are the files of `imports` with their local imports, environment files (topology,
-    traffic, modulations, requests, ...), and the initial policy. Environment files include
-    searched ones and those of `eval_env`. A space file and warm-start trials are excluded, because
-    they are copied into the study when it starts.
-    """
-    source = Path(study.source)
-    paths = [*imported_files(study.imports, source), *files_of_environment(study)]
-    paths += _of_policy(study, source)
-    sums = {path: _file_checksum(source / path) for path in dict.fromkeys(paths)}
-    return {path: found for path, found in sums.items() if found is not None}
-
-
-def changed_files(before: Mapping[str, str], source: str | Path) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for path, was in before.items():
-        now = _file_checksum(Path(source) / path)
-        if now is None:
-            found[path] = "is gone"
-        elif now != was:
-            found[path] = f"its sha256 was {was[:_SHOWN]}, now it is {now[:_SHOWN]}"
-    return found
-
-
-def words_of_changes(changes: Mapping[str, str]) -> str:
-    return "\n".join(f"  {path}: {words}" for path, words in changes.items())
 
 
 def takes_changed_files(
@@ -166,74 +130,11 @@ def _missing_file(meta: StudyMeta, place: Path) -> str | None:
     return next((path for path in meta.files if not (place / path).is_file()), None)
 
 
-def files_of_environment(study: Study) -> list[str]:
-    """Return the files read by a study's environments, relative to its folder."""
-    given: list[Mapping[str, Any]] = [study.env.values, study.evaluation.env]
-    for parameter in study.space.parameters:
-        name = parameter.name.removeprefix("env.")
-        if name != parameter.name:
-            values = getattr(parameter.distribution, "values", ())
-            given += [{name: value} for value in (*values, parameter.default)]
-    for entry in study.enqueue:
-        given.append({n[4:]: value for n, value in entry.items() if n.startswith("env.")})
-    own = [*((study.env.id, keys) for keys in given)]
-    for one in study.more_envs:
-        own += [(one.id, keys) for keys in (one.values, *given[2:])]
-    return [path for id_, keys in own for path in files_of(id_, keys).values()]
-
-
-def _of_policy(study: Study, source: Path) -> list[str]:
-    """Return the files that are read from the folder of the initial policy."""
-    if study.init is None:
-        return []
-    folder = Path(study.init.folder)
-    names = ["policy.json", "arrays/SHA256SUMS"]
-    if study.init.optimiser == "restored":
-        names.append("parts/optimiser.npz")
-    return [(folder / name).as_posix() for name in names if (source / folder / name).is_file()]
-
-
-def _file_checksum(path: Path) -> str | None:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError:
-        return None
-
-
 def check_runnable(study: Study) -> None:
     """Raise if sections of a study, from a file or from Python, contradict each other."""
     problems = [text for _, text in contradictions(study)]
     if problems:
         raise ConfigError("\n".join(problems))
-
-
-def study_meta(study: Study, backend: str, devices: int) -> StudyMeta:
-    objectives, metric = [asdict(one) for one in study.objectives], study.metric.name
-    if study.more_envs:
-        metric = SCORE
-    if objectives and study.more_envs:
-        objectives[0]["name"] = SCORE
-    return StudyMeta(
-        name=study.name,
-        study_hash=study_hash(study),
-        study_text=resolved_yaml(study),
-        metric=metric,
-        goal=study.metric.goal,
-        aggregate=study.metric.aggregate,
-        param_kinds=_param_kinds(study.space),
-        versions=versions_of_study(study),
-        backend=backend,
-        devices=devices,
-        created_at=time.time(),
-        objectives=objectives,
-        constraints=[asdict(constraint) for constraint in study.constraints],
-        environments=[
-            {"name": name, "random": scale.random, "reference": scale.reference}
-            for name, scale in zip(labels(study), scales(study), strict=True)
-        ],
-        files=files_of_study(study),
-    )
 
 
 def check_continues(
@@ -377,11 +278,3 @@ def gives_new_bits(before: StudyMeta, now: StudyMeta, accept: bool) -> bool:
             accept_new_bits=True,
         )
     return moved or before.devices != now.devices or others(before.versions, now.versions)
-
-
-def _param_kinds(space: Space) -> dict[str, str]:
-    values: dict[str, list[Any]] = {}
-    for parameter in space.parameters:
-        some = values.setdefault(parameter.name, [])
-        some += [*parameter.distribution.ends(), parameter.default]
-    return {name: param_kind([*map(plain_json, some)]) for name, some in values.items()}

@@ -15,6 +15,7 @@ from typing import Literal
 from ..errors import StoreError
 from ..files.atomic_files import delete_copies, has_refused
 from ..files.working_folder import as_given
+from ..machine.software import versions_of_study
 from ..store.baselines import BaselineEntry, baseline_entries, baselines_of
 from ..store.leaderboard import Entry, Ranking, leaderboard_of, volume_of
 from ..store.lock import StopRequest
@@ -29,13 +30,13 @@ from ..studies.overrides import Given, given_in, without_given
 from ..studies.programs import programs_note
 from ..studies.resolved import as_recorded
 from ..studies.spec import Study
+from ..studies.study_meta import study_meta
 from .analysis.verdict import conclusion_of
 from .checks import (
     check_continues,
     check_runnable,
     gives_new_bits,
     kept_text,
-    study_meta,
     takes_changed_files,
 )
 from .engine.callbacks import Callback, Callbacks
@@ -264,14 +265,16 @@ def run(
     shown = settings.shown or Path(directory)
     place = Path(directory).absolute()  # the study's code may change the working folder
     check_runnable(study)
-    proposer = Proposer(study, make_sampler(study))
+    sampler = make_sampler(study)
+    proposer = Proposer(study, sampler)
     if earlier is None and settings.delete_existing:
         earlier = warm_start(study)
     if earlier is None:
         earlier = warm_start(study, place)
     if settings.delete_existing:  # only now, when nothing can reject the study
         delete_results(place)
-    meta = study_meta(study, factory.backend, factory.device_count)
+    versions = versions_of_study(study)
+    meta = study_meta(study, versions, factory.backend, factory.device_count)
     asked = Asked(study, meta, factory, earlier, settings, shown)
     seconds = settings.publish_seconds
     with StudyStore(

@@ -149,8 +149,9 @@ _OTHERS = {
 
 def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
     """Open a journal for writing, even to read it: the first opening after a crash rolls back."""
-    for name in JOURNAL_FILES:
-        is_plain_file(path.with_name(name))
+    present = {name for name in JOURNAL_FILES if is_plain_file(path.with_name(name))}
+    if not create and path.name not in present:
+        raise StoreError(f"there is no study in {path.parent}: {path.name} is missing")
     check_readable(path)
     last: Exception | None = None
     modes = ("rw", "ro")
@@ -252,8 +253,6 @@ class Journal:
 
     def __init__(self, directory: Path, *, writable: bool = False, copied: bool = False):
         self.path = Path(directory) / JOURNAL_NAME
-        if not is_plain_file(self.path):
-            raise StoreError(f"there is no study in {directory}: {JOURNAL_NAME} is missing")
         self._connection = connect(self.path)
         if copied:
             self._connection = in_memory(self.path, self._connection)

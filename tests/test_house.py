@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 MOST_WRITES = 30
 MOST_LINES = 700  # in a file; the package as a whole has no limit
-MOST = {"files": 413, "root": 5}
+MOST = {"files": 415, "root": 5}
 """Totals of the package. Lines have no bound: one made the code denser, not simpler."""
 
 

@@ -45,17 +45,20 @@ class Size:
 
 def write_study(folder: Path, size: Size) -> Path:
     """Write a finished study of this size, and return its folder."""
-    from hpo.search.checks import study_meta
+    from hpo.machine.software import versions_of_study
     from hpo.search.state.loop_state import LoopState, Phase
     from hpo.search.state.usage import Usage
     from hpo.store import Sinks, StudyFolder, StudyStore
     from hpo.studies.resolved import resolved_yaml
+    from hpo.studies.study_meta import study_meta
 
     study = _study(folder.name, size)
     usage = Usage(search_env_steps=size.curve_rows * _QUANTUM, chunks=size.rows, run_seconds=600.0)
     state = LoopState(phase=Phase.DONE, proposed=size.trials, usage=usage).to_text()
     target = StudyFolder(folder)
-    with StudyStore(target, study_meta(study, "cpu", 2), sinks=Sinks([])) as store:
+    with StudyStore(
+        target, study_meta(study, versions_of_study(study), "cpu", 2), sinks=Sinks([])
+    ) as store:
         target.write_study(f"name: {folder.name}\n", resolved_yaml(study))
         for trials, rows in _blocks(size):
             store.curves.add_chunk(**_curves(size, trials, rows))

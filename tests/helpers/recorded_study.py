@@ -8,7 +8,7 @@ import sqlite3
 import numpy as np
 
 from helpers.episodes import evaluation
-from hpo.search.checks import study_meta
+from hpo.machine.software import versions_of_study
 from hpo.search.state.loop_state import LoopState, Phase
 from hpo.store.journal import JOURNAL_NAME, sum_of, write_sum
 from hpo.store.rows import Stream, TrialRow, TrialState
@@ -16,6 +16,7 @@ from hpo.store.statistics import aggregate
 from hpo.store.study_folder import StudyFolder
 from hpo.store.study_store import StudyStore
 from hpo.studies.load import loads
+from hpo.studies.study_meta import study_meta
 
 STUDY = """\
 name: recorded
@@ -44,7 +45,7 @@ def write_study(source, name="recorded", more="", code="", level=20.0, trials=No
     (source / "study.yaml").write_text(text)
     (source / "my_code.py").write_text(code)
     study = loads(text, "study.yaml", source)
-    meta = study_meta(study, "cpu", 2)
+    meta = study_meta(study, versions_of_study(study), "cpu", 2)
     folder = StudyFolder(source / "results" / name)
     seeds_of = {
         Stream.SEARCH: study.seeds.per_config,

@@ -11,7 +11,6 @@ import hpo
 from helpers import search_samples as samples
 from hpo.cli import main
 from hpo.errors import StoreError
-from hpo.search.checks import changed_files, files_of_study
 from hpo.search.engine.callbacks import StopStudy
 from hpo.search.run import run
 from hpo.search.state.progress import Observer
@@ -21,6 +20,7 @@ from hpo.store.rows import Commit
 from hpo.studies.env_spec import EnvSpec
 from hpo.studies.execution_spec import Budget, Init
 from hpo.studies.search_spec import Evaluation
+from hpo.studies.study_files import changed_files, files_of_study
 from hpo.studies.yaml_io import plain, read_text
 
 

@@ -8,7 +8,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from hpo.environments.registry import find
-from hpo.search.checks import study_meta
 from hpo.search.state.progress import bounds_of
 from hpo.store.aggregate_environments import beside, on_each
 from hpo.store.baselines import baseline_entries
@@ -18,6 +17,7 @@ from hpo.store.rows import BaselineRow, StudyMeta, TrialRow, TrialState
 from hpo.store.unobserved import Bounds
 from hpo.store.value_bounds import metric_range, return_bounds, score_bounds, value_bounds
 from hpo.studies.load import load
+from hpo.studies.study_meta import study_meta
 
 EVALUATIONS = Path(__file__).parents[2] / "results" / "tuned" / "evaluations.parquet"
 _TEXT = "env: {{id: {env}{keys}}}\neval_env: {held_out}\nspace: {space}\n"
@@ -128,7 +128,7 @@ def test_score_bounds_follow_env_return_ranges():
 def test_loaded_study_has_the_bounds_of_its_record(name):
     study = load(EVALUATIONS.parents[2] / "studies" / f"{name}.yaml")
     known = bounds_of(study)
-    assert known == value_bounds(study_meta(study, "cpu", 1))
+    assert known == value_bounds(study_meta(study, {}, "cpu", 1))
     assert (known == Bounds()) == (name == "pendulum")
 
 

@@ -6,9 +6,10 @@ import pytest
 
 from hpo.errors import StoreError
 from hpo.knobs import DEFAULTS_OF_OLD, KNOBS
-from hpo.search.checks import check_continues, study_meta
+from hpo.search.checks import check_continues
 from hpo.studies.load import loads, of_its_day, recorded
 from hpo.studies.resolved import as_recorded, resolved, resolved_yaml
+from hpo.studies.study_meta import study_meta
 from hpo.studies.yaml_io import read_text
 
 BASE = "name: s\nenv: CartPole-v1\nenv_steps: 40k\nbudget: {trials: 2}\n"
@@ -45,7 +46,7 @@ def test_old_record_is_read_with_old_defaults():
 
 
 def test_old_study_does_not_resume_with_new_defaults(tmp_path):
-    meta = study_meta(loads(BASE + SPACE), "cpu", 1)
+    meta = study_meta(loads(BASE + SPACE), {}, "cpu", 1)
     meta = type(meta)(**{**vars(meta), "study_text": of_old(BASE + SPACE)})
     with pytest.raises(StoreError, match="give False under fixed") as caught:
         check_continues(meta, loads(BASE + SPACE))
@@ -63,7 +64,7 @@ OTHER = "{name: eval/length_mean, goal: minimize, aggregate: mean}"
 @pytest.mark.parametrize("text", [f"metric: {FIRST}\n", f"objectives: [{FIRST}, {OTHER}]\n"])
 def test_study_without_training_weight_is_resumed(text, then):
     study = loads(BASE + text)
-    meta = study_meta(study, "cpu", 1)
+    meta = study_meta(study, {}, "cpu", 1)
     assert "training_weight" not in meta.study_text
     before = meta.study_text.replace("aggregate: mean", f"aggregate: mean{then}")
     check_continues(replace(meta, study_text=before), study)
@@ -98,7 +99,7 @@ SEARCHED = (
 def test_zero_average_reward_initial_keeps_its_old_meaning(section, text):
     """It stood for the average of the first rollout, which is `off` today."""
     zero, off = loads(BASE + text % "0"), loads(BASE + text % "off")
-    meta = study_meta(zero, "cpu", 1)
+    meta = study_meta(zero, {}, "cpu", 1)
     check_continues(meta, zero)  # a record of today means 0 by it
     old = replace(meta, study_text=without_tiles(meta.study_text))
     narrow = replace(zero, population=replace(zero.population, tiles="narrow"))

@@ -10,7 +10,7 @@ from helpers import view_samples as samples
 from hpo import Callback, StopStudy
 from hpo.cli import main
 from hpo.errors import StoreError
-from hpo.search.checks import check_continues, study_meta
+from hpo.search.checks import check_continues
 from hpo.search.run import run
 from hpo.search.what_if import what_if
 from hpo.store.journal import Journal
@@ -19,6 +19,7 @@ from hpo.studies.execution_spec import Budget
 from hpo.studies.load import loads
 from hpo.studies.overrides import Given
 from hpo.studies.search_spec import EarlyTerminate, Evaluation, SearchSpec
+from hpo.studies.study_meta import study_meta
 from hpo.views.charts.search_charts import curves
 from hpo.views.charts.snapshot import read_snapshot
 from hpo.views.commands.analyses import what_if_text
@@ -146,7 +147,7 @@ search: {method: %s}
 space: {learning_rate: {min: 1e-4, max: %s, distribution: log_uniform}}
 budget: {trials: 4}
 """
-    meta = study_meta(loads(text % (method, "1e-2")), "cpu", 1)
+    meta = study_meta(loads(text % (method, "1e-2")), {}, "cpu", 1)
     now = Given("run", "my.yaml")
     with pytest.raises(StoreError) as caught:
         check_continues(meta, loads(text % (method, "1e-1")), None, now)

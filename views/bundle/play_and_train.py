@@ -20,13 +20,14 @@ from ...files.atomic_files import read_text
 from ...files.plain_data import parse_json
 from ...machine.software import versions_of_study
 from ...search.analysis.replay import Replay, ReplayedSeeds, play, replay
-from ...search.checks import devices_text, files_of_environment
+from ...search.checks import devices_text
 from ...store.comparison import compare
 from ...store.journal import Journal
 from ...store.leaderboard import default_of
 from ...store.rows import Stream
 from ...store.statistics import mean
 from ...store.study_folder import StudyFolder, first_of
+from ...studies.study_files import files_of_environment
 from ...studies.user_code import import_user_code
 from ..formatting import SEED_KINDS, number, seeds_text
 from .levels import Level

@@ -16,7 +16,6 @@ from typing import Any
 
 from ...errors import StoreError
 from ...files.atomic_files import make_folder, temporary_folder, write_text
-from ...search.checks import changed_files, words_of_changes
 from ...store.journal import Journal
 from ...store.lock import lock_holder
 from ...store.query import require_tables
@@ -24,6 +23,7 @@ from ...store.rows import StudyMeta
 from ...store.study_folder import StudyFolder
 from ...store.tables import write_baselines, write_evaluations, write_trials
 from ...studies.load import recorded
+from ...studies.study_files import changed_files, words_of_changes
 from ...studies.user_code import is_inside
 from ...version import __version__
 from ..charts.snapshot import read_snapshot

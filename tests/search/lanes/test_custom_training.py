@@ -24,7 +24,7 @@ from hpo.core.saved_policy import load_policy
 from hpo.errors import HpoError
 from hpo.search.analysis.replay import replay
 from hpo.search.api import run as run_study
-from hpo.search.checks import check_continues, files_of_study, study_meta
+from hpo.search.checks import check_continues
 from hpo.search.cluster.executors import LocalShares, SharedFactory
 from hpo.search.engine.callbacks import StopStudy
 from hpo.search.lanes.contract import Refill
@@ -40,6 +40,8 @@ from hpo.studies.load import load, recorded
 from hpo.studies.overrides import Given
 from hpo.studies.schema import schema
 from hpo.studies.spec import only_ppo
+from hpo.studies.study_files import files_of_study
+from hpo.studies.study_meta import study_meta
 from hpo.studies.yaml_io import plain, read_text
 from hpo.views.bundle.claims import claims_of
 
@@ -285,7 +287,7 @@ def test_files_imported_by_the_file_are_part_of_the_study(tmp_path):
 
 def test_changed_declaration_suggests_no_resume_command(tmp_path):
     before = written(tmp_path, "asha")
-    meta = study_meta(before, "cpu", 1)
+    meta = study_meta(before, {}, "cpu", 1)
     after = written(tmp_path, "asha", TRAINING.replace("traced(0.01", "traced(0.015"))
     now = Given("run", "study.yaml")
     with pytest.raises(HpoError, match="undo the change") as told:
