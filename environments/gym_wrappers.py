@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,6 +90,8 @@ def _register_line(new: str, spec: Any, wrappers: tuple[str, ...]) -> str:
     made = spec.entry_point
     if not isinstance(made, str):
         made = f"{made.__module__}:{made.__qualname__}"
+    if spec.additional_wrappers or "<" in made or not _is_literal(spec.kwargs):
+        return _line_over_spec(new, spec, wrappers)
     given = [repr(new), repr(made)]
     if spec.max_episode_steps is not None:
         given.append(f"max_episode_steps={spec.max_episode_steps}")
@@ -96,3 +99,22 @@ def _register_line(new: str, spec: Any, wrappers: tuple[str, ...]) -> str:
         given.append(f"kwargs={spec.kwargs!r}")
     given.append(f"additional_wrappers=({', '.join(wrappers)},)")
     return f"import gymnasium; gymnasium.register({', '.join(given)})".replace("'", '"')
+
+
+def _is_literal(kwargs: Any) -> bool:
+    """Return whether arguments can be written with double quotes."""
+    try:
+        return bool(ast.literal_eval(repr(kwargs).replace("'", '"')) == kwargs)
+    except (SyntaxError, TypeError, ValueError):
+        return False
+
+
+def _line_over_spec(new: str, spec: Any, wrappers: tuple[str, ...]) -> str:
+    """Return the line of an environment whose class, arguments or wrappers cannot be written."""
+    own = (
+        f'"{new}", spec.entry_point, max_episode_steps=spec.max_episode_steps, kwargs=spec.kwargs'
+    )
+    added = f"additional_wrappers=(*spec.additional_wrappers, {', '.join(wrappers)})"
+    return (
+        f'import gymnasium; spec = gymnasium.spec("{spec.id}"); gymnasium.register({own}, {added})'
+    )

@@ -15,12 +15,10 @@ from ..store.rows import StudyMeta
 from ..store.study_folder import RESULTS, StudyFolder, common_failure
 from ..studies.cross_section_checks import contradictions
 from ..studies.overrides import Given, given_in, without_given
-from ..studies.resolved import ChangedKey, as_recorded, diff, resolved
+from ..studies.resolved import ABSENT, ChangedKey, as_recorded, diff, resolved
 from ..studies.search_methods import method_row
 from ..studies.spec import Study
 from ..studies.study_files import changed_files, words_of_changes
-
-_SHOWN = 12
 
 
 def takes_changed_files(
@@ -170,12 +168,13 @@ def _is_declared(change: ChangedKey) -> bool:
 def _as_if_given(refused: Sequence[ChangedKey], now: Given) -> Given | None:
     """Return the command with the old values as options; None if there are none to add.
 
-    This is for a study that ran from Python with values that are not in its file.
+    This is for a study that ran from Python with values that are not in its file. Options cannot
+    remove a key, and another command than `hpo run` changes values itself.
     """
-    if now.overrides:
+    if now.overrides or now.verb != "run":
         return None
     unsaid = [one for one in refused if not (now.override_of(one.key) or _is_declared(one))]
-    if not unsaid:
+    if not unsaid or any(one.old == ABSENT for one in unsaid):
         return None
     return replace(now, overrides=tuple(f"{one.key}={_as_typed(one.old)}" for one in unsaid))
 

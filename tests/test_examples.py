@@ -1,11 +1,13 @@
 """The trainings of examples/ keep the contract of trainings."""
 
+import re
 import sys
 from pathlib import Path
 
 import jax
 import pytest
 
+from hpo.core.envs.optical.topology import topology_names
 from hpo.core.training_check import shapes_of
 from hpo.studies.load import load
 from hpo.testing.trainings import TrainingContract
@@ -55,3 +57,10 @@ def test_dqn_example_works_with_other_environments(env):
     found = shapes_of(training, tuple(n for n, k in study.algorithm.knobs.items() if k.traced))
     assert found.metrics == ("episode_return", "episodes", "loss")
     assert {"return", "length"} <= set(found.values)
+
+
+@pytest.mark.parametrize("file", ["examples/dqn.yaml", "docs/custom-training.md"])
+def test_dqn_command_names_a_topology_that_is_included(file):
+    text = (EXAMPLES.parent / file).read_text()
+    named = re.findall(r'"env=\{id: rmsa, topology: (\w+)\}"', text)
+    assert named and set(named) <= set(topology_names())

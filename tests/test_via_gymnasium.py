@@ -239,6 +239,39 @@ def _initialised(tmp_path, capsys, name, space):
     return file, capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("entry", "more"),
+    [
+        ("f'{__name__}:Seen'", "kwargs={'mode': \"it's\"}"),
+        ("lambda **given: Seen(**given)", "kwargs={}"),
+        (
+            "Seen",
+            "additional_wrappers=(gymnasium.wrappers.ClipReward.wrapper_spec("
+            "min_reward=-1.0, max_reward=0.5),)",
+        ),
+    ],
+)
+def test_wrapper_line_keeps_what_the_environment_was_registered_with(
+    tmp_path, capsys, entry, more
+):
+    name = "SeenOver-v0"
+    for id_ in (name, f"Flat/{name}"):
+        gymnasium.registry.pop(id_, None)
+    registered = f'gymnasium.register("{name}", {entry}, max_episode_steps=9, {more})'
+    init = "    def __init__(self, mode=''):\n        self.mode = mode\n"
+    body = OWN[: OWN.index("gymnasium.register")].replace(" SPACE\n", f" {DICT}\n\n{init}")
+    file = tmp_path / "seenover_env.py"
+    file.write_text(f"{body}{registered}\n")
+    assert main(["init", f"gym:{name}", "--import", str(file)]) == 0, capsys.readouterr().err
+    text = capsys.readouterr().out
+    (line,) = (line for line in text.splitlines() if "FlattenObservation" in line)
+    exec(line.removeprefix("#   "), {})  # the file has run, so its environment is registered
+    flat, own = gymnasium.make(f"Flat/{name}"), gymnasium.spec(name)
+    assert flat.spec.max_episode_steps == 9 and flat.spec.kwargs == own.kwargs
+    kept = len(own.additional_wrappers)
+    assert flat.spec.additional_wrappers[:kept] == own.additional_wrappers
+
+
 def test_init_writes_the_wrapper_line_of_a_dict_observation(tmp_path, capsys):
     file, text = _initialised(tmp_path, capsys, "SeenDict-v0", DICT)
     (line,) = (line for line in text.splitlines() if "FlattenObservation" in line)

@@ -28,7 +28,7 @@ class Stages:
     @classmethod
     def of(cls, page: TrialPage) -> Stages:
         decided = {row.env_steps: row for row in page.decisions}
-        if page.scores is not None:  # scores have a separate table
+        if page.environments != [None]:  # values of several environments have separate tables
             return cls({}, decided)
         metric = page.metric.split(",")[0].split(" ")[0].removeprefix("eval/")
         mixed = _points_with_training(page)

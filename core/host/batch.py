@@ -269,6 +269,18 @@ def _check_step(stepped: Any) -> tuple[Any, Any, Any, Any, Any]:
     )
 
 
+def _write_reward(arrays: SharedArrays, slot: int, reward: Any) -> None:
+    """Write a step's reward; ValueError if it is not a number."""
+    if reward is not None:  # NumPy reads None as NaN
+        try:
+            arrays.reward[slot] = reward
+            return
+        except (TypeError, ValueError):
+            pass
+    shown = " ".join(repr(reward).split())[:80]
+    raise ValueError(f"its step returned the reward {shown}; expected: a number")
+
+
 @dataclass(frozen=True)
 class Opening:
     slot: int
@@ -341,7 +353,7 @@ class Slots:
         arrays = self._arrays
         self._mark_call(slot)
         raw, reward, terminated, truncated, info = _check_step(env.step(action))
-        arrays.reward[slot] = reward
+        _write_reward(arrays, slot, reward)
         arrays.terminated[slot], arrays.truncated[slot] = terminated, truncated
         self.info[slot] = info
         self._write_observation(slot, raw)

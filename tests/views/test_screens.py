@@ -18,6 +18,7 @@ from hpo.store.study_folder import StudyFolder
 from hpo.studies.execution_spec import Budget
 from hpo.studies.load import loads
 from hpo.studies.overrides import Given
+from hpo.studies.resolved import resolved_yaml
 from hpo.studies.search_spec import EarlyTerminate, Evaluation, SearchSpec
 from hpo.studies.study_meta import study_meta
 from hpo.views.charts.search_charts import curves
@@ -57,7 +58,7 @@ def interrupted(tmp_path, monkeypatch):
     found = run(asked, tmp_path / "results" / "cut", samples.FACTORY, (), how)
     assert found.state == "interrupted"
     folder = StudyFolder(found.folder)
-    folder.study_file.write_text("name: cut\nenv: CartPole-v1\n")
+    folder.study_file.write_text(resolved_yaml(asked))
     return folder
 
 
@@ -78,6 +79,14 @@ def test_resume_command_uses_the_stored_command_line(interrupted):
 
 def test_resume_hint_works_without_a_stored_study_file(interrupted):
     interrupted.study_file.unlink()
+    assert resuming(interrupted.path) == "to resume, rerun the command that started the study"
+
+
+def test_resume_hint_names_no_file_that_the_study_would_refuse(interrupted):
+    """The kept file of a study that `hpo.train` ran in Python has the space that it left out."""
+    kept = interrupted.study_file.read_text()
+    assert "method: random" in kept
+    interrupted.study_file.write_text(kept.replace("method: random", "method: tpe"))
     assert resuming(interrupted.path) == "to resume, rerun the command that started the study"
 
 

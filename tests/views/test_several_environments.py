@@ -35,6 +35,7 @@ from hpo.views.charts.snapshot import read_snapshot
 from hpo.views.commands import train
 from hpo.views.commands.watched_run import next_commands
 from hpo.views.environment_text import TOGETHER, beside_lines, signed
+from hpo.views.formatting import number
 from hpo.views.report.report import environments_section, profile, report_html
 
 _TESTS = Path(__file__).parents[1]
@@ -186,7 +187,14 @@ def test_a_trial_shows_its_scores_with_intervals(capsys, folder):
     stopped = next(
         e for e in shown(capsys, "top", "--study", folder)["leaderboard"] if e["value"] is None
     )
-    assert "over_environments" not in shown(capsys, "show", stopped["trial"], "--study", folder)
+    told = shown(capsys, "show", stopped["trial"], "--study", folder)
+    assert "over_environments" not in told
+    assert main(["show", str(stopped["trial"]), "--study", str(folder)]) == 0
+    rung = next(
+        line for line in capsys.readouterr().out.splitlines() if line.startswith("search")
+    ).split()
+    value = number(told["decisions"][0]["value"])  # the score, not a mean of raw returns
+    assert rung[2:5] == [value, "-", "-"]
 
 
 def test_two_trials_are_compared_on_every_environment(capsys, folder):

@@ -252,6 +252,20 @@ def test_old_gym_step_result_is_refused_with_expected_values(gives, words):
     assert f"{words}; expected: observation, reward, terminated, truncated, info" in said
 
 
+@pytest.mark.parametrize(
+    ("reward", "shown"), [("no", "'no'"), (None, "None"), ([1.0, 2.0], "[1.0, 2.0]")]
+)
+def test_reward_that_is_not_a_number_is_quoted(reward, shown):
+    id_ = "hpo-test/Odd-v0"
+    gymnasium.registry.pop(id_, None)
+    gymnasium.register(id_, entry_point=lambda: _Odd(BOX, (np.zeros(3), reward, *[False] * 2, {})))
+    batch = batch_of(f"gym:{id_}", 1, None)
+    assert not batch.open([Opening(0, {}, "a")])
+    batch.arrays.active[:] = True
+    said = batch.step(restart=True).failed[0]
+    assert f"its step returned the reward {shown}; expected: a number" in said
+
+
 @pytest.mark.parametrize("there", [False, True])
 def test_batch_reports_info_numbers_of_the_last_step_per_slot(there, workers):
     """FrozenLake says the chance of what happened: a third where it may slip, else 1."""

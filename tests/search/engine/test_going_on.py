@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from helpers.analytic_lanes import AnalyticFactory
+from hpo import train
 from hpo.cli import main
 from hpo.search.lanes import local
 from hpo.store.journal import Journal
@@ -135,6 +136,20 @@ def test_resume_command_uses_recorded_verb(hpo, tmp_path):
     assert "#   hpo train small.yaml\n" in kept(tmp_path)
     _, told = hpo("run", "small.yaml")
     assert told.rstrip().endswith("resume with: hpo train small.yaml")
+
+
+def test_train_after_run_suggests_run(hpo):
+    hpo("run", "small.yaml")
+    code, told = hpo("train", "small.yaml")
+    assert code == 2 and "absent" in told and "last time" not in told
+    assert told.rstrip().endswith("resume with: hpo run small.yaml")
+    assert hpo("run", "small.yaml")[0] == 0
+
+
+def test_run_after_train_in_python_suggests_no_option_that_removes_a_key(hpo):
+    train("small.yaml", callbacks=())
+    code, told = hpo("run", "small.yaml")
+    assert code == 2 and "=absent" not in told
 
 
 class Idle(Factory):
