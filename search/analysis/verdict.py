@@ -378,9 +378,23 @@ def conclusion_from(study: StudyRows, measured: JournalData) -> Conclusion:
         lone=study.ended and is_lone,
     )
     found = concluded(meta, rows, entries, study.baselines, circumstances)
-    if not measured.cut:
-        return found
-    return replace(found, said=(*found.said, measured.cut))
+    more = filter(None, (_former_selection(given, study), measured.cut))
+    return replace(found, said=(*found.said, *more))
+
+
+def _former_selection(given: Mapping[str, Any], study: StudyRows) -> str:
+    """Return a sentence if `confirm.choose` grew, but no trial has a value on every seed; or ""."""
+    confirm, known = given.get("confirm"), seeds_that_choose(study.rows)
+    if confirm is None or not study.ended or not confirm["top_k"]:
+        return ""
+    wanted = confirm["choose"]
+    if not 0 < known < wanted:
+        return ""
+    errors = {row.trial: row.error for row in study.rows if row.state is TrialState.FINISHED}
+    lacks = (f"; trial {number}: {error}" for number, error in errors.items() if error)
+    seeds = counted(known, "selection seed")
+    why = f"no trial has a value on all {wanted} of `confirm.choose`{next(lacks, '')}"
+    return f"The trials are still compared on {seeds} ({why})."
 
 
 def _default_and_front(
