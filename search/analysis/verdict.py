@@ -383,7 +383,7 @@ def conclusion_from(study: StudyRows, measured: JournalData) -> Conclusion:
 
 
 def _former_selection(given: Mapping[str, Any], study: StudyRows) -> str:
-    """Return a sentence if `confirm.choose` grew, but no trial has a value on every seed; or ""."""
+    """Return a sentence if `confirm.choose` grew, but no trial has all these seeds, else ""."""
     confirm, known = given.get("confirm"), seeds_that_choose(study.rows)
     if confirm is None or not study.ended or not confirm["top_k"]:
         return ""

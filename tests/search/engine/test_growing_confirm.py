@@ -267,6 +267,11 @@ def test_selection_seeds_outside_budget_do_not_start(tmp_path):
 
 ALONE = {
     "one trial": {"budget": Budget(trials=1, env_steps=64_000)},
+    "enqueued": {"budget": Budget(trials=1, env_steps=64_000), "enqueue": ({"gamma": 0.9},)},
+    "learnt": {
+        "budget": Budget(trials=1, env_steps=64_000),
+        "search": samples.SearchSpec("random", portfolio=3),
+    },
     "no space": {"space": samples.Space(), "budget": Budget(env_steps=64_000)},
 }
 
