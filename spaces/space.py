@@ -204,15 +204,18 @@ class Space:
             if self.forbidden(params) is None:
                 yield params
 
-    def grid_keys(self, points: int, most: int) -> frozenset[Hashable]:
+    def grid_keys(self, points: int | Mapping[str, int], most: int) -> frozenset[Hashable]:
         """Return the keys of the first `most` configurations of the grid; enumerated once."""
-        if (points, most) not in self._known_grids:
+        if isinstance(points, int):
+            points = {"*": points}
+        asked = tuple(points.items()), most
+        if asked not in self._known_grids:
             some = itertools.islice(self.grid(points), most)
-            self._known_grids[points, most] = frozenset(map(self.canonical, some))
-        return self._known_grids[points, most]
+            self._known_grids[asked] = frozenset(map(self.canonical, some))
+        return self._known_grids[asked]
 
     @cached_property
-    def _known_grids(self) -> dict[tuple[int, int], frozenset[Hashable]]:
+    def _known_grids(self) -> dict[Hashable, frozenset[Hashable]]:
         return {}
 
     def _grid_configurations(
