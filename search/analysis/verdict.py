@@ -322,13 +322,15 @@ def _measured_limits(
 
 
 def cut_of(journal: Journal, entries: Sequence[Entry]) -> str:
-    """Return a sentence if truncated episodes contribute to the winner's value; otherwise ""."""
+    """Return a sentence if the winner's value is not a return of whole episodes; otherwise ""."""
     if not entries or entries[0].value is None:
         return ""
     lengths = journal.last_lengths(entries[0].trial, entries[0].value_from)
-    if max(lengths, default=0) < SHORTEST_CUT:  # no need to read the study
+    text = journal.meta.study_text
+    steps = _study_data(text)["evaluation"].get("steps")
+    if steps is None and max(lengths, default=0) < SHORTEST_CUT:  # no need to read the study
         return ""
-    return cut_words(recorded(journal.meta.study_text), lengths)
+    return cut_words(recorded(text), lengths)
 
 
 @dataclass(frozen=True, eq=False)
