@@ -28,7 +28,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from checkout import make_importable
 from features import unpack
@@ -44,6 +46,22 @@ def tiling(devices: int, lanes: int, tile: int) -> tuple[int, int]:
     return devices, max(t for t in range(1, tile + 1) if lanes % (t * devices) == 0)
 
 
+def compile_and_serve(name: str, lanes: int, updates: int, step: Callable[[], Any]) -> None:
+    """Time the first call of `step`, which compiles, then serve; each call makes `updates`."""
+    import jax
+    from worker import serve
+
+    started = time.perf_counter()
+    jax.block_until_ready(step())
+    seconds = time.perf_counter() - started
+
+    def run(count: int) -> None:
+        for _ in range(count // updates):
+            jax.block_until_ready(step())
+
+    serve(name, lanes * ENVS * STEPS, seconds, run)
+
+
 def ours(lanes: int, tile: int | None, updates: int) -> None:
     from hpo.core import memory, program
     from hpo.core.envs import registry
@@ -55,7 +73,6 @@ def ours(lanes: int, tile: int | None, updates: int) -> None:
     prepare_devices("cpu")
     import jax
     import numpy as np
-    from worker import serve
 
     knobs = {"num_envs": ENVS, "rollout_length": STEPS, "update_epochs": EPOCHS}
     knobs |= {"num_minibatches": MINIBATCHES, "ent_coef": 0.01, "normalise_rewards": False}
@@ -75,19 +92,16 @@ def ours(lanes: int, tile: int | None, updates: int) -> None:
     rows.replicate[:] = np.arange(lanes)
     rows.total_updates[:] = 1_000_000
     rows.hypers.learning_rate[:] = np.geomspace(1e-4, 1e-3, lanes)
-    started = time.perf_counter()
-    state, metrics = made.advance(0, made.empty(), rows)
-    jax.block_until_ready(metrics)
-    seconds = time.perf_counter() - started
+    state, refills = made.empty(), rows
+
+    def step():
+        nonlocal state, refills
+        state, metrics = made.advance(0, state, refills)
+        refills = none
+        return metrics
+
     none = made.no_refills()
-
-    def run(count: int) -> None:
-        nonlocal state
-        for _ in range(count // updates):
-            state, shown = made.advance(0, state, none)
-        jax.block_until_ready(shown)
-
-    serve("hpo", lanes * ENVS * STEPS, seconds, run)
+    compile_and_serve("hpo", lanes, updates, step)
 
 
 def products(lanes: int, tile: int | None, updates: int) -> None:
@@ -99,7 +113,6 @@ def products(lanes: int, tile: int | None, updates: int) -> None:
     import jax
     import jax.numpy as jnp
     from jax.sharding import Mesh, PartitionSpec
-    from worker import serve
 
     weights = sum(a * b for widths in NETWORKS for a, b in itertools.pairwise(widths))
     count, tile = tiling(len(jax.devices()), lanes, tile or tile_of("cpu", weights))
@@ -150,22 +163,13 @@ def products(lanes: int, tile: int | None, updates: int) -> None:
     observed = jnp.ones((*shape, ENVS * STEPS // MINIBATCHES, NETWORKS[0][0]))
     spec = PartitionSpec("device")
     run_all = jax.jit(jax.shard_map(device, mesh=mesh, in_specs=spec, out_specs=spec))
-    started = time.perf_counter()
-    jax.block_until_ready(run_all(params, observed))
-    seconds = time.perf_counter() - started
-
-    def run(total: int) -> None:
-        for _ in range(total // updates):
-            jax.block_until_ready(run_all(params, observed))
-
-    serve("products", lanes * ENVS * STEPS, seconds, run)
+    compile_and_serve("products", lanes, updates, lambda: run_all(params, observed))
 
 
 def rejax(lanes: int, updates: int) -> None:
     import jax
     import jax.numpy as jnp
     from rejax import PPO
-    from worker import serve
 
     algorithm = PPO.create(
         **cartpole(),
@@ -198,15 +202,7 @@ def rejax(lanes: int, updates: int) -> None:
         return jax.lax.fori_loop(0, updates, body, one.init_state(key))
 
     step = jax.jit(jax.vmap(train))
-    started = time.perf_counter()
-    jax.block_until_ready(step(algorithms, keys))
-    seconds = time.perf_counter() - started
-
-    def run(count: int) -> None:
-        for _ in range(count // updates):
-            jax.block_until_ready(step(algorithms, keys))
-
-    serve("rejax", lanes * ENVS * STEPS, seconds, run)
+    compile_and_serve("rejax", lanes, updates, lambda: step(algorithms, keys))
 
 
 def cartpole() -> dict:

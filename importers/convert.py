@@ -30,11 +30,12 @@ from ..foreign_names.tables import (
     versions_of,
 )
 from ..knobs import KNOBS, check_value, matters
+from ..spaces.make import make_distribution
 from ..studies.init_file import SEARCHED
 from ..studies.study_keys import SECTIONS
 from ..studies.study_values import count_of
 from .converted_study import ConvertedStudy, ImportSource, is_of_the_file
-from .formats import read_word
+from .formats import plain_value, read_word
 from .jaxdem_rules import SEGMENTS, counts_segments
 from .lost_names import ask_about_the_system, refuse_lost
 from .system_rules import rules_of
@@ -335,8 +336,37 @@ def add_defaults(draft: ConvertedStudy, source: ImportSource) -> None:
     for target, value in draft.system.always.items():
         if target not in named_targets:
             _add_unnamed(draft, target, value)
+    for target, value in {**draft.system.always, **unset_defaults(draft, {})}.items():
+        if target in draft.space:
+            _start_at_default(draft, target, value)
     for text in draft.system.differs:
         draft.note(text)
+
+
+def unset_defaults(draft: ConvertedStudy, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the source's defaults of the searched settings that a configuration lacks."""
+    found = dict[str, Any]()
+    for row in draft.system.rows:
+        given = row.target in config or row.target not in draft.space
+        if given or row.fate != "taken" or row.default is UNKNOWN:
+            continue
+        settings = dict[str, Any]()
+        with suppress(NoCounterpart):  # a default without counterpart is no value here
+            settings = dict(row.settings(row.default))
+        if row.target in settings and "when" not in draft.space[row.target]:
+            found[row.target] = plain_value(row.target, settings[row.target])
+    return found
+
+
+def _start_at_default(draft: ConvertedStudy, target: str, value: Any) -> None:
+    """Start a search at the source's default, unless it names one or excludes the value."""
+    fields = draft.space[target]
+    if {"default", "when"} & fields.keys() or _is_ours(draft, target, value):
+        return
+    with suppress(ConfigError):  # a fault of the space is reported when the study is checked
+        if make_distribution(fields).why_not(value) is None:
+            draft.space[target] = {**fields, "default": value}
+            draft.defaults.append(f"{target} {in_words(value)} in trial 0")
 
 
 def _add_default(draft: ConvertedStudy, row: NameRow) -> None:

@@ -369,6 +369,15 @@ def env_value(entry: EnvEntry | None, key: str, value: Any) -> Any:
     return check_env_value(entry, key, value)
 
 
+def is_in_range(fields: Mapping[str, Any], value: Any) -> bool:
+    if "values" in fields:
+        return value in fields["values"]
+    if "min" not in fields or not is_number(value):
+        return True
+    room = 1e-9 * (fields["max"] - fields["min"])
+    return fields["min"] - room <= value <= fields["max"] + room
+
+
 def plain_value(target: str, value: Any) -> Any:
     """Convert a value to its hyperparameter's form: bools for 0 and 1, None below the range."""
     if target.startswith("env."):

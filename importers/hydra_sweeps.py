@@ -16,7 +16,7 @@ from ..errors import ConfigError
 from ..files.plain_data import is_dict, is_list, is_number
 from ..spaces.make import range_kind
 from .converted_study import ConvertedStudy, ImportSource
-from .formats import distinct, read_data, read_word
+from .formats import distinct, is_in_range, read_data, read_word
 
 MULTIRUN = ("-m", "--multirun")
 _CONFIG = ("--config-name", "-cn", "--config_name")
@@ -279,7 +279,7 @@ def _old_fields(name: str, fields: Any) -> dict[str, Any]:
 def put_sweep(draft: ConvertedStudy, source: ImportSource, sweep: Sweep) -> None:
     """Add the searched names to a source, and the search method to a study."""
     for name, fields in sweep.searched.items():
-        source.constants.pop(name, None)
+        fields = _start_at(fields, read_word(source.constants.pop(name, None)))
         values = fields.get("values", ())
         if len(values) == 1:
             source.constants[name] = values[0]
@@ -296,6 +296,14 @@ def put_sweep(draft: ConvertedStudy, source: ImportSource, sweep: Sweep) -> None
         )
     for name, value in sweep.rest.items():
         draft.leave_out(name, f"a Hydra setting; its value is {value!r}")
+
+
+def _start_at(fields: Mapping[str, Any], value: Any) -> Mapping[str, Any]:
+    """Make the file's own value of a searched name its default, if the search contains it."""
+    searched = "values" in fields or (is_number(value) and not fields.get("q"))
+    if value is None or not searched or not is_in_range(fields, value):
+        return fields
+    return {"default": value, **fields}
 
 
 def refuse_tied(draft: ConvertedStudy, sweep: Sweep) -> None:

@@ -67,6 +67,7 @@ class PythonValues:
     objects: dict[str, Unread] = field(default_factory=dict[str, Unread])
     # calls that wrap an environment and are not listed in the table
     wrappers: list[str] = field(default_factory=list[str])
+    seeds: Any = None  # the number of keys with which the training is vmapped, or `Unread`
     # names that occur anywhere, and `TWO_OF_TRAIN`
     mentioned: set[str] = field(default_factory=set[str])
 
@@ -102,6 +103,7 @@ def read_source(
         raise NotPlain("nested too deeply") from None
     found = reader.found
     found.loops = loops_in(tree, python.names, reader.names.constants)
+    found.seeds = reader.names.seeds_of(tree, ("train", "make_train"))
     for name, values in reader.values.items():
         may_differ = name in given or known(name) in (False, "", "left out")
         found.named[name] = _one_of(name, values, may_differ)

@@ -33,6 +33,7 @@ _MOST_STEPS = 4  # from a name to its value
 _RANGES = ("range", "trange")
 _TRAINS = ("learn", "step", "train")
 _CASTS = ("int", "float", "str", "bool")
+_TRANSFORMS = ("jit", "vmap", "pmap")
 
 Pair = tuple[str, ast.AST]
 
@@ -85,6 +86,29 @@ class Names:
             node = self.definitions[node.id][0]
         return node
 
+    def seeds_of(self, tree: ast.AST, trains: Collection[str]) -> Any:
+        """Return the number of keys with which a file vmaps its training; None if it does not."""
+        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        vmapped = [call for call in calls if self._is_vmapped(call.func, trains)]
+        given = [self._follow_name(one) for call in vmapped for one in call.args]
+        counts = [self.value(one) for one in map(_keys_count, given) if one is not None]
+        if not vmapped or (counts and all(count == counts[0] for count in counts)):
+            return next(iter(counts), None)
+        value = Unread(shown_node(vmapped[0]))
+        value.line = vmapped[0].lineno
+        return value
+
+    def _is_vmapped(self, node: ast.AST, trains: Collection[str]) -> bool:
+        """Return whether a function is the training in `vmap`, and perhaps in `jit`."""
+        is_mapped = False
+        for _ in range(_MOST_STEPS):
+            node = self._follow_name(node)
+            if not isinstance(node, ast.Call) or last_name(node.func) not in _TRANSFORMS:
+                break
+            is_mapped |= last_name(node.func) != "jit"
+            node = next(iter(node.args), node.func)
+        return is_mapped and any(last_name(part) in trains for part in ast.walk(node))
+
     def _read_call(self, node: ast.AST, depth: int) -> Called | None:
         match node:
             case ast.Name() | ast.Attribute():
@@ -104,6 +128,14 @@ class Names:
         if not isinstance(node, ast.BinOp | ast.UnaryOp):
             return node
         return _Filling(self.constants).visit(copy.deepcopy(node))
+
+
+def _keys_count(node: ast.AST) -> ast.AST | None:
+    """Return the second argument of `jax.random.split(key, num)`; None for another expression."""
+    if not isinstance(node, ast.Call) or last_name(node.func) != "split":
+        return None
+    named = [word.value for word in node.keywords if word.arg == "num"]
+    return next(iter([*node.args[1:2], *named]), ast.Constant(2))
 
 
 class _Filling(ast.NodeTransformer):

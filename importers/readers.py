@@ -170,6 +170,7 @@ def _read_python_file(
     found.constants, found.calls, found.loops = read.named, read.calls, read.loops
     found.mentioned = frozenset(read.mentioned)
     _keep_wrappers(one, found, read.wrappers)
+    _keep_seeds(one, found, read.seeds)
     if read.env and not _names_env(one, found.constants):
         _put_environment(one, found, read.env)
     _keep_objects(path, one, found, read.objects, given)
@@ -183,6 +184,17 @@ def _keep_wrappers(one: System, found: ImportSource, names: Iterable[str]) -> No
     if "env_wrapper" in found.constants:
         wrappers = ["AtariWrapper", *wrappers]
     found.constants["env_wrapper"] = wrappers
+
+
+def _keep_seeds(one: System, found: ImportSource, count: Any) -> None:
+    """Keep the number of seeds for which a file vmaps its training, unless a name gives it."""
+    rows = filter(None, (find(name, one) for name in found.constants))
+    if count is None or any(row.target == "seeds.per_config" for row in rows):
+        return
+    if isinstance(count, int) and count > 0:
+        found.constants["num_seeds"] = count
+    else:
+        found.objects["vmap"] = "the number of its keys cannot be read; set seeds.per_config"
 
 
 def _put_environment(one: System, found: ImportSource, made: str) -> None:

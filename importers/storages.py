@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError, counted
 from ..files.plain_data import is_dict, is_list, is_number
-from ..foreign_names.name_mapping import UNKNOWN, NoCounterpart
+from ..foreign_names.name_mapping import NoCounterpart
 from ..knobs import KNOBS
 from ..spaces.forbid import ValueRule
 from ..spaces.make import make_distribution
 from ..spaces.space import Parameter, Space
 from ..spaces.via_configspace import read_configspace
-from .convert import NOT_NAMES, add_defaults, begin, leave_out_asked, named_env
+from .convert import (
+    NOT_NAMES,
+    add_defaults,
+    begin,
+    leave_out_asked,
+    named_env,
+    unset_defaults,
+)
 from .converted_study import ConvertedStudy, ImportSource, is_of_the_file
-from .formats import plain_value, read_word
+from .formats import is_in_range, plain_value, read_word
 from .lost_names import ask_about_the_system, refuse_lost
 
 if TYPE_CHECKING:  # it imports Optuna
@@ -401,25 +407,10 @@ def _translate_configuration(
         for target, one in settings.items():
             if target in draft.space:
                 found[target] = plain_value(target, one)
-    defaults = _unset_defaults(draft, found)
+    defaults = unset_defaults(draft, found)
     if any(one is None and "values" not in draft.space[name] for name, one in defaults.items()):
         return None
     return found | defaults
-
-
-def _unset_defaults(draft: ConvertedStudy, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the source's defaults of the searched settings that a trial did not set."""
-    found = dict[str, Any]()
-    for row in draft.system.rows:
-        given = row.target in config or row.target not in draft.space
-        if given or row.fate != "taken" or row.default is UNKNOWN:
-            continue
-        settings = dict[str, Any]()
-        with suppress(NoCounterpart):  # a default without counterpart is no value here
-            settings = dict(row.settings(row.default))
-        if row.target in settings and "when" not in draft.space[row.target]:
-            found[row.target] = plain_value(row.target, settings[row.target])
-    return found
 
 
 def _listed_values(draft: ConvertedStudy, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -433,13 +424,4 @@ def _listed_values(draft: ConvertedStudy, config: Mapping[str, Any]) -> dict[str
 
 
 def _is_in_space(draft: ConvertedStudy, config: Mapping[str, Any]) -> bool:
-    return all(_is_in_range(draft.space[name], value) for name, value in config.items())
-
-
-def _is_in_range(fields: Mapping[str, Any], value: Any) -> bool:
-    if "values" in fields:
-        return value in fields["values"]
-    if "min" not in fields or not is_number(value):
-        return True
-    room = 1e-9 * (fields["max"] - fields["min"])
-    return fields["min"] - room <= value <= fields["max"] + room
+    return all(is_in_range(draft.space[name], value) for name, value in config.items())

@@ -24,7 +24,7 @@ class Rules:
 
 
 _RULES: Mapping[str, Rules] = {
-    "cleanrl": Rules(after=(atari_rules.preprocessing,)),
+    "cleanrl": Rules(after=(atari_rules.preprocessing, torch_rules.floored_minibatches)),
     "xlron": Rules((xlron_rules.before,), (xlron_rules.after,)),
     "sb3": Rules(
         (

@@ -1,15 +1,58 @@
-"""Import rules for interdependent settings: Stable-Baselines3 and the single-file PyTorch PPO."""
+"""Import rules for interdependent settings: CleanRL, Stable-Baselines3 and the single-file PPO."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from ..errors import counted
 from ..foreign_names.name_mapping import NoCounterpart, mapping_of
 from ..knobs import KNOBS
 from .converted_study import ConvertedStudy, ImportSource
+
+# ------------------------------------------------------------------------------- CleanRL
+
+_ROLLOUT = ("num_envs", "rollout_length", "num_minibatches")
+
+
+def floored_minibatches(draft: ConvertedStudy) -> None:
+    """Keep CleanRL's size of a minibatch, which is rounded down and may leave a small last one."""
+    if draft.system.name == "cleanrl_envpool_scan" or "minibatch_size" in draft.fixed:
+        return  # this script refuses such sizes
+    cases = itertools.product(*(_listed_numbers(draft, name) for name in _ROLLOUT))
+    batches = [(envs * steps, parts) for envs, steps, parts in cases]
+    uneven = [(batch, parts) for batch, parts in batches if parts < batch and batch % parts]
+    if not uneven:
+        return
+    if draft.space.keys() & {*_ROLLOUT}:
+        draft.note(
+            "num_minibatches: where it does not divide num_envs * num_steps, CleanRL rounds the "
+            "size down and makes more minibatches; hpo makes that many, as equal as possible"
+        )
+        return
+    batch, parts = uneven[0]
+    size = batch // parts
+    steps, last = math.ceil(batch / size), batch % size or size
+    draft.fixed.pop("num_minibatches", None)
+    draft.fixed["minibatch_size"] = size
+    names = [name for name, targets in draft.taken.items() if targets == ["num_minibatches"]]
+    draft.taken |= {name: ["minibatch_size"] for name in names}
+    draft.ruled |= {*names}
+    draft.note(
+        f"num_minibatches: {parts} is minibatch_size {size} here, because CleanRL rounds down; an "
+        f"epoch has {steps} gradient steps, the last with {counted(last, 'row')}"
+    )
+
+
+def _listed_numbers(draft: ConvertedStudy, name: str) -> list[int]:
+    values = draft.space.get(name, {}).get("values")
+    if values is None:
+        values = [draft.fixed.get(name, KNOBS[name].default)]
+    return values
+
 
 # --------------------------------------------------------------------- Stable-Baselines3
 

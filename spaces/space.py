@@ -6,6 +6,7 @@ It does not depend on PPO hyperparameters, files or search libraries.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -202,6 +203,20 @@ class Space:
             params = {name: chosen[name] for name in self.names if name in chosen}
             if self.forbidden(params) is None:
                 yield params
+
+    def grid_keys(self, points: int | Mapping[str, int], most: int) -> frozenset[Hashable]:
+        """Return the keys of the first `most` configurations of the grid; enumerated once."""
+        if isinstance(points, int):
+            points = {"*": points}
+        asked = tuple(points.items()), most
+        if asked not in self._known_grids:
+            some = itertools.islice(self.grid(points), most)
+            self._known_grids[asked] = frozenset(map(self.canonical, some))
+        return self._known_grids[asked]
+
+    @cached_property
+    def _known_grids(self) -> dict[Hashable, frozenset[Hashable]]:
+        return {}
 
     def _grid_configurations(
         self, points: Mapping[str, int], index: int, known: dict[str, Any]

@@ -13,7 +13,14 @@ from ..files.plain_data import as_lists
 from ..spaces.space import Parameter
 from ..store.interim_analyses import FEWEST_SEEDS
 from .chunk_sizes import rung_steps
-from .evaluation import LimitOf, endless_note, goal_note, own_evaluation_note, unknown_limit
+from .evaluation import (
+    LimitOf,
+    endless_note,
+    goal_note,
+    own_evaluation_note,
+    unknown_limit,
+    window_note,
+)
 from .expected_cost import Expected, TimeEstimate, confirm_words, expected_steps
 from .portfolio import given_configurations, placement_words, trial_count, tries_only_given
 from .programs import ProgramShape, ProgramShapes, buckets_of
@@ -123,7 +130,7 @@ def check(
     costs = tuple((bucket, cost_of(bucket.key)) for bucket in buckets.found[:_LISTED])
     limit_note = ""
     if not not_run:
-        limit_note = endless_note(study, limit_of)
+        limit_note = endless_note(study, limit_of) or window_note(study, limit_of)
     return CheckReport(
         study,
         costs,

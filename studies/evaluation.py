@@ -99,6 +99,25 @@ def endless_note(study: Study, limit_of: LimitOf = unknown_limit) -> str:
     return ""
 
 
+def window_note(study: Study, limit_of: LimitOf = unknown_limit) -> str:
+    """Return a warning if evaluations count steps although episodes end; otherwise "".
+
+    The rewards of a fixed number of steps are added up across episodes. If a reward is constant,
+    every policy has the same value, whatever the lengths of its episodes.
+    """
+    steps, cut = study.evaluation.steps, cut_after(study)
+    if steps is None or not study.algorithm.is_ppo:
+        return ""
+    for env in (study.env, *study.more_envs):
+        limit = own_limit(study, env) or limit_of(env)
+        if limit is None or limit > cut:
+            continue
+        text = f"evaluation.steps is {steps:,}, so each evaluation covers {steps:,} env steps "
+        text += f"across episodes, which end after at most {limit:,} in {env.id}; to measure "
+        return f"{text}whole episodes, remove evaluation.steps"
+    return ""
+
+
 def may_cut(study: Study) -> bool:
     limits = [own_limit(study, env) or 0 for env in (study.env, *study.more_envs)]
     return study.evaluation.steps is None and bool(
@@ -107,7 +126,10 @@ def may_cut(study: Study) -> bool:
 
 
 def cut_words(study: Study, lengths: Sequence[int]) -> str:
-    """Return a sentence if an evaluation truncated any of its episodes, otherwise ""."""
+    """Return a sentence if the evaluated episodes did not end by themselves, otherwise ""."""
+    if window_note(study):
+        steps = f"{study.evaluation.steps:,} env steps"
+        return f"Each evaluation covered {steps} across episodes, not whole episodes."
     limit = cut_after(study)
     cut = sum(length >= limit for length in lengths)
     if not may_cut(study) or not cut:

@@ -6,7 +6,6 @@ documents the method and the data. This module fits them into a study's space.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -157,8 +156,7 @@ def trial_count(study: Study) -> int | None:
     most = min(limit or _MOST_COUNTED, _MOST_COUNTED)
     space = study.space
     first = {space.canonical(params) for params in given_configurations(study)}
-    grid = itertools.islice(space.grid(points), most + 1)
-    found = len(first) + sum(space.canonical(params) not in first for params in grid)
+    found = len(first | space.grid_keys(points, most + 1))
     if found > most:
         return limit
     return found

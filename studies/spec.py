@@ -155,7 +155,7 @@ class Study:
         if self.confirm is None:
             return 0
         most = self.confirm.reports(len(self.objectives))
-        if self._has_default_alone:
+        if self.has_default_alone:
             return min(most, self.confirm.report)
         return most
 
@@ -169,16 +169,16 @@ class Study:
             return 0
         objectives = len(self.objectives)
         chosen = self.confirm.runs(objectives) - self.confirm.reports(objectives)
-        if self._has_default_alone:
+        if self.has_default_alone:
             chosen = min(chosen, self.confirm.choose)
         return chosen + self.tested
 
     @property
-    def _has_default_alone(self) -> bool:
+    def has_default_alone(self) -> bool:
         """Whether only the default configuration is tried."""
-        if self.enqueue or self.search.portfolio:
-            return False
-        return self.budget.trials == 1 or not self.space.parameters
+        if self.budget.trials == 1:
+            return True  # `enqueue` and the portfolio come after the default
+        return not (self.space.parameters or self.enqueue or self.search.portfolio)
 
     @property
     def horizon(self) -> int:

@@ -322,13 +322,15 @@ def _measured_limits(
 
 
 def cut_of(journal: Journal, entries: Sequence[Entry]) -> str:
-    """Return a sentence if truncated episodes contribute to the winner's value; otherwise ""."""
+    """Return a sentence if the winner's value is not a return of whole episodes; otherwise ""."""
     if not entries or entries[0].value is None:
         return ""
     lengths = journal.last_lengths(entries[0].trial, entries[0].value_from)
-    if max(lengths, default=0) < SHORTEST_CUT:  # no need to read the study
+    text = journal.meta.study_text
+    steps = _study_data(text)["evaluation"].get("steps")
+    if steps is None and max(lengths, default=0) < SHORTEST_CUT:  # no need to read the study
         return ""
-    return cut_words(recorded(journal.meta.study_text), lengths)
+    return cut_words(recorded(text), lengths)
 
 
 @dataclass(frozen=True, eq=False)
@@ -378,9 +380,23 @@ def conclusion_from(study: StudyRows, measured: JournalData) -> Conclusion:
         lone=study.ended and is_lone,
     )
     found = concluded(meta, rows, entries, study.baselines, circumstances)
-    if not measured.cut:
-        return found
-    return replace(found, said=(*found.said, measured.cut))
+    more = filter(None, (_former_selection(given, study), measured.cut))
+    return replace(found, said=(*found.said, *more))
+
+
+def _former_selection(given: Mapping[str, Any], study: StudyRows) -> str:
+    """Return a sentence if `confirm.choose` grew, but no trial has all these seeds, else ""."""
+    confirm, known = given.get("confirm"), seeds_that_choose(study.rows)
+    if confirm is None or not study.ended or not confirm["top_k"]:
+        return ""
+    wanted = confirm["choose"]
+    if not 0 < known < wanted:
+        return ""
+    errors = {row.trial: row.error for row in study.rows if row.state is TrialState.FINISHED}
+    lacks = (f"; trial {number}: {error}" for number, error in errors.items() if error)
+    seeds = counted(known, "selection seed")
+    why = f"no trial has a value on all {wanted} of `confirm.choose`{next(lacks, '')}"
+    return f"The trials are still compared on {seeds} ({why})."
 
 
 def _default_and_front(

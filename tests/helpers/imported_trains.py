@@ -242,7 +242,7 @@ SWEEP_SPACE = {
     "adam_beta1": {"min": 0.8, "max": 0.99, "distribution": "uniform"},
     "gae_lambda": {"min": 0.99, "max": 0.999, "distribution": "uniform"},
     "rollout_length": {"values": [128, 256]},
-    "learning_rate": {"min": 1e-4, "max": 1e-3, "distribution": "uniform"},
+    "learning_rate": {"min": 1e-4, "max": 1e-3, "distribution": "uniform", "default": 5e-4},
     "reward_scale": {"values": [1, 10]},
     "c_clip": {"min": 1e-6, "max": 2.0, "distribution": "uniform"},  # 0 itself is off there
     "rho_clip": {"min": 1e-6, "max": 2.0, "distribution": "uniform"},

@@ -49,6 +49,31 @@ def test_shell_loop_over_seeds_becomes_seeds_per_config(imported, script):
     assert "search" not in data and "space" not in data
 
 
+@pytest.mark.parametrize(
+    ("flags", "fixed", "said"),
+    [
+        ("--num-minibatches 3", {"minibatch_size": 170}, "an epoch has 4 gradient steps"),
+        ("--num-minibatches 8", {"num_minibatches": 8}, ""),
+    ],
+)
+def test_cleanrl_rounds_minibatches_down(imported, flags, fixed, said):
+    """Its loop over 512 rows in steps of 170 ends with a minibatch of two rows."""
+    data, text = imported("cleanrl", f"{PPO} {flags}")
+    found = {name: value for name, value in data["fixed"].items() if "minibatch" in name}
+    assert found == fixed and said in " ".join(text.replace("#", " ").split())
+    data, _ = imported(
+        "cleanrl", PPO, *flags.replace("--num-minibatches ", "--num_minibatches=").split()
+    )
+    assert fixed.items() <= data["fixed"].items()
+
+
+def test_searched_minibatches_of_cleanrl_are_noted(imported):
+    script = "for n in 2 3; do python cleanrl/ppo.py --num-minibatches $n; done\n"
+    data, text = imported("cleanrl", script)
+    assert data["space"]["num_minibatches"] == {"values": [2, 3]}
+    assert "CleanRL rounds the size down" in " ".join(text.replace("#", " ").split())
+
+
 def test_a_loop_over_values_is_a_grid(imported):
     script = (
         "for lr in 1e-3 3e-3; do for seed in 1 2; do\n"
@@ -170,7 +195,7 @@ def test_hydra_multirun_lists_become_search_space(imported, flag):
     data, _ = imported("arlbench", MULTIRUN.format(flag))
     assert data["space"] == {
         "learning_rate": {"values": [0.001, 0.003]},
-        "hidden_size": {"values": [64, 128]},
+        "hidden_size": {"values": [64, 128], "default": 64},
     }
     assert data["seeds"] == {"per_config": 3} and data["search"] == {"method": "grid"}
     assert data["env"] == "Pendulum-v1" and data["env_steps"] == 50_000
@@ -202,10 +227,17 @@ hydra:
 
 
 def test_hydra_optuna_sweeper_becomes_search(imported):
-    data, said = imported("sb3", SWEEPER.format(""), name="config.yaml")
+    """Trial 0 has the file's own values."""
+    text = SWEEPER.format("").replace("learning_rate: 3e-4", "learning_rate: 2e-3")
+    data, said = imported("sb3", text, name="config.yaml")
     assert data["space"] == {
-        "learning_rate": {"min": 1e-5, "max": 1e-2, "distribution": "log_uniform"},
-        "minibatch_size": {"values": [64, 128]},
+        "learning_rate": {
+            "min": 1e-5,
+            "max": 1e-2,
+            "distribution": "log_uniform",
+            "default": 2e-3,
+        },
+        "minibatch_size": {"values": [64, 128], "default": 64},
         "update_epochs": {"min": 4, "max": 6, "distribution": "int_uniform"},
     }
     assert data["search"] == {"method": "tpe"} and data["budget"] == {"trials": 20}

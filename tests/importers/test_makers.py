@@ -437,3 +437,48 @@ def test_a_setting_that_a_trial_did_not_set_has_the_default_of_the_source(tmp_pa
     assert found, says
     for enqueued in found["enqueue"][:2]:  # 0.5 and 2048 in Stable-Baselines3
         assert enqueued["vf_coef"] == 1.0 and enqueued["rollout_length"] == 2048
+
+
+CONFIG = """
+import jax
+from ppo import make_train
+config = {"LR": 2.5e-4, "NUM_ENVS": 4, "NUM_STEPS": 128, "TOTAL_TIMESTEPS": 5e5,
+          "NUM_MINIBATCHES": 4, "ENV_NAME": "CartPole-v1", "ANNEAL_LR": True}
+rng = jax.random.PRNGKey(42)
+"""
+AGENT = """
+import jax
+from rejax import PPO
+algo = PPO.create(env="CartPole-v1", learning_rate=0.001, num_envs=8)
+N = 16
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("purejaxrl", CONFIG + "jax.vmap(make_train(config))(jax.random.split(rng, 16))\n"),
+        (
+            "purejaxrl",
+            f"{CONFIG}train = make_train(config)\nkeys = jax.random.split(rng, num=16)\n"
+            "train_all = jax.jit(jax.vmap(train))\nout = train_all(keys)\n",
+        ),
+        (
+            "rejax",
+            f"{AGENT}keys = jax.random.split(jax.random.PRNGKey(0), N)\n"
+            "train = jax.jit(jax.vmap(PPO.train, in_axes=(None, 0)))\ntrain(algo, keys)\n",
+        ),
+    ],
+)
+def test_vmapped_training_has_as_many_seeds_as_keys(imported, kind, text):
+    data, _ = imported(kind, text)
+    assert data["seeds"] == {"per_config": 16}
+
+
+def test_unreadable_number_of_keys_is_reported(imported):
+    text = CONFIG + "jax.vmap(make_train(config))(jax.random.split(rng, count()))\n"
+    data, said = imported("purejaxrl", text)
+    assert "seeds" not in data and "vmap: the number of its keys cannot be read" in said
+    plain = CONFIG + "jax.vmap(env.reset)(jax.random.split(rng, 16))\nmake_train(config)(rng)\n"
+    data, said = imported("purejaxrl", plain)
+    assert "seeds" not in data and "vmap" not in said

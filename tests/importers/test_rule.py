@@ -116,9 +116,9 @@ def test_system_flag_selects_or_disables_the_system(imported):
         ),
         (
             "topology_name: {values: [nsfnet_deeprmsa_directed, 4node_directed]}",
-            {"env.topology": {"values": ["nsfnet_deeprmsa", "ring4"]}},
+            {"env.topology": {"values": ["nsfnet_deeprmsa", "ring4"], "default": "ring4"}},
         ),
-        ("NUM_LAYERS: {values: [2, 3]}", {"num_layers": {"values": [2, 3]}}),
+        ("NUM_LAYERS: {values: [2, 3]}", {"num_layers": {"values": [2, 3], "default": 2}}),
         (
             "values_bw: {values: ['100', '100,400']}",
             {"env.bitrates": {"values": [[100.0], [100.0, 400.0]]}},
@@ -142,7 +142,14 @@ def test_system_flag_selects_or_disables_the_system(imported):
         ),
         (
             "INITIAL_LAMBDA: {min: 0.8, max: 0.9}",
-            {"gae_lambda_initial": {"min": 0.8, "max": 0.9, "distribution": "uniform"}},
+            {
+                "gae_lambda_initial": {
+                    "min": 0.8,
+                    "max": 0.9,
+                    "distribution": "uniform",
+                    "default": 0.9,
+                }
+            },
         ),
         (
             "RHO_CLIP: {min: 0.0, max: 2.0}\n  C_CLIP: {value: 1.0}",

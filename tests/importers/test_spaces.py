@@ -216,9 +216,11 @@ def test_rl_zoo3_study_names_and_values_are_converted(tmp_path):
     draft.override({"n_envs": "8"})
     ours = loads(draft.text())
     data = draft.space
-    assert data["minibatch_size"] == {"values": [32, 64, 128]}
+    assert data["minibatch_size"] == {"values": [32, 64, 128], "default": 64}
     assert data["gamma"] == {"min": 0.97, "max": 0.9999, "distribution": "one_minus_log"}
-    assert data["vf_coef"] == {"min": 0.5, "max": 1.5, "distribution": "uniform"}
+    assert data["vf_coef"] == {
+        "min": 0.5, "max": 1.5, "distribution": "uniform", "default": 1.0,
+    }  # fmt: skip
     assert data["hidden_sizes"] == {"values": [[64], [256, 256]]}
     assert ours.fixed["num_envs"] == 8 and not any(
         text.startswith("n_envs") for text in draft.notes

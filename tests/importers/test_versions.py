@@ -127,6 +127,7 @@ def test_september_sweep_is_read_with_its_version(imported):
         "min": 1.0,
         "max": 3.0,
         "distribution": "uniform",
+        "default": 2.0,
     }
     assert data["fixed"]["ent_coef"] == 0.03 and data["fixed"]["minibatch_size"] == 6 * 64
     data, told = imported("wandb", text, "--env=navigators", "--version=2025.11", name="s.yaml")

@@ -190,3 +190,15 @@ def test_wandb_login_is_detected_silently(tmp_path, monkeypatch, capfd, there):
         (tmp_path / ".netrc").chmod(0o600)
     assert _logged_in_elsewhere() is there
     assert capfd.readouterr() == ("", "")
+
+
+def test_default_alone_confirms_only_itself(tmp_path, capsys):
+    """`enqueue` and the portfolio come after the default, so one trial leaves them out."""
+    path = tmp_path / "one.yaml"
+    path.write_text(
+        "env: CartPole-v1\nenv_steps: 4096\nspace: {gamma: {min: 0.9, max: 0.99}}\n"
+        "enqueue: [{gamma: 0.9}]\nsearch: {portfolio: 2}\nbudget: {trials: 1}\n"
+        "confirm: {top_k: 1, choose: 2, report: 4}\n"
+    )
+    assert main(["check", str(path)]) == 0
+    assert "  confirm   default on 2 selection seeds and 4 test seeds\n" in capsys.readouterr().out

@@ -8,7 +8,15 @@ from hpo.core.evaluation import STEP_LIMIT
 from hpo.environments.table import ENVIRONMENTS
 from hpo.studies.check import check
 from hpo.studies.env_spec import EnvSpec
-from hpo.studies.evaluation import LONGEST, cut_after, cut_words, endless_note, may_cut, own_limit
+from hpo.studies.evaluation import (
+    LONGEST,
+    cut_after,
+    cut_words,
+    endless_note,
+    may_cut,
+    own_limit,
+    window_note,
+)
 from hpo.studies.load import loads
 
 
@@ -63,3 +71,17 @@ def test_limit_above_maximum_is_cut_and_reported():
     spec = EnvSpec("CartPole-v1", {"max_steps_in_episode": 1_000_000})
     found = dataclasses.replace(study(), env=spec)
     assert may_cut(found) and "1 of 2 evaluation episodes" in cut_words(found, [100_000, 7])
+
+
+@pytest.mark.parametrize("steps", [300, 1000])
+def test_fixed_steps_in_episodes_that_end_are_noted(steps):
+    """CartPole pays 1 per step, so each trial had the value 300 (or 1,000)."""
+    found = study(more=f"evaluation: {{steps: {steps}}}\n")
+    assert window_note(found) in check(found).warnings
+    assert "across episodes, which end after at most 500 in CartPole-v1;" in window_note(found)
+    said = f"Each evaluation covered {steps:,} env steps across episodes, not whole episodes."
+    assert cut_words(found, [steps, steps]) == said
+    assert window_note(study()) == window_note(study("own", more="evaluation: {steps: 9}\n")) == ""
+    assert "end after at most 70 in own" in window_note(
+        study("own", more="evaluation: {steps: 9}\n"), lambda env: 70
+    )

@@ -12,6 +12,7 @@ from hpo.cli import main
 from hpo.errors import StudyError
 from hpo.search.samplers.proposal_queue import Proposer
 from hpo.search.samplers.registry import PriorTrial, make_sampler
+from hpo.spaces.space import Space
 from hpo.studies import portfolio
 from hpo.studies.check import ProgramCost, check
 from hpo.studies.init_file import init_text
@@ -275,3 +276,18 @@ def test_a_large_finite_space_counts_as_unlimited(trials, expected, monkeypatch)
         f"budget: {{trials: {trials}, env_steps: 1M}}\n"
     )
     assert portfolio.trial_count(study) == expected
+
+
+def test_check_enumerates_a_finite_space_once(monkeypatch):
+    enumerations = []
+    enumerate_grid = Space.grid
+    monkeypatch.setattr(
+        Space, "grid", lambda *given: enumerations.append(given) or enumerate_grid(*given)
+    )
+    study = loads(
+        "name: s\nenv: CartPole-v1\nenv_steps: 4096\nconfirm: {choose: 0}\n"
+        "space:\n  gamma: {values: [0.9, 0.99]}\n  gae_lambda: {values: [0.9, 0.95]}\n"
+        "budget: {trials: null, env_steps: 1M}\n"
+    )
+    assert check(study).expected.trials == 4 and forecast_of(study) is None
+    assert sum(bool(space.parameters) for space, _ in enumerations) == 1

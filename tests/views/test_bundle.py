@@ -16,11 +16,16 @@ from helpers import view_samples as samples
 from helpers.bundles import edited, packed, trap, verified
 from helpers.recorded_study import EPISODES, SEEDS, STUDY, write_study
 from hpo.cli import main
+from hpo.environments.registry import Reference
 from hpo.errors import HpoError, StoreError
 from hpo.search.analysis.verdict import conclusion_of
+from hpo.search.lanes.multi_environment import SeveralFactory
+from hpo.search.run import run
 from hpo.store.journal import Journal
 from hpo.store.query import query
 from hpo.store.study_folder import StudyFolder, read_leaderboard
+from hpo.studies.env_spec import EnvSpec
+from hpo.studies.execution_spec import Budget
 from hpo.studies.load import recorded
 from hpo.studies.search_spec import Evaluation
 from hpo.views.bundle import container
@@ -78,6 +83,22 @@ def test_a_bundle_verifies_anywhere_without_jax(bundle, tmp_path):
     assert "intact      yes" in done.stdout and "consistent  yes" in done.stdout
     assert "--retrain starts jax and trains" in done.stdout  # says what it would cost
     assert sha256(moved.read_bytes()).hexdigest() in done.stdout
+
+
+def test_a_level_that_cannot_run_is_not_offered(tmp_path, capsys):
+    """Studies on several environments cannot be retrained, whatever it would cost."""
+    places = [EnvSpec(name, {}, Reference(0.0, 80.0)) for name in ("CartPole-v1", "Acrobot-v1")]
+    several = search.study(
+        env=places[0], more_envs=tuple(places[1:]), confirm=search.Confirm(1, 0, 2),
+        budget=Budget(trials=4),
+    )  # fmt: skip
+    lanes = SeveralFactory(several, [search.AnalyticFactory(seed=number) for number in range(2)])
+    folder, path = tmp_path / "several", tmp_path / "several.zip"
+    run(several, folder, lanes, (), search.quick())
+    assert main(["bundle", str(folder), "-o", str(path)]) == 0
+    code, said = verified(path, capsys)
+    assert code == 0 and "studies on several environments cannot be retrained" in said.out
+    assert "--retrain starts" not in said.out
 
 
 OPENED = """

@@ -179,10 +179,10 @@ def _levels_that_run(
     ):
         if not sound:
             yield Level(name, None, "the bundle is not consistent")
+        elif why := why_not():  # before anything is offered or announced
+            yield Level(name, None, why)
         elif not asked:
             yield Level(name, None, f"not requested: {option} {cost}")
-        elif why := why_not():  # before anything is announced
-            yield Level(name, None, why)
         else:
             note(f"{option} {cost}")
             _allow_code(bundle, args)
@@ -202,7 +202,7 @@ def _retraining_cost(bundle: Bundle, sides: Sequence[ClaimSeeds]) -> str:
     if not sides:
         return "the seeds behind the bundle's claims"
     runs, unit = sum(len(side.drawn) for side in sides), unit_in(bundle.folder)
-    length = f"{bundle.study.horizon:,} {unit}"
+    length = f"{bundle.study.env_steps:,} {unit}"
     took = seconds_of_a_run(bundle)
     time = ""
     if took:

@@ -21,6 +21,7 @@ from ...studies.init_file import init_text, own_init_text
 from ...studies.load import load, loads
 from ...studies.portfolio import forecast_of, placement_words, tries_only_given
 from ...studies.script_flags import command_init_text
+from ...studies.search_spec import Confirm
 from ...studies.spec import Study
 from ...studies.study_environments import env_words
 from ...studies.tuned.record import known_record
@@ -182,6 +183,8 @@ def _confirm_words(study: Study) -> str:
     if confirm is None or not confirm.runs(several):
         return "none: nothing is measured on new seeds"
     default, interim = "", ""
+    if study.has_default_alone:
+        return _words_of_default_alone(confirm, several)
     if confirm.default:
         default = " and default"
     if confirm.interim is not None:
@@ -196,6 +199,13 @@ def _confirm_words(study: Study) -> str:
     if not confirm.reports(several):
         return selection
     return f"{selection}; then {last}{confirm.report} more"
+
+
+def _words_of_default_alone(confirm: Confirm, objectives: int) -> str:
+    """Describe the stage of a study that tries only the default configuration."""
+    report = confirm.report * bool(confirm.reports(objectives))
+    seeds = [(confirm.choose, "selection seed"), (report, "test seed")]
+    return f"default on {' and '.join(counted(*each) for each in seeds if each[0])}"
 
 
 def _training_words(report: CheckReport) -> str:

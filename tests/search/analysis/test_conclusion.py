@@ -37,7 +37,14 @@ from hpo.store.unobserved import Bounds
 from hpo.store.verdict import Evidence, conclude
 from hpo.studies.env_spec import EnvSpec
 from hpo.studies.execution_spec import Budget
-from hpo.studies.search_spec import Constraint, EarlyTerminate, Metric, Racing, Seeds
+from hpo.studies.search_spec import (
+    Constraint,
+    EarlyTerminate,
+    Evaluation,
+    Metric,
+    Racing,
+    Seeds,
+)
 from hpo.views.leaderboard_text import front_line
 from hpo.views.report.report import write_report
 
@@ -669,3 +676,10 @@ def test_study_without_recorded_looks_counts_current_look(tmp_path, monkeypatch)
     go(tmp_path, confirm=samples.Confirm(2, 3, 12), **steps)
     with Journal(tmp_path) as journal:
         assert {look.seeds for look in looks_of(journal.attributes())} == {7, 12}
+
+
+def test_evaluations_of_steps_across_episodes_are_named(tmp_path):
+    changes = {"env": CARTPOLE, "evaluation": Evaluation(steps=300)}
+    results = run(study(**changes), tmp_path, samples.AnalyticFactory(), (), samples.quick())
+    said = "Each evaluation covered 300 env steps across episodes, not whole episodes."
+    assert said in results.conclusion.said

@@ -267,6 +267,11 @@ def test_selection_seeds_outside_budget_do_not_start(tmp_path):
 
 ALONE = {
     "one trial": {"budget": Budget(trials=1, env_steps=64_000)},
+    "enqueued": {"budget": Budget(trials=1, env_steps=64_000), "enqueue": ({"gamma": 0.9},)},
+    "learnt": {
+        "budget": Budget(trials=1, env_steps=64_000),
+        "search": samples.SearchSpec("random", portfolio=3),
+    },
     "no space": {"space": samples.Space(), "budget": Budget(env_steps=64_000)},
 }
 
@@ -283,3 +288,19 @@ def test_budget_reserve_counts_default_only_study_once(tmp_path, name):
     with Journal(tmp_path / "study") as journal:
         (row,) = journal.trials()
     assert len(row.report_values) == 2
+
+
+def test_former_selection_is_named_if_new_seeds_give_no_winner(tmp_path):
+    """Every candidate diverges on the fourth selection seed, so the earlier winner stays."""
+    small = samples.study(confirm=samples.Confirm(2, 2, 2), budget=Budget(trials=8))
+    factory = samples.LosingFactory(replicate=3)
+    before = run(small, tmp_path, factory, (), samples.quick())
+    assert "still compared" not in str(before.conclusion)
+    grown = samples.dataclasses.replace(small, confirm=samples.Confirm(2, 4, 2))
+    after = run(grown, tmp_path, factory, (), samples.quick())
+    assert after.best.trial == before.best.trial
+    told = f"trial {after.best.trial}: 1 of 4 selection seeds returned no value"
+    assert after.conclusion.said[-1] == (
+        "The trials are still compared on 2 selection seeds (no trial has a value on all 4 of "
+        f"`confirm.choose`; {told})."
+    )
