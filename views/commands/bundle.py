@@ -179,10 +179,10 @@ def _levels_that_run(
     ):
         if not sound:
             yield Level(name, None, "the bundle is not consistent")
-        elif not asked:
-            yield Level(name, None, f"not requested: {option} {cost}")
         elif why := why_not():  # before anything is announced
             yield Level(name, None, why)
+        elif not asked:
+            yield Level(name, None, f"not requested: {option} {cost}")
         else:
             note(f"{option} {cost}")
             _allow_code(bundle, args)
