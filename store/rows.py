@@ -35,6 +35,12 @@ REFERENCE_TRIAL = -1
 exploit/explore or never proposed."""
 
 
+_DIVERGED = re.compile(
+    r"seed \d+ at \S+ \S|\d+ of \d+ (report|selection) seeds? returned no value"
+)
+"""Reasons for `TrialRow.error` of runs that diverged, as the search writes them."""
+
+
 class Stream(StrEnum):
     """The kind of seeds that a run used: search, selection or test seeds."""
 
@@ -83,6 +89,14 @@ class TrialRow:
     rung_env_steps: int | None = None  # training env steps of each replicate at `rung`
     # streams on which two seeds trained identically, bit for bit, so that they are one run
     copies: tuple[str, ...] = ()
+
+    @property
+    def has_failed_test_run(self) -> bool:
+        """Whether a test seed without a value raised an error; otherwise all such seeds diverged.
+
+        A failure replaces an earlier reason in `error`.
+        """
+        return bool(self.report_diverged and self.error and not _DIVERGED.match(self.error))
 
     @property
     def by_report_seed(self) -> dict[int, float]:

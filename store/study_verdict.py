@@ -93,7 +93,7 @@ def _failed_sides(sides: _Sides) -> tuple[str, ...]:
     named = {f"trial {sides.winner.trial}": sides.winner}
     if sides.default is not None and sides.default.trial != sides.winner.trial:
         named["the default"] = sides.default
-    return tuple(name for name, row in named.items() if row.error and row.report_diverged)
+    return tuple(name for name, row in named.items() if row.has_failed_test_run)
 
 
 def _no_verdict(why: Sequence[str], front: FrontConclusion | None) -> Conclusion:

@@ -243,7 +243,7 @@ def _unstopped_env_steps(record: RecordedSearch, done: Replayed) -> int:
     for number, trial in done.search_state.trials.items():
         row = record.trials[number]
         if trial.env_steps and row.state in LOST:
-            total += row.env_steps
+            total += max(row.env_steps, trial.env_steps)
         elif trial.env_steps:
             total += record.length(number) * study.seeds.per_config * study.spread
     return total

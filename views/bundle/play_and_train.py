@@ -36,6 +36,7 @@ from .policy_forms import FILE, describe
 from .verify import Bundle
 
 _LIKELY_NEW = "the rows were changed, or the training ran on another processor"
+_ARE_PROCESSES = "the runs of this study are processes, which hpo cannot repeat bit for bit"
 _CLOSE = 1e-5  # relative difference allowed for values computed when a policy is written for NumPy
 
 
@@ -105,6 +106,8 @@ def words_of(sides: Sequence[ClaimSeeds]) -> str:
 
 def why_not_retrained(bundle: Bundle, sides: Sequence[ClaimSeeds]) -> str:
     """Return why nothing can be retrained, or ""; none of the bundle's code runs."""
+    if bundle.study.command is not None:
+        return _ARE_PROCESSES
     if bundle.outside:
         return f"the bundle lacks {first_of(bundle.outside)}"
     if bundle.study.more_envs:
@@ -232,6 +235,8 @@ def _changed_since(bundle: Bundle) -> str:
 
 def why_not_playable(bundle: Bundle) -> str:
     """Return why no policy can be played, or ""; none of the bundle's code runs."""
+    if bundle.study.command is not None:
+        return _ARE_PROCESSES
     if not bundle.about_policy():
         return "the bundle does not contain exactly one policy"
     return clause("the bundle lacks {}", first_of(bundle.outside))

@@ -101,24 +101,25 @@ def curves(snapshot: Snapshot) -> Picture:
     shown = snapshot.thinned(others, _OTHERS)
     own = {entry.trial: _streams_of(snapshot, entry) for entry in leaders}
     asked = [*_in_training(snapshot, own, shown), _in_evaluations(snapshot, own, shown)]
-    drawn = (_curves_panel(snapshot, leaders, shown, measured) for measured in asked)
+    drawn = [_curves_panel(snapshot, leaders, shown, measured) for measured in asked]
     panels = [panel for panel in drawn if panel is not None]
     if not panels:
         return Picture("curves", "Learning curves", "No curve has been recorded yet.")
     caption = "Lines are means over seeds; bands are 95% intervals, or ranges if there are "
     caption += "fewer than five seeds."
-    if _FRESH in own.values():
+    if _FRESH in own.values() and any(drawn[:-1]):
         caption += (
             " In the training panels, coloured lines are from selection and test seeds, and grey "
         )
         caption += (
             "lines from search seeds. Evaluations before the end exist only for search seeds."
         )
-    if shown:
+    grey = [trial for trial in shown if any(measured.found.get(trial) for measured in asked)]
+    if grey:
         of = ""
-        if len(shown) < len(others):
+        if len(grey) < len(others):
             of = f" of {len(others):,}"
-        caption += f" In grey: {counted(len(shown), 'other trial')}{of}."
+        caption += f" In grey: {counted(len(grey), 'other trial')}{of}."
     return Picture("curves", "Learning curves", caption, panels)
 
 

@@ -21,7 +21,7 @@ from ...search.analysis.verdict import evaluated_in
 from ...store.interim_analyses import Look, looks_of
 from ...store.journal import Journal
 from ...store.leaderboard import leaderboard_of
-from ...store.rows import Stream, StudyMeta, TrialRow
+from ...store.rows import Stream, StudyMeta, TrialRow, TrialState
 from ...store.study_folder import StudyFolder, find_study, trials_seen
 from ...studies.load import recorded
 from ...studies.spec import Study
@@ -197,6 +197,10 @@ def _values_in_common(folder: StudyFolder, numbers: Sequence[int]) -> _CommonPoi
         text += f"number of {points.study.algorithm.unit}"
         if lost := [n for n in numbers if points.trials[n].report_diverged]:
             raise StoreError(f"{text}, and trial {lost[0]} diverged on test seeds")
+        states = [points.trials[n].state for n in numbers]
+        if TrialState.FAILED in states:
+            failed = numbers[states.index(TrialState.FAILED)]
+            raise StoreError(f"{text}, because trial {failed} failed; compare other trials")
         which = f"{one} {other}{target(folder.path)}"
         raise StoreError(f"{text}; to compare full runs: hpo confirm {which}")
     at = max(both)

@@ -121,6 +121,26 @@ def test_failed_seed_runs_again_with_retry_failed(tmp_path, stream):
     assert told == ["no search trial has failed"]
 
 
+@pytest.mark.parametrize("fails", ["", "licence server does not answer"])
+def test_only_a_failed_run_on_a_test_seed_is_called_failed(tmp_path, fails):
+    factory = Losing(lanes=8, stream=Stream.REPORT, fails=fails, among="default")
+    found = go(tmp_path, factory=factory).conclusion
+    assert bool(found.failed) == bool(fails)
+
+
+def test_default_that_diverged_in_search_and_test_has_not_failed(tmp_path):
+    @dataclasses.dataclass(frozen=True)
+    class Diverging(samples.AnalyticFactory):
+        def make(self, resolved, lanes):
+            made = super().make(resolved, lanes)
+            step = made._step
+            made._step = lambda lane: bool(step(lane)) or lane.payload["learning_rate"] == 3e-4
+            return made
+
+    found = go(tmp_path, factory=Diverging(lanes=8)).conclusion
+    assert found.against.diverged == 5 and found.failed == ()
+
+
 def test_retry_failed_ignores_diverged_seeds(tmp_path):
     """Neither one of the search, which the study tolerates, nor a fresh one."""
     study = dataclasses.replace(STUDY, seeds=Seeds(2, tolerate=1))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,9 +22,12 @@ from hpo.search.lanes.process_factory import ProcessFactory
 from hpo.search.lanes.process_population import ProcessPopulation
 from hpo.search.lanes.process_setup import seed_of
 from hpo.store.rows import Stream, TrialState
+from hpo.store.study_folder import StudyFolder
 from hpo.studies.evaluation import goal_note
 from hpo.studies.load import load, loads
 from hpo.studies.resolved import resolved_yaml
+from hpo.views.charts.search_charts import curves
+from hpo.views.charts.snapshot import read_snapshot
 
 
 @pytest.fixture
@@ -547,3 +551,27 @@ def test_commands_describe_process_output(folder, capsys):
     checked = capsys.readouterr().out
     assert "2 at once" in checked
     assert "reports score, loss" in checked
+
+
+def test_views_of_failed_trials_suggest_nothing_that_is_refused(folder, capsys):
+    """Trials above the middle of the range fail."""
+    fails = "import sys\nif float(sys.argv[2]) > 5.5: sys.exit(4)\n"
+    (folder / "script.py").write_text(fails + (folder / "script.py").read_text())
+    study_of(folder, trials=6, more="confirm: {default: {rate: 2.0}, choose: 0, report: 4}\n")
+    assert main(["run", "study.yaml"]) == 0
+    capsys.readouterr()
+    assert main(["query", "--csv", "SELECT trial FROM trials WHERE state = 'failed'"]) == 0
+    failed = capsys.readouterr().out.split()[1:]
+    assert failed
+    assert main(["compare", "0", failed[0]]) == 2
+    said = capsys.readouterr().err
+    assert f"because trial {failed[0]} failed" in said and "hpo confirm" not in said
+    found = curves(read_snapshot(StudyFolder(folder / "results/study"))).caption
+    assert re.findall(r"In grey: (\d).* of 4", found) == [str(4 - len(failed))]
+    assert "training panels" not in found
+    assert main(["bundle", "study", "-o", "study.zip"]) == 0
+    capsys.readouterr()
+    for more in ([], ["--play", "--retrain"]):
+        assert main(["verify", "study.zip", *more]) == 0
+        out = capsys.readouterr().out
+        assert out.count("the runs of this study are processes") == 2 and "jax" not in out

@@ -301,6 +301,37 @@ class Choosy(samples.AnalyticFactory):
         return super().resolve(config)
 
 
+class Breaking(samples.AnalyticFactory):
+    """One seed of some configurations fails, which ends the other one, too."""
+
+    def make(self, resolved, lanes):
+        made = super().make(resolved, lanes)
+        advance = made.advance
+
+        def failing(refills, busy):
+            result, there = advance(refills, busy), {i: made._lane_at(i) for i in busy}
+            firsts = [i for i in busy if there[i].replicate == 0]
+            ends = [i for i in firsts if there[i].payload["gamma"] > 0.9985]
+            return dataclasses.replace(result, failed=dict.fromkeys(ends, "no"))
+
+        made.advance = failing
+        return made
+
+
+def test_replay_of_failed_trials_counts_no_errors_against_the_budget(tmp_path):
+    """Both lanes of a failed trial fail in a replay, so it has more errors than the study."""
+    asked = study(early_terminate=ASHA, budget=Budget(trials=10), evaluation=EVERY)
+    results = run(asked, tmp_path / "study", Breaking(lanes=4), settings=quick())
+    failed = [entry.state for entry in results.leaderboard].count("failed")
+    assert results.usage.failures == failed > 1
+    record = read_record(tmp_path / "study", quantum)
+    tight = dataclasses.replace(asked, budget=Budget(trials=10, max_failures=failed + 1))
+    states = [trial.state for trial in replay(record, tight).search_state.trials.values()]
+    assert states.count("failed") == failed and len(states) == 10
+    (none,) = what_if(tmp_path / "study", ["none"], quantum=quantum).rows
+    assert none.saved == pytest.approx(0.0)
+
+
 @pytest.mark.parametrize(
     ("changes", "why", "has_a_best"),
     [
