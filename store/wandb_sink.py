@@ -42,10 +42,11 @@ class WandbSink(FollowingSink["Run"]):
     def __init__(self, follower: Follower, settings: WandbSettings, target: Path | None = None):
         super().__init__(follower, target)
         if settings.mode == "online" and not _logged_in():
-            raise ConfigError(
-                "the wandb logger is online, but you are not logged in; run: wandb login, "
-                "or set mode: offline in `loggers`"
-            )
+            way = "set mode: offline in `loggers`"
+            if target is not None:
+                way = "add --set mode=offline"
+            text = "the wandb logger is online, but you are not logged in; run: wandb login, "
+            raise ConfigError(f"{text}or {way}")
         self._settings = settings
 
     def _open_run(self, directory: Path, key: str, trial: TrialNews | None) -> Run:

@@ -12,7 +12,7 @@ from ..errors import ConfigError, counted
 from ..files.plain_data import as_lists
 from ..spaces.space import Parameter
 from ..store.interim_analyses import FEWEST_SEEDS
-from .chunk_sizes import rung_steps
+from .chunk_sizes import budget_fault, rung_steps
 from .evaluation import (
     LimitOf,
     endless_note,
@@ -128,6 +128,10 @@ def check(
     draws = [study.space.draw(rng) for _ in range(_DRAWS)]
     allowed = [params for params in draws if study.space.forbidden(params) is None]
     costs = tuple((bucket, cost_of(bucket.key)) for bucket in buckets.found[:_LISTED])
+    run = buckets.found[0].chunk_sizes.env_steps * study.spread
+    wrong = [*buckets.refused, *_draw_errors(study, allowed)]
+    if fault := budget_fault(study, run, study.seeds.first):
+        wrong.append(f"budget.env_steps {fault}")
     limit_note = ""
     if not not_run:
         limit_note = endless_note(study, limit_of) or window_note(study, limit_of)
@@ -139,7 +143,7 @@ def check(
         expected_steps(study, buckets.found[0].chunk_sizes, costs[0][1].lanes),
         (_DRAWS - len(allowed)) / _DRAWS,
         tuple(_study_warnings(study, draws, buckets, costs[0][1].lanes, limit_note)),
-        tuple(dict.fromkeys([*buckets.refused, *_draw_errors(study, allowed)])),
+        tuple(dict.fromkeys(wrong)),
         not_run=not_run,
     )
 

@@ -145,6 +145,26 @@ def chunk_sizes_of(study: Study, steps_per_update: int) -> ChunkSizes:
     return ChunkSizes(steps_per_update, k, end, rung_chunks, _ceil_div(study.horizon, quantum))
 
 
+def full_run(study: Study) -> int:
+    """Return the env steps of one seed of the default, on all environments, in whole chunks."""
+    steps = study.steps_per_update(study.default())
+    return chunk_sizes_of(study, steps).env_steps * study.spread
+
+
+def budget_fault(study: Study, run: int, seeds: int) -> str:
+    """Return why `budget.env_steps` does not cover confirm and one trial, or "".
+
+    `run` is the length of a seed's run on all environments; `seeds` is the number in a trial.
+    """
+    given, reserved, one = study.budget.env_steps, study.confirming * run, seeds * run
+    if given is None or given >= reserved + one:
+        return ""
+    text = f"is {given}, which is not enough for one trial of {one} {study.algorithm.unit}"
+    if reserved:
+        text += f" after the {reserved} reserved for confirm"
+    return f"{text}; allowed: at least {reserved + one}"
+
+
 def _evaluation_points(study: Study, end: int) -> Sequence[int]:
     every = study.evaluation.every
     if not isinstance(every, int):

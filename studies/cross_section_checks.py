@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from ..environments.registry import held_out_keys
 from ..environments.table import ENVIRONMENTS
 from ..errors import ConfigError, MissingExtraError, counted, suggestion
 from ..store.statistics import IQM_MIN_SEEDS
+from .chunk_sizes import budget_fault, full_run
 from .env_section import optical_faults
 from .execution_spec import PopulationSpec, Processes
 from .programs import env_kinds, is_static
@@ -323,15 +325,18 @@ def _interim_problems(confirm: Confirm) -> Problems:
 
 
 def _budget_of_steps(study: Study) -> Problems:
-    """Require enough env steps for the confirm stage and one trial."""
-    given, run = study.budget.env_steps, study.env_steps * study.spread
-    reserved = study.confirming * run
-    one = study.seeds.per_config * run
-    if given is not None and given < reserved + one:
-        text = f"is {given}, which is not enough for one trial of {one} {study.algorithm.unit}"
-        if reserved:
-            text += f" after the {reserved} reserved for confirm"
-        yield "budget.env_steps", f"{text}; allowed: at least {reserved + one}"
+    """Require enough env steps for the confirm stage and one trial.
+
+    `check` and the study's start compare with runs in whole chunks. A custom training's chunks are
+    not known here.
+    """
+    run, seeds = study.env_steps * study.spread, study.seeds.per_config
+    if not budget_fault(study, run, seeds):
+        return
+    if study.algorithm.is_ppo or study.algorithm.is_process:
+        with suppress(ConfigError):  # reported elsewhere
+            run = full_run(study)
+    yield "budget.env_steps", budget_fault(study, run, seeds)
 
 
 def _default_problems(study: Study) -> Problems:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .chunk_sizes import ChunkSizes
-from .portfolio import given_configurations, trial_count
+from .portfolio import given_configurations, trial_count, trials_paid
 from .rung_forecast import Race, trials_past
 from .search_methods import method_row
 from .spec import Study
@@ -40,6 +40,13 @@ class Expected:
         return self.budget + self.asked
 
     @property
+    def ends_early(self) -> bool:
+        """Whether the budget of env steps ends the search before its last trial."""
+        if self.search is None or self.budget is None:
+            return False
+        return self.search + self.confirm > self.budget
+
+    @property
     def is_rough(self) -> bool:
         """Whether the search's cost depends on the trials' values."""
         stops = self.trials is not None and any(past < self.trials for past in self.passing)
@@ -64,7 +71,9 @@ def expected_steps(study: Study, chunk_sizes: ChunkSizes, lanes: int | None = No
     runs, asked = study.confirming, 0
     if study.confirm is not None:
         asked = study.confirm.asked * run
-    trials = trial_count(study)
+    trials, paid = trial_count(study), trials_paid(study)
+    if trials is not None and paid is not None:
+        trials = min(trials, paid)
     if trials is None:
         return Expected(None, None, None, (), runs * run, study.budget.env_steps, asked)
     counts = [float(trials), *_passing_rungs(study, trials, chunk_sizes, lanes)]
@@ -129,6 +138,11 @@ class TimeEstimate:
     def seconds(self, factor: float = 1.0) -> float:
         """Return the sum of all phases times `factor`, limited by the budget."""
         return min(sum(self.phases.values()) * factor, self.wall or math.inf)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the wall time ends the study before its last trial."""
+        return self.wall is not None and sum(self.phases.values()) > self.wall
 
     def share(self, phase: str) -> float:
         """Return a phase's share of the total."""

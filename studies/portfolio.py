@@ -19,11 +19,14 @@ from ..errors import counted
 from ..files.plain_data import is_number
 from ..spaces.distributions import Categorical, Ordinal
 from ..spaces.space import Parameter, Space
+from .chunk_sizes import full_run
+from .search_spec import Metric
 from .spec import Study
 
 _FOLDER = Path(__file__).resolve().parent.parent / "results" / "portfolio"
 FILE, FORECAST = _FOLDER / "portfolio.yaml", _FOLDER / "forecast.yaml"
 
+_BLOCKED = "eval/service_blocking_probability"  # the metric of recorded optical networks
 _MOST_COUNTED = 20_000  # configurations; larger spaces count as unlimited
 
 
@@ -88,7 +91,7 @@ def forecast_of(study: Study) -> Forecast | None:
     confirm, places = study.confirm, len(tried_places(study))
     if not places or study.objectives or study.constraints or confirm is None:
         return None
-    if not tries_only_given(study):
+    if not tries_only_given(study) or not _runs_as_replayed(study):
         return None
     if (confirm.top_k, confirm.choose, confirm.default) != (1, 0, True):
         return None
@@ -100,6 +103,12 @@ def forecast_of(study: Study) -> Forecast | None:
         return None
     best = max(known, key=lambda plan: (plan["portfolio"], plan["report"]))
     return Forecast(*(best[name] for name in ("better", "low", "high", "worse", "tables")))
+
+
+def _runs_as_replayed(study: Study) -> bool:
+    """Return whether all trials run to their end for a metric of the recorded tables."""
+    is_recorded = study.metric.name in (Metric().name, _BLOCKED)
+    return is_recorded and study.early_terminate is None and not study.more_envs
 
 
 def places_of(study: Study) -> Placement:
@@ -132,8 +141,11 @@ def places_of(study: Study) -> Placement:
 
 
 def tried_places(study: Study) -> tuple[Placed, ...]:
-    """Return the learnt configurations that `budget.trials` covers."""
+    """Return the learnt configurations that the budget covers."""
     used, trials = places_of(study).used, study.budget.trials
+    paid = trials_paid(study)
+    if paid is not None:
+        trials = min(trials or paid, paid)
     if trials is None:
         return used
     return used[: max(0, trials - 1 - len(study.enqueue))]
@@ -162,9 +174,24 @@ def trial_count(study: Study) -> int | None:
     return found
 
 
+def trials_paid(study: Study) -> int | None:
+    """Return the most trials that `budget.env_steps` pays for; None if unlimited or unknown.
+
+    It is unknown if a rule or Ray Tune's scheduler ends trials early, or if racing adds seeds.
+    """
+    total, seeds = study.budget.env_steps, study.seeds
+    varies = study.early_terminate is not None or seeds.first < seeds.per_config
+    if total is None or varies or study.search.driver != "lanes":
+        return None
+    run = full_run(study)
+    return max(1, (total - study.confirming * run) // (run * seeds.first))
+
+
 def tries_only_given(study: Study) -> bool:
     """Return whether the search ends before the method's first proposal."""
-    trials = trial_count(study)
+    trials, paid = trial_count(study), trials_paid(study)
+    if paid is not None:
+        trials = min(trials or paid, paid)
     if trials is None or study.search.driver != "lanes":
         return False
     return trials <= len(given_configurations(study))

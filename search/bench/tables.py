@@ -178,8 +178,9 @@ def read_table(folder: Path) -> BenchTable:
     at, curves = _metric_arrays(pq.read_table(folder / "curves.parquet"), shape, None)
     if np.any(points % points[0]) or not np.array_equal(at, points):
         raise StoreError(
-            f"{folder} was evaluated at unevenly spaced env steps; create it again "
-            "with evaluation: {every: N} and log_every: N, where N divides env_steps"
+            f"{folder} was evaluated at unevenly spaced env steps; create it again with "
+            "evaluation: {every: N} and log_every: N, where N divides the length of a run, "
+            f"{max(*points, *at)} env steps"
         )
     if trials["trial"].to_pylist() != [*range(len(params))] or params[0] != study.space.default():
         raise StoreError(f"{folder}: trial 0 is not the default, or trials are missing")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 from weakref import WeakSet
 
-from ...errors import ConfigError, HpoError, Leave, StoreError, format_error_if_own
+from ...errors import ConfigError, HpoError, Leave, StoreError, counted, format_error_if_own
 from ...files.atomic_files import has_refused, telling
 from ...store.rows import EvaluationRow, Stream, TrialState
 from ...studies.chunk_sizes import chunk_sizes_of, rung_steps
@@ -482,10 +482,15 @@ class Engine:
         return more
 
     def unused_budget(self) -> str:
-        """Return why the rest of `budget.env_steps` starts no trial; "" without that limit."""
-        study, usage = self.study, self.search_state.state.usage
-        total = study.budget.env_steps
-        if total is None or not trials_left(study, self.search_state.state.proposed):
+        """Return why the rest of the budget starts no trial, or ""."""
+        study, state = self.study, self.search_state.state
+        usage, total = state.usage, study.budget.env_steps
+        if not trials_left(study, state.proposed):
+            return ""
+        if state.exhausted:
+            tried = counted(state.proposed, "trial")
+            return f"no further trial started: after {tried}, no untried configuration is left"
+        if total is None:
             return ""
         kept = reserve(study, Phase.SEARCH, self._longest_run)
         trial = self._longest_run * study.seeds.first * study.spread

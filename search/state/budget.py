@@ -11,6 +11,7 @@ from math import inf
 
 from ...errors import ConfigError, SearchError, counted
 from ...store.rows import TrialState
+from ...studies.chunk_sizes import budget_fault
 from ...studies.spec import Study
 from .loop_state import Phase
 from .search_state import SearchState
@@ -86,14 +87,9 @@ def seconds_left(search_state: SearchState, run_env_steps: int, run_chunks: int)
 
 
 def check_confirm_fits(study: Study, run_env_steps: int) -> None:
-    """Raise ConfigError if the confirm stage alone would use up the budget."""
-    total, kept = study.budget.env_steps, reserve(study, Phase.SEARCH, run_env_steps)
-    if total is not None and kept >= total:
-        raise ConfigError(
-            f"confirm alone needs {kept} env steps, but budget.env_steps is {total}; lower "
-            "confirm.top_k, choose or report, set confirm.default: false, or raise "
-            "budget.env_steps"
-        )
+    """Raise ConfigError if the budget does not cover the confirm stage and one trial."""
+    if fault := budget_fault(study, run_env_steps * study.spread, study.seeds.first):
+        raise ConfigError(f"budget.env_steps {fault}")
 
 
 def check_health(search_state: SearchState) -> None:

@@ -205,7 +205,7 @@ def test_budget_smaller_than_confirm_stage_is_refused(tmp_path):
     study = samples.study(
         budget=Budget(trials=None, env_steps=100_000), confirm=samples.Confirm(5, 8, 16)
     )
-    with pytest.raises(ConfigError, match="after the 1152000 reserved for confirm"):
+    with pytest.raises(ConfigError, match="after the 1179648 reserved for confirm"):
         go(tmp_path, study)
 
 

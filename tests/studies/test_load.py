@@ -280,10 +280,10 @@ def test_hyperparameter_may_have_one_distribution_per_condition():
         ("seeds: {per_config: 2, tolerate: 2}\n", "below per_config"),
         ("early_terminate: {type: asha, min: 200k}\n", "env steps; set it below"),
         ("evaluation: {every: 1M}\n", "evaluation.every is 1000000"),
-        ("budget: {env_steps: 100k}\n", "at least 200000"),
+        ("budget: {env_steps: 100k}\n", "at least 208896"),
         (
             "confirm: {top_k: 2, choose: 2, report: 2}\nbudget: {env_steps: 1M}\n",
-            "after the 1600000 reserved for confirm; allowed: at least 1800000",
+            "after the 1671168 reserved for confirm; allowed: at least 1880064",
         ),
         ("confirm: {top_k: 9}\nbudget: {trials: 8}\n", "but the budget is 8 trials"),
         ("budget: {trials: null}\n", "the study would never end"),

@@ -15,6 +15,7 @@ from hpo.search.samplers.registry import PriorTrial, make_sampler
 from hpo.spaces.space import Space
 from hpo.studies import portfolio
 from hpo.studies.check import ProgramCost, check
+from hpo.studies.execution_spec import Budget
 from hpo.studies.init_file import init_text
 from hpo.studies.load import loads
 from hpo.studies.portfolio import (
@@ -190,6 +191,8 @@ def test_forecast_equals_recorded_plan():
         short(more="\nconfirm: {top_k: 1, choose: 0, report: 4, default: false}"),
         short(more="\nconfirm: {top_k: 1, choose: 0, report: 2}"),  # no plan has so few
         short(more=""),
+        short(more=f"{SHORT}\nmetric: {{name: eval/length_mean, goal: minimize}}"),
+        short(more=f"{SHORT}\nearly_terminate: {{type: asha, min: 30k, eta: 4}}"),
     ],
 )
 def test_other_studies_have_no_forecast(other):
@@ -205,6 +208,33 @@ def test_forecast_is_of_the_configurations_that_are_tried():
     assert forecast_of(short(search="{method: tpe, portfolio: 5}", trials=1)) is None
     enqueued = f"{SHORT}\nenqueue: [{{gamma: 0.95}}, {{gamma: 0.96}}]"
     assert forecast_of(short("{method: tpe, portfolio: 5}", enqueued, 6)).better == better[3]
+
+
+def test_budget_of_env_steps_limits_the_trials_that_are_told():
+    """A run of 100k has 104,448 env steps; eight runs are reserved for confirm."""
+    asked = short()
+    run = check(asked).buckets[0][0].chunk_sizes.env_steps
+    for trials, words in (
+        (1, "Runs 1 trial of"),
+        (3, "Runs 3 trials of"),
+        (9, "Runs 4 trials of"),
+    ):
+        total = Budget(4, env_steps=(8 + trials) * run)
+        report = check(replace(asked, budget=total))
+        text = init_check_run.brief(report, "", "x.yaml")
+        assert words in text and not report.mistakes
+        assert placement_words(report.study).startswith(f"{min(trials, 4) - 1} learnt")
+    rule = short(more=f"{SHORT}\nearly_terminate: {{type: asha, min: 30k, eta: 4}}", trials=90)
+    report = check(replace(rule, budget=Budget(90, env_steps=20 * run)))
+    assert "Runs up to 90 trials of" in init_check_run.brief(report, "", "x.yaml")
+
+
+def test_budget_below_a_run_in_whole_chunks_is_a_mistake():
+    """Only a part of the default's run would fit."""
+    asked = short()
+    report = check(replace(asked, budget=Budget(4, env_steps=9 * asked.env_steps)))
+    run = report.buckets[0][0].chunk_sizes.env_steps
+    assert run > asked.env_steps and f"at least {9 * run}" in report.mistakes[0]
 
 
 NARROW = "\n  learning_rate: {min: 1e-3, max: 1.2e-3}\n"

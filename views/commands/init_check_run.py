@@ -279,6 +279,8 @@ def _check_answer(report: CheckReport, file: str) -> str:
     what = env
     if trials is not None:
         what = f"{counted(trials, 'trial')} of {env}"
+        if report.expected.ends_early or (report.time is not None and report.time.is_cut):
+            what = f"up to {what}"
     if report.not_run:
         files, way = ", ".join(report.not_run), f"hpo check --time {shlex.quote(file)}"
         text = f"The study file is OK. Not checked: {files}; to check the code, run {way}"

@@ -318,7 +318,7 @@ def test_trials_that_copy_need_a_lane_each(driven):
 def test_budget_used_up_by_confirm_is_refused_early(driven, monkeypatch):
     monkeypatch.setattr(FakeDesk, "begin", lambda *_: pytest.fail("it began"))
     asked = study(budget=Budget(trials=8, env_steps=100_000), confirm=Confirm(5, 8, 16))
-    with pytest.raises(ConfigError, match="after the 1152000 reserved for confirm"):
+    with pytest.raises(ConfigError, match="after the 1179648 reserved for confirm"):
         driven(asked)
 
 
