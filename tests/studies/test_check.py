@@ -87,9 +87,16 @@ def test_expected_env_steps_equal_hand_calculation():
     assert expected.total == expected.search + expected.confirm
 
 
+def test_env_steps_budget_pays_for_whole_trials_only():
+    text = BASE + "space: {gamma: {min: 0.9, max: 0.99}}\nbudget: {env_steps: 1M}\n"
+    expected = check(loads(text)).expected
+    assert (expected.trials, expected.total) == (3, 960_000)
+
+
 def test_env_steps_budget_caps_expected_total():
     text = BASE + "space: {gamma: {min: 0.9, max: 0.99}}\nbudget: {env_steps: 1M}\n"
-    assert check(loads(text)).expected.total == 1_000_000
+    rungs = "early_terminate: {type: asha, min: 20k, eta: 4}\n"
+    assert check(loads(text + rungs)).expected.total == 1_000_000
 
 
 def test_grid_search_expects_only_grid_points_and_enqueued():

@@ -97,7 +97,7 @@ def test_env_steps_include_all_environments():
     one = alone(study, 0)
     chunk_sizes = chunk_sizes_of(study, 1024)
     assert expected_steps(study, chunk_sizes).full == 3 * expected_steps(one, chunk_sizes).full
-    with pytest.raises(StudyError, match="at least 300000"):
+    with pytest.raises(StudyError, match="at least 313344"):
         loads(SEVERAL + "budget: {trials: 4, env_steps: 299k}\n")
 
 

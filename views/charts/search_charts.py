@@ -114,13 +114,21 @@ def curves(snapshot: Snapshot) -> Picture:
         caption += (
             "lines from search seeds. Evaluations before the end exist only for search seeds."
         )
-    grey = [trial for trial in shown if any(measured.found.get(trial) for measured in asked)]
-    if grey:
-        of = ""
-        if len(grey) < len(others):
-            of = f" of {len(others):,}"
-        caption += f" In grey: {counted(len(grey), 'other trial')}{of}."
+    caption += _words_of_grey_lines(asked, shown, len(others))
     return Picture("curves", "Learning curves", caption, panels)
+
+
+def _words_of_grey_lines(asked: Sequence[_Measured], shown: Sequence[int], others: int) -> str:
+    """Return how many of the trials besides the leaders have a curve in a panel."""
+    drawn = set[int]()
+    for measured in asked:
+        drawn.update(trial for trial in shown if measured.found.get(trial))
+    if not drawn:
+        return ""
+    of = ""
+    if len(drawn) < others:
+        of = f" of {others:,}"
+    return f" In grey: {counted(len(drawn), 'other trial')}{of}."
 
 
 _SEARCH = (str(Stream.SEARCH),)
