@@ -7,6 +7,7 @@ Policy and critic share the gradient clip, moments and step size, unless a lane 
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import jax
@@ -28,6 +29,8 @@ State = Any  # `Moments`, or the state of a registered optimiser
 
 # A quintic whose iterates take singular values in (0, 1] to about 1 (Jordan 2024, "Muon").
 _QUINTIC, _ITERATIONS = (3.4445, -4.7750, 2.0315), 5
+# Kernels of `networks.mlp.Head`, stored output-first, by the path of their parameter
+_OUTPUT_FIRST = re.compile(r"\w+_(head|further)/|(actor|critic|encoder)/attention_\d+/out/")
 _SMALL = 2048  # leaves with fewer numbers are cheaper to copy than to launch a kernel for
 
 
@@ -270,7 +273,7 @@ def _muon_directions(
 
 def _width_factor(path: tuple[Any, ...], matrix: Float[Array, "m n"]) -> float:
     inputs, outputs = matrix.shape
-    if str(path[0].key).endswith("_head"):
+    if _OUTPUT_FIRST.match(jax.tree_util.keystr(path, simple=True, separator="/")):
         inputs, outputs = outputs, inputs
     return max(1.0, outputs / inputs) ** 0.5
 
