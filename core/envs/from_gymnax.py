@@ -153,7 +153,7 @@ class GymnaxEnvironment(GymnaxLike):
 
 _API = ("reset_env", "step_env", "action_space", "default_params")
 _LIMITS = ("max_steps_in_episode", "max_timesteps")
-_BASE, _ENDS = "gymnax.environments.environment", ("truncated", "terminal")
+_BASE, _ENDS = "gymnax.environments.environment", ("truncated", "terminated", "terminal")
 
 
 class GymnaxClass(GymnaxLike):
@@ -206,11 +206,13 @@ class GymnaxClass(GymnaxLike):
 def _has_one_flag(cls: type) -> bool:
     """Return whether a class may report the time limit in the flag that ends episodes.
 
-    A class written for gymnax 0.0.9 has its own `is_terminal`, and inherits `is_truncated` if at
-    all.
+    A class written for gymnax 0.0.9 has its own `is_terminal`. It inherits `is_truncated` and
+    `is_terminated`, if it has them at all.
     """
-    truncates, terminates = (_defining_module(cls, f"is_{end}") for end in _ENDS)
-    return truncates in ("", _BASE) and (not truncates or terminates not in ("", _BASE))
+    truncates, terminates, terminal = (_defining_module(cls, f"is_{end}") for end in _ENDS)
+    if not truncates:
+        return True
+    return truncates == terminates == _BASE and terminal != _BASE
 
 
 def _defining_module(cls: type, method: str) -> str:
