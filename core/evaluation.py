@@ -28,6 +28,8 @@ from .pytree import Leaf, Pytree, pytree, where
 
 EVALUATION = 5  # use of a lane's key
 STEP_LIMIT = 100_000  # env steps after which an endless episode is cut by default
+# Env steps summed at a time: a float32 sum of all steps would lose a part of each number
+_SUMMED = 2**16
 
 
 @pytree
@@ -70,9 +72,10 @@ class Carry(Pytree):
     observation: Any
     memory: Any
     running: Bool[Array, "*L episodes"]
-    returns: Float[Array, "*L episodes"]
+    returns: Float[Array, "*L episodes"]  # of the last `_SUMMED` steps at most, as `info`
     lengths: Int[Array, "*L episodes"]
     info: dict[str, Float[Array, "*L episodes"]]
+    earlier: Any  # sums over all steps before those: returns and info
 
     @classmethod
     def initial(
@@ -80,12 +83,14 @@ class Carry(Pytree):
     ) -> Carry:
         running, zero = jnp.ones(shape, bool), jnp.zeros(shape, jnp.float32)
         lengths = jnp.zeros(shape, jnp.int32)
-        return cls(jnp.int32(0), env_state, observation, memory, running, zero, lengths, {})
+        start = (jnp.int32(0), env_state, observation, memory, running, zero, lengths)
+        return cls(*start, {}, (zero, {}))
 
     def with_info(self, step: Callable[[Carry], Carry]) -> Carry:
         """Return a copy with an `info` sum of 0 for each number that `step` reports."""
         struct = jax.eval_shape(step, self).info
-        return self.replace(info=jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), struct))
+        zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), struct)
+        return self.replace(info=zeros, earlier=(self.earlier[0], zeros))
 
     def counted(self, env: Environment, steps: int | None) -> Bool[Array, "*L episodes"]:
         first = 0
@@ -112,20 +117,27 @@ class Carry(Pytree):
             state = where(ended, new_state, state)
             observation = where(segments, new_observation, observation)
             memory = where(segments, new_memory, memory)
-        known = self.info or jax.tree.map(jnp.zeros_like, step.info)
+        nothing = jax.tree.map(jnp.zeros_like, step.info)
+        known, before = self.info or nothing, (self.earlier[0], self.earlier[1] or nothing)
 
         def add(total: Array, value: Array) -> Array:  # later values are meaningless
             return total + jnp.where(counted, value, 0.0)
 
+        returns = add(self.returns, contract.mean_over_bodies(env, step.reward))
+        sums = returns, {name: add(known[name], step.info[name]) for name in step.info}
+        is_full = (self.step + 1) % _SUMMED == 0
+        earlier = jax.tree.map(lambda a, b: a + jnp.where(is_full, b, 0.0), before, sums)
+        returns, info = jax.tree.map(lambda part: jnp.where(is_full, 0.0, part), sums)
         return Carry(
             step=self.step + 1,
             env_state=state,
             observation=observation,
             memory=memory,
             running=running,
-            returns=add(self.returns, contract.mean_over_bodies(env, step.reward)),
+            returns=returns,
             lengths=self.lengths + counted.astype(jnp.int32),
-            info={name: add(known[name], step.info[name]) for name in step.info},
+            info=info,
+            earlier=earlier,
         )
 
     def played(
@@ -137,7 +149,8 @@ class Carry(Pytree):
         for _ in end.lengths.shape:
             summarise = jax.vmap(summarise)
         steps = jnp.maximum(end.lengths, 1).astype(jnp.float32)
-        return end.returns, end.lengths, summarise(end.info, steps)
+        returns, info = jax.tree.map(jnp.add, end.earlier, (end.returns, end.info))
+        return returns, end.lengths, summarise(info, steps)
 
 
 @dataclass(frozen=True)

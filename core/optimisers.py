@@ -18,7 +18,7 @@ from .hypers import OFF, Hypers, annealed_lambda, scheduled
 from .lane_state import LaneState
 from .own_optimisers import Params, Settings, own_optimiser, start_own, step_own
 from .plan import Plan
-from .policy import is_critic
+from .policy import is_critic, kernels_of_heads
 from .pytree import Pytree, pytree
 
 # Steps taken, first and second moments; a scalar takes the place of a moment that a leaf lacks.
@@ -219,7 +219,7 @@ def _step_group(
         direction = jax.tree.map(lambda m, g: settings.momentum * m + g, state.mu, gradient)
         state = Moments(state.count + 1, direction, state.nu)
     elif plan.optimiser == "muon":
-        direction, state = _muon_directions(settings, gradient, state)
+        direction, state = _muon_directions(plan, settings, gradient, state)
     else:
         direction, state = _adam_directions(settings, gradient, state)
     if plan.optimiser not in ("adam", "adam_l2"):
@@ -238,7 +238,7 @@ def _adam_directions(
 
 
 def _muon_directions(
-    settings: Settings, gradient: Params, moments: Moments
+    plan: Plan, settings: Settings, gradient: Params, moments: Moments
 ) -> tuple[Params, Moments]:
     """Return Muon's directions for matrices, and Adam-Nesterov directions for everything else.
 
@@ -255,7 +255,7 @@ def _muon_directions(
             first[i] = beta * first[i] + (1.0 - beta) * leaf
             ahead = beta * first[i] / (1.0 - beta ** (step + 1.0))
             ahead = ahead + (1.0 - beta) * leaf / (1.0 - beta**step)
-            directions[i] = orthogonalised(ahead) * _width_factor(path, leaf)
+            directions[i] = orthogonalised(ahead) * _width_factor(plan, path, leaf)
     other = [paths[i][1] for i in rest]
     other_first, other_second = [first[i] for i in rest], [second[i] for i in rest]
     rest_moments = Moments(moments.count, other_first, other_second)
@@ -268,9 +268,9 @@ def _muon_directions(
     return direction, Moments(state.count, mu, nu)
 
 
-def _width_factor(path: tuple[Any, ...], matrix: Float[Array, "m n"]) -> float:
+def _width_factor(plan: Plan, path: tuple[Any, ...], matrix: Float[Array, "m n"]) -> float:
     inputs, outputs = matrix.shape
-    if str(path[0].key).endswith("_head"):
+    if jax.tree_util.keystr(path, simple=True, separator="/") in kernels_of_heads(plan):
         inputs, outputs = outputs, inputs
     return max(1.0, outputs / inputs) ** 0.5
 

@@ -7,6 +7,7 @@ applied.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from contextlib import nullcontext
 from typing import Any
@@ -28,7 +29,7 @@ from .masking import valid_mass_of
 from .networks import registry as networks
 from .networks.cnn import unit_bytes
 from .networks.layers import Outputs
-from .networks.mlp import takes_flags
+from .networks.mlp import Head, takes_flags
 from .networks.transformer import Keyed
 from .plan import RECURRENT, Plan
 from .pytree import Pytree, pytree
@@ -168,6 +169,24 @@ def init_params(plan: Plan, hypers: Hypers, key: PRNGKeyArray) -> dict[str, Any]
     if has_log_std(plan, env):
         params["log_std"] = jnp.full(action_shape(env), 1.0, jnp.float32) * hypers.log_std_init
     return params
+
+
+@functools.lru_cache(maxsize=256)
+def kernels_of_heads(plan: Plan) -> frozenset[str]:
+    """Return the paths of the kernels that are stored output-first: those of every `Head`."""
+    env, found = environments.make(plan.env), set[str]()
+
+    def watch(call: Any, args: Any, given: Any, context: Any) -> Any:
+        if isinstance(context.module, Head):
+            found.add("/".join((*context.module.path, "kernel")))
+        return call(*args, **given)
+
+    key = jax.eval_shape(lambda: jax.random.key(0, impl="threefry2x32"))
+    seen = jax.eval_shape(_expand_observation, env.observation_struct)
+    with nn.intercept_methods(watch):
+        network = _make_network(dataclasses.replace(plan, dtype="float32"), env)
+        jax.eval_shape(network.init, key, seen)
+    return frozenset(found)
 
 
 def is_critic(name: str) -> bool:

@@ -142,7 +142,8 @@ def _gymnax_entry(
     best_return: str | None = None,
     **params: float,
 ) -> EnvEntry:
-    fixed = {"max_steps_in_episode": EnvKey("int", steps, meaning="env steps until truncation")}
+    limit = EnvKey("int", steps, meaning="env steps until truncation", low=1)
+    fixed = {"max_steps_in_episode": limit}
     for name, default in (keys or {}).items():
         fixed[name] = EnvKey(type_of(default, False), default)
     known = _RETURNS.get(id_, (-math.inf, math.inf))

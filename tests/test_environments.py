@@ -11,6 +11,7 @@ from hpo.environments.registry import entry, full_id
 from hpo.environments.table import ENVIRONMENTS
 from hpo.errors import UnknownNameError
 
+LIMIT = "max_steps_in_episode"
 GYMNAX = [id_ for id_, item in ENVIRONMENTS.items() if item.source == "gymnax"]
 ARRAYS = {  # parameters that are no numbers, which a study cannot set
     "Acrobot-v1": {"available_torque"},
@@ -51,6 +52,12 @@ def test_env_table_entries_are_complete():
         assert item.id == id_ and item.meaning
         assert item.actions in ("discrete", "continuous", "any")
         assert all(np.isfinite(value) for value in item.params.values())
+
+
+def test_an_episode_has_at_least_one_env_step():
+    limits = [item.keys[LIMIT] for item in ENVIRONMENTS.values() if LIMIT in item.keys]
+    assert len(limits) > len(GYMNAX)
+    assert [(key.is_legal(0), key.is_legal(1)) for key in limits] == [(False, True)] * len(limits)
 
 
 def test_an_unknown_environment_suggests_the_nearest():

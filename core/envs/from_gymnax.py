@@ -153,6 +153,7 @@ class GymnaxEnvironment(GymnaxLike):
 
 _API = ("reset_env", "step_env", "action_space", "default_params")
 _LIMITS = ("max_steps_in_episode", "max_timesteps")
+_BASE, _ENDS = "gymnax.environments.environment", ("truncated", "terminated", "terminal")
 
 
 class GymnaxClass(GymnaxLike):
@@ -188,15 +189,34 @@ class GymnaxClass(GymnaxLike):
         return int(given[0])
 
     def _split_done(self, state: Any, done: Any, params: Any) -> tuple[Any, Any]:
-        if hasattr(self._env, "is_truncated"):
+        if not _has_one_flag(self.user_class):
             return super()._split_done(state, done, params)
+        done = jnp.asarray(done, bool).reshape(())
+        cut = jnp.zeros_like(done)
+        if hasattr(self._env, "is_truncated") and hasattr(state, "time"):
+            cut = jnp.asarray(self._env.is_truncated(state, params), bool).reshape(())
         limits = {name: INT32 for name in _LIMITS if hasattr(params, name)}
         if not limits or not hasattr(self._env, "is_terminal"):
-            return done, jnp.zeros_like(jnp.asarray(done, bool))
+            return done, cut
         natural = self._env.is_terminal(state, dataclasses.replace(params, **limits))
         natural = jnp.asarray(natural, bool).reshape(())
-        done = jnp.asarray(done, bool).reshape(())
-        return done & natural, done & ~natural
+        return done & natural, cut | (done & ~natural)
+
+
+def _has_one_flag(cls: type) -> bool:
+    """Return whether a class may report the time limit in the flag that ends episodes.
+
+    A class written for gymnax 0.0.9 has its own `is_terminal`. It inherits `is_truncated` and
+    `is_terminated`, if it has them at all.
+    """
+    truncates, terminates, terminal = (_defining_module(cls, f"is_{end}") for end in _ENDS)
+    if not truncates:
+        return True
+    return truncates == terminates == _BASE and terminal != _BASE
+
+
+def _defining_module(cls: type, method: str) -> str:
+    return next((one.__module__ for one in cls.__mro__ if method in vars(one)), "")
 
 
 def _is_environment(value: Any) -> bool:

@@ -6,7 +6,9 @@ import pytest
 from helpers import countdown, slow
 from hpo.core import epochs, evaluation, population, rollout, update
 from hpo.core.envs import registry
-from hpo.core.evaluation import Policies, evaluate
+from hpo.core.envs.contract import Discrete, Step
+from hpo.core.envs.foreign import EpisodicEnvironment, made_params
+from hpo.core.evaluation import Players, Policies, evaluate, play
 from hpo.core.hypers import make_hypers
 from hpo.core.lane_state import RunningStatistics, lane_key, use_key
 from hpo.core.plan import EnvPlan, make_plan
@@ -213,3 +215,35 @@ def test_fixed_step_evaluation_continues_across_episode_ends(counted):
     # 7 steps hold one end after 3 to 5, so at least one fourth step and at most two
     invalid = np.round(steps.metrics["invalid_share"] * 7)
     assert set(invalid.ravel()) <= {0.0, 1.0} and 1.0 in invalid
+
+
+class Drip(EpisodicEnvironment):
+    """Each step pays and reports a number that float32 cannot add to large sums of itself."""
+
+    id, never_ends, action_space, default_params = "drip", True, Discrete(2), made_params({})
+    observation_struct = jax.ShapeDtypeStruct((1,), np.float32)
+
+    def reset(self, key, params):
+        return jnp.float32(0.0), jnp.zeros(1)
+
+    def step(self, key, state, action, params):
+        never, paid = jnp.zeros((), bool), jnp.float32(251.0)
+        return Step(state, jnp.zeros(1), paid, never, never, {"paid": paid})
+
+    def summarise(self, sums, steps):
+        return {"paid": sums["paid"] / steps}
+
+
+def test_sums_over_many_steps_lose_nothing():
+    steps, env = 300_000, Drip()
+    alone = np.cumsum(np.full(steps, 251.0, np.float32), dtype=np.float32)[-1]
+    assert abs(alone / steps / 251.0 - 1.0) > 1e-3  # one float32 sum loses parts of numbers
+
+    def act(step, env_state, observation, memory):
+        return jnp.zeros((1, 1), jnp.int32), jnp.zeros((1, 1, 2), jnp.uint32), memory
+
+    players = Players(env, jnp.zeros((1, 0)), jnp.zeros((1, 2), jnp.uint32), act, lambda shape: ())
+    found = jax.device_get(jax.jit(lambda: play(players, 1, steps))())
+    assert found.lengths.tolist() == [[steps]]
+    np.testing.assert_allclose(found.returns, 251.0 * steps, rtol=1e-6)
+    np.testing.assert_allclose(found.metrics["paid"], 251.0, rtol=1e-6)

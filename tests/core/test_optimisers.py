@@ -1,10 +1,16 @@
+import dataclasses
+
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 
+from hpo.core.envs import registry as environments
 from hpo.core.hypers import make_hypers
+from hpo.core.networks import registry as networks
+from hpo.core.networks.layers import Outputs
 from hpo.core.optimisers import (
     apply_gradients,
     init_moments,
@@ -14,6 +20,8 @@ from hpo.core.optimisers import (
     tree_norm,
 )
 from hpo.core.plan import EnvPlan, make_plan
+from hpo.core.policy import init_params
+from hpo.core.pytree import named_leaves
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
@@ -260,6 +268,49 @@ def test_muon_scales_steps_of_wide_matrices():
         moved = np.asarray(params[name]["kernel"] - made[name]["kernel"])
         values = np.linalg.svd(moved, compute_uv=False) / factor
         assert np.all((values > 0.6) & (values < 1.25)), name
+
+
+@pytest.mark.parametrize("network", ["gnn", "path_mlp"])
+def test_muon_scales_no_step_of_a_head_with_one_output(network):
+    """The attention of a gnn and the refusing action have a head of one row."""
+    given = {"network": network, "optimiser": "muon", "gradient_accumulation": 1}
+    keys = (("k", 2), ("no_op", True), ("slots", 4), ("topology", "5node"))
+    plan = make_plan(given, EnvPlan("rmsa", keys), features=())
+    params = environments.make(plan.env).default_params
+    hypers = jax.tree.map(jnp.asarray, make_hypers({"learning_rate": 1.0}, params, params))
+    shapes = jax.eval_shape(lambda key: init_params(plan, hypers, key), jax.random.key(0))
+    zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape), shapes)
+    sizes, moments = step_sizes(hypers, jnp.float32(0.0)), init_moments(plan, zeros)
+    ones = jax.tree.map(jnp.ones_like, zeros)
+    made, _, _ = apply_gradients(plan, hypers, sizes, ones, params=zeros, moments=moments)
+    rows = {name: leaf for name, leaf in named_leaves(made).items() if leaf.shape[0] == 1}
+    heads = {name: leaf for name, leaf in rows.items() if leaf.ndim == 2 and "embed" not in name}
+    assert len(heads) == (8 if network == "gnn" else 2)
+    for name, leaf in heads.items():
+        assert 0.6 < np.linalg.norm(leaf) < 1.25, name
+
+
+class DenseHeads(nn.Module):
+    """The heads of a user's network, whose kernels flax stores input-first."""
+
+    @nn.compact
+    def __call__(self, observation):
+        policy, value = (nn.Dense(n, name=f"{of}_head") for n, of in ((2, "actor"), (1, "critic")))
+        return Outputs(policy(observation), value(observation)[..., 0])
+
+
+def test_muon_scales_the_heads_of_a_user_s_network_as_flax_stores_them(monkeypatch):
+    factory = lambda plan, outputs, struct: DenseHeads()  # noqa: E731
+    monkeypatch.setitem(networks._NETWORKS, "dense_heads", factory)
+    plan = dataclasses.replace(PLANS["muon"], network="dense_heads")
+    hypers = jax.tree.map(jnp.asarray, make_hypers({"learning_rate": 1.0}, {}, {}))
+    params = jax.tree.map(jnp.zeros_like, init_params(plan, hypers, jax.random.key(0)))
+    assert params["actor_head"]["kernel"].shape == (4, 2)
+    sizes, moments = step_sizes(hypers, jnp.float32(0.0)), init_moments(plan, params)
+    ones = jax.tree.map(jnp.ones_like, params)
+    made, _, _ = apply_gradients(plan, hypers, sizes, ones, params=params, moments=moments)
+    for name in ("actor_head", "critic_head"):
+        assert 0.6 < np.linalg.norm(made[name]["kernel"]) < 1.25
 
 
 def test_a_separate_critic_has_its_own_everything():

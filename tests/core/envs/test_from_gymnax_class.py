@@ -134,6 +134,66 @@ def test_old_gymnax_done_splits_into_terminated_and_truncated(speed, limit, ends
     assert seen == ends
 
 
+HEIR = """
+from gymnax.environments.environment import Environment
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Timed:
+    place: jax.Array
+    time: jax.Array
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class TimedParams:
+    speed: float = 0.25
+    max_steps_in_episode: int = 6
+
+class Heir(Environment, Slide):
+    default_params = TimedParams()
+    action_space = Slide.action_space
+
+    def reset_env(self, key, params):
+        state = Timed(jnp.float32(0.0), jnp.int32(0))
+        return self._seen(state), state
+
+    def is_terminal(self, state, params):
+        return (state.place >= 1.0) | (state.time >= params.max_steps_in_episode)
+
+    def step_env(self, key, state, action, params):
+        state = Timed(state.place + params.speed * action, state.time + 1)
+        return self._seen(state), state, action * 1, self.is_terminal(state, params), {}
+
+class Later(Heir):
+    def is_terminal(self, state, params):
+        return state.place >= 1.0
+
+class Clock(Environment, Slide):
+    default_params, action_space = Slide.default_params, Slide.action_space
+    is_terminal, reset_env, step_env = Slide.is_terminal, Slide.reset_env, Slide.step_env
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "limit"),
+    [("Heir", "max_steps_in_episode"), ("Later", "max_steps_in_episode"),
+     ("Clock", "max_timesteps")],
+)  # fmt: skip
+def test_heirs_of_gymnax_s_base_class_are_truncated_at_their_limit(name, limit):
+    """`is_terminal` with the limit, as before gymnax 1.0, and without; and a clock of its own."""
+    exec(HEIR, vars(sys.modules["hpo_test_old_api"]))
+    env = make(f"gymnax:hpo_test_old_api:{name}", **{limit: 3})
+    key = jax.random.key(0, impl="threefry2x32")
+    for speed, at, terminated in ((0.1, 3, False), (0.5, 2, True)):
+        params = registry.params_of(env, {"speed": speed})
+        state, _ = env.reset(key, params)
+        for step in range(1, at + 1):
+            after = env.step(key, state, jnp.int32(1), params)
+            ends = (bool(after.terminated), bool(after.truncated))
+            assert ends == ((terminated, not terminated) if step == at else (False, False))
+            state = after.state
+
+
 def test_step_mismatch_error_points_to_the_method_line(tmp_path):
     path = tmp_path / "slide.py"
     path.write_text(
