@@ -109,7 +109,7 @@ def profile(snapshot: Snapshot) -> Picture:
         "Each line is the share of runs, over all environments and seeds, that score above x. "
     )
     caption += (
-        "Higher is better. Bands are pointwise 95% intervals (stratified bootstrap over seeds)."
+        "Higher is better. Bands are pointwise 95% intervals (exact binomial, over all runs)."
     )
     if stream is not Stream.REPORT:
         caption += " These seeds were also used for selection."
