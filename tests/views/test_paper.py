@@ -45,6 +45,7 @@ from hpo.views.paper.methods import methods_text
 from hpo.views.paper.references import bibtex, own_entry
 from hpo.views.paper.results import CONDITIONAL, result_rows, results_table
 from hpo.views.quotes import front_quotes, metric_name, other_quotes, versus
+from hpo.views.report.report import report_html
 
 HOSTILE = r"a_b% & $x$ #1 {c} ~^ \input{/etc/passwd} é 中 |"
 
@@ -543,6 +544,22 @@ def test_conditional_front_verdict_is_quoted_with_its_condition(of_seen, words):
     assert said.startswith(f"{words} objective, provided that fewer than 1 in 5 seeds give")
     (said,) = front_quotes(replace(found, unless=None, of_seen=None))
     assert said.startswith("No significant difference was found between the Pareto front")
+
+
+@pytest.mark.parametrize(
+    "early", [{"type": "asha", "pause": 8}, {"type": "plateau", "min": 1024, "tolerance": 0.9}]
+)
+def test_trials_that_a_rule_ended_early_count_as_stopped(tmp_path, early):
+    """Paused trials and those of `plateau` were not counted."""
+    rule = EarlyTerminate(**{"min": 8192, "patience": 1, **early})
+    samples.make_results(tmp_path, "one", early_terminate=rule)
+    found = read_snapshot(StudyFolder(tmp_path / "one"))
+    assert not any(row.action == "stop" for row in found.decisions)
+    ended = {row.trial for row in found.decisions if row.action in ("pause", "finish")}
+    ended -= {row.trial for row in found.decisions if row.action == "promote"}
+    assert ended and found.stopped == ended
+    assert f"stopped {len(ended)} of 24 configurations" in methods_text(found)
+    assert f"{len(ended)} of 24 trials stopped" in report_html(found)
 
 
 # ---------------------------------------------------------------------- hpo top

@@ -314,7 +314,6 @@ def _stopping_sentence(snapshot: Snapshot) -> str:
         text += "replaced by copies of better ones with changed hyperparameters every "
         text += f"{rule.every:,} {unit}"
         return f"{text} ({counted(copies, 'copy').replace('copys', 'copies')})."
-    stopped = {row.trial for row in snapshot.decisions if row.action == "stop"}
     lowest: dict[int, int] = {}
     for row in snapshot.decisions:
         lowest[row.rung] = min(row.env_steps, lowest.get(row.rung, row.env_steps))
@@ -322,7 +321,7 @@ def _stopping_sentence(snapshot: Snapshot) -> str:
     at = ""
     if len(rungs) <= 6:
         at = f" at {enumerated(rungs)} {unit}"
-    share = f"{len(stopped)} of {counted(len(snapshot.searched), 'configuration')}"
+    share = f"{len(snapshot.stopped)} of {counted(len(snapshot.searched), 'configuration')}"
     return f"{words} compared configurations{at} and stopped {share}."
 
 

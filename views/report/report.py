@@ -473,8 +473,7 @@ def _stopping_html(snapshot: Snapshot) -> str:
     if not snapshot.decisions:
         return '<p class="nothing">No trial has been compared yet.</p>'
     counts = Counter(decision.action for decision in snapshot.decisions)
-    stopped = counts["stop"] + counts["audit"]
-    said = f"{stopped:,} of {counted(len(snapshot.searched), 'trial')} stopped"
+    said = f"{len(snapshot.stopped):,} of {counted(len(snapshot.searched), 'trial')} stopped"
     if spec.evolves:
         said = f"copies: {counts['copy']:,}"
     body = f"<details><summary>{said}</summary>{rungs_table(snapshot)}</details>"
