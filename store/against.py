@@ -227,6 +227,10 @@ def _by_value(pairs: _Pairs, rival: str, terms: Terms, among: int) -> Against:
         return replace(decided, verdict="ceiling", more_seeds=None, unless=None)
     if pairs.own_lost > pairs.lost:  # with fewer values, the mean is biased upwards
         return replace(decided, verdict="diverged", more_seeds=None, unless=None)
+    if pairs.lost > pairs.own_lost and (decided.verdict == "worse" or decided.is_behind_unless):
+        return replace(
+            decided, verdict="undecided", interval=NO_INTERVAL, more_seeds=None, unless=None
+        )
     if found.verdict != "undecided":
         return replace(decided, unless=None)
     return decided

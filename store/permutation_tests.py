@@ -59,6 +59,8 @@ def sign_flip_p(differences: Sequence[float]) -> float:
     observed = abs(math.fsum(differences)) - _ROUNDING * float(sizes.sum())
     if len(sizes) > _MANY:
         error = deviation(differences) * math.sqrt(len(differences))
+        if error == 0.0:  # all differences are equal
+            return 0.0
         reach = abs(math.fsum(differences)) / error
         return 2.0 * float(special.stdtr(len(differences) - 1, -reach))
     if len(sizes) > _ALL_SIGNS:

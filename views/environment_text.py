@@ -17,9 +17,9 @@ TOGETHER = {"mean": "mean of all", "iqm": "IQM of all", "worst": "worst"}
 """Aggregate over environments -> its name in tables."""
 AGGREGATES_NOTE = (
     "Mean and IQM (interquartile mean) are over the runs on all environments. Worst is the lowest "
-    "environment mean and has no interval. Intervals are from a stratified bootstrap over each "
-    "environment's seeds, with wider quantiles for differences of IQMs. Intervals for differences "
-    "of means are computed from each seed's mean over environments."
+    "environment mean and has no interval. Intervals of IQMs are from a stratified bootstrap over "
+    "each environment's seeds, with wider quantiles. Intervals of means are computed from each "
+    "seed's mean over environments."
 )
 
 

@@ -101,6 +101,7 @@ def versus(winner: str, against: Against, metric: str, *, lone: bool = False) ->
         return [
             _of_constraints(winner, rival, against),
             *_difference_sentences(winner, against, seeds),
+            *_diverged_sentences(winner, rival, against),
         ]
     match against.verdict:
         case "nothing" | "default":
@@ -118,7 +119,8 @@ def versus(winner: str, against: Against, metric: str, *, lone: bool = False) ->
             first = f"{upper_first(ahead)} has a significantly better {metric} than {behind}"
             found = [f"{first} on {seeds} ({_numbers_and_test(winner, rival, against)})."]
         case _ if against.unless is not None:
-            return [_conditional_sentence(winner, rival, against, metric, seeds)]
+            found = [_conditional_sentence(winner, rival, against, metric, seeds)]
+            return [*found, *_diverged_sentences(winner, rival, against)]
         case _:
             first = f"No significant difference in {metric} was found between {winner} and {rival}"
             found = [f"{first} on {seeds} ({_numbers_and_test(winner, rival, against)})."]

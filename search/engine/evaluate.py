@@ -1,12 +1,11 @@
 """Counts chunks and evaluations, and retires diverged replicates.
 
-The metrics of a diverged lane are dropped; the reason is kept. A non-finite evaluation also counts
-as divergence.
+The metrics of a diverged lane are dropped; the reason is kept. An evaluation that is not finite,
+or above 1e70, also counts as divergence.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -23,6 +22,7 @@ from ..state.search_state import SearchState
 from ..state.trials import Replicate, RunState, Trial
 
 LONGEST = 500
+_LARGEST = 1e70  # statistics use fourth powers, which must be finite; float32 ends at 3e38
 
 
 def fail_replicates(search_state: SearchState, failed: Iterable[tuple[Replicate, str]]) -> None:
@@ -182,7 +182,7 @@ def take_evaluations(
         objective = search_state.objective.on(run.stream)
         value, scores = objective.value_and_scores(result)
         extras = search_state.objectives.measure(result)
-        if not all(map(math.isfinite, (value, *extras))):
+        if not all(map(_is_usable, (value, *extras))):
             why = _not_finite(search_state, result, (value, *extras))
             _mark_diverged(search_state, bucket, run, why)
             continue
@@ -206,6 +206,10 @@ def take_evaluations(
     if lacking:
         search_state.count_evaluations_alone()
     return written
+
+
+def _is_usable(value: float) -> bool:
+    return abs(value) <= _LARGEST  # false for NaN
 
 
 def _with_training(
@@ -237,12 +241,12 @@ def _not_finite(
     study = search_state.study
     names = [metric.name for metric in study.objectives or (study.metric,)]
     shown = zip(names, values, strict=False)  # objectives first, then constraints
-    bad_ones = (f"{name} is {value}" for name, value in shown if not math.isfinite(value))
+    bad_ones = (f"{name} is {value}" for name, value in shown if not _is_usable(value))
     named = next(bad_ones, "the value of a constraint is not finite")
     if not study.algorithm.is_ppo and "eval/return_mean" not in names:
         return f"{named} in the evaluation"
     returns = np.asarray(result.returns)
-    bad = int(np.sum(~np.isfinite(returns)))
+    bad = int(np.sum(~(np.abs(returns) <= _LARGEST)))
     return f"{named} in the evaluation ({bad} of {len(returns)} returns not finite)"
 
 

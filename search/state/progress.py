@@ -47,6 +47,9 @@ class Best:
         around = search_interval(value, seeds, aggregate, stop_rule, bounds or Bounds())
         return cls(trial, value, around.low, around.high, seeds)
 
+    def without_interval(self) -> Best:
+        return replace(self, low=None, high=None)
+
 
 @dataclass(frozen=True)
 class Leader:
@@ -217,7 +220,7 @@ def _best_trial(study: Study, rows: Mapping[int, TrialRow], tally: Tally) -> Bes
     best = rows[number]
     if best.value is None:
         raise RuntimeError(f"trial {number} ranks best but has no value")
-    return Best.of(
+    found = Best.of(
         best.trial,
         best.value,
         best.seed_values,
@@ -225,6 +228,9 @@ def _best_trial(study: Study, rows: Mapping[int, TrialRow], tally: Tally) -> Bes
         best.stop_rule,
         bounds=bounds_of(study),
     )
+    if Stream.SEARCH in best.copies:  # seeds that trained identically predict no new seeds
+        return found.without_interval()
+    return found
 
 
 def bounds_of(study: Study) -> Bounds:

@@ -23,7 +23,7 @@ from ...studies.spec import Study
 from .buckets import Bucket
 from .budget import env_steps_left, reserve
 from .loop_state import LoopState, Phase
-from .schedule import EventSchedule
+from .schedule import BUDGET_ENDED, CLEARLY_BELOW, EventSchedule
 from .search_state import SearchState
 from .trials import Replicate, Trial
 from .usage import Usage
@@ -311,7 +311,7 @@ def chances_to_pass(trials: Iterable[Trial], prior: Sequence[float]) -> tuple[fl
         reached = min(len(trial.reports), len(prior))
         for rung in range(reached):
             judged[rung] += 1
-        is_through = trial.state is TrialState.FINISHED and bool(trial.stop_rule)
+        is_through = trial.state is TrialState.FINISHED and _is_ended_at_rung(trial.stop_rule)
         is_out = trial.state in (TrialState.STOPPED, TrialState.PAUSED)
         if reached and (is_out or (is_through and not trial.audited)):
             ended[reached - 1] += 1
@@ -319,6 +319,11 @@ def chances_to_pass(trials: Iterable[Trial], prior: Sequence[float]) -> tuple[fl
         (_PRIOR * share + count - gone) / (_PRIOR + count)
         for share, count, gone in zip(prior, judged, ended, strict=True)
     )
+
+
+def _is_ended_at_rung(stop_rule: str) -> bool:
+    """Return whether a rule finished a trial; racing ends only the addition of seeds."""
+    return bool(stop_rule) and not stop_rule.startswith((CLEARLY_BELOW, BUDGET_ENDED))
 
 
 @lru_cache(maxsize=4096)

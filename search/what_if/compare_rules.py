@@ -231,7 +231,7 @@ def _decides_on_records(record: RecordedSearch, done: Replayed) -> bool:
     Otherwise every possible stop depends on values after the last evaluation.
     """
     recorded = [record.value(row.trial, row.env_steps) is not None for row in done.decisions]
-    stops = (row.action in ("stop", "finish") for row in done.decisions)
+    stops = (row.action in ("stop", "finish", "pause") for row in done.decisions)
     return all(recorded) or any(
         is_recorded and stop for is_recorded, stop in zip(recorded, stops, strict=True)
     )

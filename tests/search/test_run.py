@@ -327,6 +327,26 @@ def test_an_evaluation_that_is_not_finite_is_divergence(tmp_path):
         point_at(read_points(tmp_path / "study"))
 
 
+def test_an_evaluation_beyond_1e70_is_divergence(tmp_path):
+    """Its square overflowed in the intervals of leaderboards, reports and verdicts."""
+
+    class Exploding(Factory):
+        def make(self, resolved, lanes):
+            made = super().make(resolved, lanes)
+            good = made.evaluate
+            made.evaluate = lambda which: [
+                dataclasses.replace(result, returns=result.returns * 1e200)
+                for result in good(which)
+            ]
+            return made
+
+    asked = samples.study(budget=Budget(trials=3), seeds=Seeds(5), early_terminate=None)
+    results = go(tmp_path, asked, Exploding())
+    assert {entry.state for entry in results.leaderboard} == {TrialState.DIVERGED}
+    with opened(tmp_path) as journal:
+        assert all("in the evaluation" in trial.error for trial in journal.trials())
+
+
 def test_study_stops_when_first_20_trials_diverge(tmp_path):
     study = samples.study(budget=Budget(trials=100))
     with pytest.raises(SearchError, match="first 20 trials diverged"):

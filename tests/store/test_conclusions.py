@@ -231,6 +231,23 @@ def test_winner_diverging_more_often_is_not_better() -> None:
     assert own.verdict == "default" and len(sentences(own)) == 2
 
 
+def test_default_diverging_more_often_is_not_better() -> None:
+    """Its mean excludes these seeds; `hpo compare` gave no verdict on the same pair."""
+    lost = {**HIGH, **dict.fromkeys(range(5), math.nan)}
+    found = conclude(Evidence(LOW, lost, name="trial 3"))
+    assert (found.verdict, found.against.diverged, found.against.own_diverged) == (
+        "undecided",
+        5,
+        0,
+    )
+    assert found.against.difference < 0.0 and found.against.interval.low is None
+    said = sentences(found)
+    assert said[0].startswith("Keep the default: it leads trial 3 by ")
+    assert said[1] == "The means exclude 5 seeds, on which the default diverged."
+    both = conclude(Evidence({**LOW, **dict.fromkeys(range(5), math.nan)}, lost))
+    assert both.verdict == "worse"  # as often as the winner
+
+
 COST = (Limit("eval/cost", high=1.0),)
 KEPT, VIOLATED = [drawn(0.2, spread=0.3)], [drawn(2.0, seed=3, spread=0.3)]
 UNSURE = [drawn(1.0, seed=4, spread=0.3)]

@@ -136,6 +136,13 @@ def test_large_samples_use_random_flips_then_student_t() -> None:
     assert sign_flip_p([0.0] * 8) == 1.0
 
 
+def test_equal_differences_on_more_than_100_seeds_are_decided() -> None:
+    """Student's test divided by their deviation of 0."""
+    assert sign_flip_p([1.0] * 101) == 0.0
+    assert decided_pairs([2.0] * 101, [1.0] * 101).verdict == "better"
+    assert decided_pairs([1.0] * 200, [2.0] * 200, bounds=Bounds(0.0, 5.0)).verdict == "worse"
+
+
 def test_paired_interval_agrees_with_the_exact_test() -> None:
     rng = np.random.default_rng(1)
     for _ in range(300):

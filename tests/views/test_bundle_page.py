@@ -26,6 +26,7 @@ from hpo.store.comparison import decided_pairs
 from hpo.store.probability_of_improvement import chance_of_better
 from hpo.store.statistics import interval
 from hpo.store.unobserved import Bounds, bounded_interval
+from hpo.store.verdict import Evidence, conclude
 from hpo.views.bundle import container
 from hpo.views.bundle.page import verify_page
 from hpo.views.formatting import number
@@ -224,6 +225,46 @@ def test_verify_page_confirms_all_bundle_claims(bundle, tmp_path, capsys):
     assert found["sha256"] == sha256(bundle.read_bytes()).hexdigest()
     code, said = verified(bundle, capsys)
     assert code == 0, said
+
+
+def test_verify_page_counts_diverged_seeds_like_python(tmp_path):
+    rng = random.Random(5)
+    pairs = []
+    for lead, *counts in ((-40.0, 0, 5), (-40.0, 2, 2), (40.0, 5, 0), (40.0, 0, 5), (0.0, 1, 3)):
+        sides = [[rng.gauss(centre, 5.0) for _ in range(16)] for centre in (300.0 + lead, 300.0)]
+        lost = [rng.sample(range(16), count) for count in counts]
+        pairs.append(
+            [{"values": one, "lost": gone} for one, gone in zip(sides, lost, strict=True)]
+        )
+    (tmp_path / "pairs.json").write_text(json.dumps(pairs))
+    body = """
+      const pairs = JSON.parse(require('fs').readFileSync(process.argv[2]));
+      console.log(JSON.stringify(pairs.map((pair) => {
+        const evaluations = pair.flatMap(({ values }, trial) => values.map((value, replicate) =>
+          ({ trial, stream: "report", replicate, steps: 1, returns: [value], metrics: {} })));
+        const rows = pair.map(({ lost }, trial) => ({ trial, report_diverged: lost }));
+        const journal = { meta: { goal: "maximize", metric: "eval/return_mean" }, evaluations,
+                          attributes: [] };
+        return page.against(journal, { possible: [null, null], best_possible: null }, ...rows);
+      })));
+    """
+    found = in_node(tmp_path, body, tmp_path / "pairs.json")
+    verdicts = set()
+    for pair, shown in zip(pairs, found, strict=True):
+        samples = [
+            {
+                at: math.nan if at in one["lost"] else value
+                for at, value in enumerate(one["values"])
+            }
+            for one in pair
+        ]
+        ours = conclude(Evidence(*samples)).against
+        verdicts.add((ours.verdict, ours.interval.low is None))
+        assert (shown["verdict"], shown["more_seeds"]) == (ours.verdict, ours.more_seeds)
+        assert (shown["unless"] is None) == (ours.unless is None)
+        for end in ("low", "high"):
+            assert shown["interval"][end] == pytest.approx(getattr(ours.interval, end))
+    assert {("diverged", False), ("undecided", True)} <= verdicts, verdicts
 
 
 KINDS = {

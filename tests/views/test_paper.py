@@ -24,7 +24,9 @@ from hpo.store.aggregate_environments import (
     performance_profile,
     probability_of_improvement,
 )
+from hpo.store.baselines import BaselineEntry
 from hpo.store.front_verdict import FrontConclusion
+from hpo.store.interim_analyses import Look
 from hpo.store.mean_difference import Unless
 from hpo.store.query import query
 from hpo.store.statistics import Interval
@@ -36,12 +38,14 @@ from hpo.studies.search_spec import Confirm, Constraint, EarlyTerminate, Metric,
 from hpo.views.charts.environment_names import environment_names
 from hpo.views.charts.several_studies import compared, sides_of
 from hpo.views.charts.snapshot import read_snapshot
+from hpo.views.paper import methods
 from hpo.views.paper.document import paper_of
 from hpo.views.paper.markup import MarkupTable, latex, written
 from hpo.views.paper.methods import methods_text
 from hpo.views.paper.references import bibtex, own_entry
 from hpo.views.paper.results import CONDITIONAL, result_rows, results_table
-from hpo.views.quotes import front_quotes, metric_name, other_quotes
+from hpo.views.quotes import front_quotes, metric_name, other_quotes, versus
+from hpo.views.report.report import report_html
 
 HOSTILE = r"a_b% & $x$ #1 {c} ~^ \input{/etc/passwd} é 中 |"
 
@@ -490,6 +494,43 @@ def test_conditional_difference_is_marked_with_the_interval_of_the_sentence(snap
     assert "fewer than 1 in 14 seeds" in table.caption and "No mark" not in table.caption
 
 
+def test_conditional_difference_names_the_excluded_seeds():
+    unless = Unless(Interval(1.5, 2.5, "t"), 14)
+    counts = {"seeds": 8, "pairs": 7, "diverged": 1}
+    found = Against("the default", "undecided", means=(3.0, 1.0), difference=2.0, **counts)
+    *_, last = versus("trial 3", replace(found, unless=unless), "score")
+    assert last == "The means exclude 1 seed, on which the default configuration diverged."
+
+
+@pytest.mark.parametrize(("diverged", "level"), [((), "0.008"), ((0,), "0.016")])
+def test_level_in_the_methods_counts_pairs_like_the_test(snapshot, monkeypatch, diverged, level):
+    """If one of six seeds diverged, the earlier look had 5 pairs."""
+    pair = (snapshot.winner.trial, snapshot.default)
+    looks = [Look(trial, 6, trial == pair[0]) for trial in pair]
+    monkeypatch.setattr(methods, "looks_of", lambda attributes: looks)
+    values = {trial: tuple(map(float, range(8))) for trial in pair}
+    rows = {one: replace(snapshot.rows[one], report_values=values[one]) for one in pair}
+    own = values[pair[1]][len(diverged) :]
+    rows[pair[1]] = replace(rows[pair[1]], report_values=own, report_diverged=diverged)
+    against = replace(snapshot.conclusion.against, seeds=8, pairs=8 - len(diverged))
+    changed = replace(
+        snapshot,
+        points=replace(snapshot.points, trials={**snapshot.rows, **rows}),
+        conclusion=replace(snapshot.conclusion, against=against),
+    )
+    assert f"at the {level} level" in methods_text(changed)
+
+
+def test_baseline_row_has_the_mean_of_its_interval(snapshot):
+    """If the winner diverged on a seed, it was the mean over the other seeds."""
+    means = {"means": (3.0, 2.0), "difference": 1.0}
+    against = Against("ksp_ff", "better", seeds=8, pairs=7, own_diverged=1, **means)
+    entry = BaselineEntry("ksp_ff", 2.5, Interval(2.4, 2.6, "t"), (2.5,) * 8, "report", None, None)
+    conclusion = replace(snapshot.conclusion, baselines=(against,))
+    row = result_rows(replace(snapshot, conclusion=conclusion, baselines=[entry]))[-1]
+    assert (row.configuration, row.value, row.low, row.high) == ("ksp_ff", 2.5, 2.4, 2.6)
+
+
 @pytest.mark.parametrize(
     ("of_seen", "words"),
     [
@@ -503,6 +544,22 @@ def test_conditional_front_verdict_is_quoted_with_its_condition(of_seen, words):
     assert said.startswith(f"{words} objective, provided that fewer than 1 in 5 seeds give")
     (said,) = front_quotes(replace(found, unless=None, of_seen=None))
     assert said.startswith("No significant difference was found between the Pareto front")
+
+
+@pytest.mark.parametrize(
+    "early", [{"type": "asha", "pause": 8}, {"type": "plateau", "min": 1024, "tolerance": 0.9}]
+)
+def test_trials_that_a_rule_ended_early_count_as_stopped(tmp_path, early):
+    """Paused trials and those of `plateau` were not counted."""
+    rule = EarlyTerminate(**{"min": 8192, "patience": 1, **early})
+    samples.make_results(tmp_path, "one", early_terminate=rule)
+    found = read_snapshot(StudyFolder(tmp_path / "one"))
+    assert not any(row.action == "stop" for row in found.decisions)
+    ended = {row.trial for row in found.decisions if row.action in ("pause", "finish")}
+    ended -= {row.trial for row in found.decisions if row.action == "promote"}
+    assert ended and found.stopped == ended
+    assert f"stopped {len(ended)} of 24 configurations" in methods_text(found)
+    assert f"{len(ended)} of 24 trials stopped" in report_html(found)
 
 
 # ---------------------------------------------------------------------- hpo top

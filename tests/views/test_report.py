@@ -282,3 +282,13 @@ def test_report_shows_the_default_only_on_shared_test_seeds(tmp_path, folder):
     made = samples.make_results(tmp_path, "searched", confirm=None)
     searched = read_snapshot(StudyFolder(made.folder))
     assert told(searched) == "" and "Undecided: all values are from seeds" in report_html(searched)
+
+
+def test_mean_of_the_default_is_over_the_seeds_of_its_interval(folder):
+    """It was the mean over the seeds on which the winner has a value too."""
+    shown = read_snapshot(folder)
+    values = shown.rows[shown.default].report_values
+    against = replace(shown.conclusion.against, means=(1.0, 123.5))
+    changed = replace(shown, conclusion=replace(shown.conclusion, against=against))
+    cell = re.search(r">default</.{0,40}>([-0-9.]+)<", report_html(changed))
+    assert cell and float(cell[1]) == pytest.approx(fmean(values), rel=1e-3)

@@ -4,6 +4,7 @@ import io
 import itertools
 import json
 import math
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -11,11 +12,12 @@ from rich.console import Console
 from helpers import view_samples as samples
 from hpo.cli import main
 from hpo.search.run import run
-from hpo.search.state.progress import Best, Observer, bounds_of
+from hpo.search.state.loop_state import LoopState
+from hpo.search.state.progress import Best, Observer, bounds_of, recorded_progress
 from hpo.search.state.schedule import BUDGET_ENDED
 from hpo.store.journal import Journal
 from hpo.store.lock import StudyLock
-from hpo.store.rows import Commit
+from hpo.store.rows import Commit, TrialRow, TrialState
 from hpo.store.study_folder import StudyFolder
 from hpo.studies.execution_spec import Budget
 from hpo.studies.search_spec import Constraint, Evaluation, Metric, Racing, Seeds
@@ -125,6 +127,18 @@ def test_racing_adjusted_value_has_no_interval():
     assert (lost_one.low, lost_one.high) == (None, None)
     own = Best.of(7, 0.9, seeds, "mean", "")
     assert own.low is not None and own.high is not None and own.low < 0.9 < own.high
+
+
+def test_best_value_of_identical_seeds_has_no_interval():
+    """The leaderboard had none, but the running study showed one."""
+    values = (90.0, 91.0, 92.0, 93.0, 94.0)
+    row = TrialRow(0, TrialState.FINISHED, "default", 0, "", {}, value=92.0, seed_values=values)
+    study = samples.study(seeds=Seeds(5))
+    found = [
+        recorded_progress(study, LoopState(), [one]).best
+        for one in (row, replace(row, copies=("search",)))
+    ]
+    assert [one.low is None for one in found] == [False, True]
 
 
 def test_best_value_interval_respects_return_bounds():

@@ -484,19 +484,23 @@ const against = (journal, claims, winner, rival) => {  // as store/verdict.py
   const [mine, yours] = transposed(finite);
   const before = earlier.map((size) => known.filter((seed) => seed < size).length);
   const found = statistics.decidedPairs(mine, yours, before, bounds, interim);
-  let { verdict, more_seeds: more } = found;
+  let { verdict, more_seeds: more, unless, interval } = found;
+  const behind = statistics.mean(mine) < statistics.mean(yours);
   if (ownLost > lost) [verdict, more] = ["diverged", null];
+  else if (lost > ownLost && behind && (verdict === "worse" || unless)) {
+    [verdict, more, unless, interval] = ["undecided", null, null, statistics.NOTHING];
+  }
   if (top !== null && lost === 0 && yours.every((value) => value === sign * top)) {
     [verdict, more] = ["ceiling", null];
   }
   const spread = finite.length > 1
     ? statistics.deviation(finite.map(([a, b]) => a - b)) / Math.sqrt(finite.length) : null;
   return {
-    ...about, standard_error: spread, verdict, pairs: finite.length, interval: found.interval, more_seeds: more,
+    ...about, standard_error: spread, verdict, pairs: finite.length, interval, more_seeds: more,
     wins: finite.filter(([a, b]) => a > b).length, ties: finite.filter(([a, b]) => a === b).length,
     means: [sign * statistics.mean(mine), sign * statistics.mean(yours)],
     difference: statistics.mean(mine) - statistics.mean(yours),
-    unless: verdict === "undecided" ? found.unless : null,
+    unless: verdict === "undecided" ? unless : null,
   };
 };
 
@@ -559,7 +563,7 @@ const versus = (who, found, metric) => {
         const [better, worse] = found.difference > 0 ? [who, rival] : [rival, who];
         return [`${upper(better)} has a significantly better ${metric} than ${worse} on ${seeds}, `
           + `provided that fewer than 1 in ${found.unless.one_in} seeds give a result not `
-          + `observed on these (${numbers(found.unless.interval)}; ${test}).`];
+          + `observed on these (${numbers(found.unless.interval)}; ${test}).`, ...diverged];
       }
       const first = `No significant difference in ${metric} was found between ${who} and ${rival}`;
       return [`${first} on ${seeds} (${numbers()}; ${test}).`, ...diverged, ...chance()];

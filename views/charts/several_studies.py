@@ -259,8 +259,8 @@ def several_studies(snapshots: Sequence[Snapshot]) -> Picture:
     caption += "(share of runs above a score)."
     lost = sum(_diverged_seeds(side) for side in found.sides)
     if lost:
-        caption += f" The IQM excludes {counted(lost, 'diverged run')}; the profile ranks "
-        caption += "diverged runs lowest."
+        caption += f" The IQM excludes {counted(lost, 'seed')} with a diverged run; the profile "
+        caption += "ranks diverged runs lowest."
     return Picture("several", _TITLE, f"{caption} {found.note}".strip(), panels)
 
 

@@ -83,6 +83,12 @@ class Snapshot:
         return {number: row for number, row in self.rows.items() if number >= 0}
 
     @property
+    def stopped(self) -> set[int]:
+        """The trials that a rule ended early: stopped, finished, or paused and never resumed."""
+        ended = {row.trial for row in self.decisions if row.action in ("stop", "finish")}
+        return ended | {n for n, row in self.searched.items() if row.state is TrialState.STOPPED}
+
+    @property
     def sign(self) -> float:
         """1 if larger values are better, otherwise -1."""
         return sign_of(self.meta.goal)

@@ -7,6 +7,7 @@ cost and software.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import Counter
 from hashlib import sha256
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from ...errors import clause, counted
 from ...spaces.distributions import Distribution
 from ...spaces.space import Parameter
+from ...store.against import Sample
 from ...store.interim_analyses import (
     begins_interim,
     is_few,
@@ -312,7 +314,6 @@ def _stopping_sentence(snapshot: Snapshot) -> str:
         text += "replaced by copies of better ones with changed hyperparameters every "
         text += f"{rule.every:,} {unit}"
         return f"{text} ({counted(copies, 'copy').replace('copys', 'copies')})."
-    stopped = {row.trial for row in snapshot.decisions if row.action == "stop"}
     lowest: dict[int, int] = {}
     for row in snapshot.decisions:
         lowest[row.rung] = min(row.env_steps, lowest.get(row.rung, row.env_steps))
@@ -320,7 +321,7 @@ def _stopping_sentence(snapshot: Snapshot) -> str:
     at = ""
     if len(rungs) <= 6:
         at = f" at {enumerated(rungs)} {unit}"
-    share = f"{len(stopped)} of {counted(len(snapshot.searched), 'configuration')}"
+    share = f"{len(snapshot.stopped)} of {counted(len(snapshot.searched), 'configuration')}"
     return f"{words} compared configurations{at} and stopped {share}."
 
 
@@ -488,7 +489,10 @@ def _of_difference(snapshot: Snapshot) -> str:
     with Journal(snapshot.folder.path) as journal:
         looks = looks_of(journal.attributes())
     earlier = winners_looks(looks, first.trial, default, against.seeds)
-    level = next_level(earlier, begins_interim(looks), against.pairs)
+    sides = [snapshot.rows[trial].by_report_seed for trial in (first.trial, default)]
+    known = sorted(_finite_seeds(sides[0]) & _finite_seeds(sides[1]))
+    before = [bisect_left(known, size) for size in earlier]  # pairs, as in the test
+    level = next_level(before, begins_interim(looks), against.pairs)
     how, test = "seed by seed", "sign-flip permutation test"
     if is_few(against.pairs):
         how, test = "on the same seeds", "two-sample permutation test (unpaired)"
@@ -499,9 +503,13 @@ def _of_difference(snapshot: Snapshot) -> str:
         "[@learnedmiller2020bounded]"
     )
     if earlier:
-        before = counted(len(earlier), "earlier test")
-        text += f". Including {before}, the error rate is at most 5 %"
+        tests = counted(len(earlier), "earlier test")
+        text += f". Including {tests}, the error rate is at most 5 %"
     return f"{text}."
+
+
+def _finite_seeds(values: Sample) -> set[int]:
+    return {seed for seed, value in values.items() if math.isfinite(value)}
 
 
 def _cost_sentence(snapshot: Snapshot) -> str:

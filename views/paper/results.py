@@ -133,8 +133,8 @@ def _of_baseline(snapshot: Snapshot, against: Against) -> PaperRow:
     value, low, high = None, None, None
     if against.means is not None:
         value = against.means[1]
-    if own is not None:
-        low, high = own.around.low, own.around.high
+    if own is not None:  # over all seeds, like its interval
+        value, low, high = own.value, own.around.low, own.around.high
     return PaperRow(
         snapshot.meta.name,
         env_words(snapshot.study),

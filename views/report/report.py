@@ -15,6 +15,7 @@ from ...files.atomic_files import output, write_text
 from ...store.aggregate_environments import Beside, Estimate, OnEach, beside, on_each, profiles
 from ...store.journal import Journal
 from ...store.rows import CommitHead, Stream
+from ...store.statistics import mean_or_none
 from ...store.study_folder import StudyFolder
 from ...store.unobserved import bounded_interval
 from ...store.value_bounds import value_bounds
@@ -109,7 +110,7 @@ def profile(snapshot: Snapshot) -> Picture:
         "Each line is the share of runs, over all environments and seeds, that score above x. "
     )
     caption += (
-        "Higher is better. Bands are pointwise 95% intervals (stratified bootstrap over seeds)."
+        "Higher is better. Bands are pointwise 95% intervals (exact binomial, over all runs)."
     )
     if stream is not Stream.REPORT:
         caption += " These seeds were also used for selection."
@@ -418,21 +419,21 @@ def _key_facts(snapshot: Snapshot) -> list[tuple[str, str, str]]:
         )
     against = snapshot.conclusion.against
     if against.means is not None and against.verdict != "default":
-        found.append(("default", number(against.means[1]), _default_words(snapshot)))
+        found.append(("default", *_default_value(snapshot)))
     ended = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
     found.append(("trials", f"{len(snapshot.searched):,}", ended))
     spent = f"{steps(usage.env_steps)} {snapshot.unit}"
     return [*found, ("wall time", duration(usage.run_seconds), spent)]
 
 
-def _default_words(snapshot: Snapshot) -> str:
-    default = snapshot.default
+def _default_value(snapshot: Snapshot) -> tuple[str, str]:
+    """Return the default's mean over all its test seeds, and its interval with these seeds."""
     values = ()
-    if default is not None:
-        values = snapshot.rows[default].report_values
+    if snapshot.default is not None:
+        values = snapshot.rows[snapshot.default].report_values
     around = bounded_interval(values, value_bounds(snapshot.meta))
     seeds = counted(len(values), "test seed")
-    return f"{between(around.low, around.high)} on {seeds}".lstrip()
+    return number(mean_or_none(values)), f"{between(around.low, around.high)} on {seeds}".lstrip()
 
 
 def _costs_html(snapshot: Snapshot) -> str:
@@ -473,8 +474,7 @@ def _stopping_html(snapshot: Snapshot) -> str:
     if not snapshot.decisions:
         return '<p class="nothing">No trial has been compared yet.</p>'
     counts = Counter(decision.action for decision in snapshot.decisions)
-    stopped = counts["stop"] + counts["audit"]
-    said = f"{stopped:,} of {counted(len(snapshot.searched), 'trial')} stopped"
+    said = f"{len(snapshot.stopped):,} of {counted(len(snapshot.searched), 'trial')} stopped"
     if spec.evolves:
         said = f"copies: {counts['copy']:,}"
     body = f"<details><summary>{said}</summary>{rungs_table(snapshot)}</details>"

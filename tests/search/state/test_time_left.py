@@ -15,11 +15,13 @@ from helpers.analytic_lanes import AnalyticPopulation
 from hpo.search.run import run
 from hpo.search.state.loop_state import Phase
 from hpo.search.state.progress import Observer
-from hpo.search.state.remaining_work import Ahead, Rates, RemainingWork, Work
-from hpo.search.state.schedule import EventSchedule
+from hpo.search.state.remaining_work import Ahead, Rates, RemainingWork, Work, chances_to_pass
+from hpo.search.state.schedule import CLEARLY_BELOW, EventSchedule
+from hpo.search.state.trials import Trial
 from hpo.search.state.usage import Usage
 from hpo.store import StudyStore
 from hpo.store.journal import Journal
+from hpo.store.rows import TrialState
 from hpo.studies.search_spec import Racing, Seeds
 from hpo.views.time_spent import usage_at
 
@@ -315,3 +317,14 @@ def test_program_without_population_uses_default_block(population):
     )
     work = RemainingWork._in_lanes(ahead, bucket, [(3, 0, 1)] * 64)
     assert (work.env_steps, work.block_steps) == (64 * 3 * 10, 4 * 3 * 10)
+
+
+def test_trials_ended_by_racing_count_as_past_the_last_rung():
+    """They counted as ended at it, so fewer trials were expected to pass."""
+    words = (f"{CLEARLY_BELOW} trial 1 on 3 seeds", "plateau")
+    raced, level = (
+        Trial(0, TrialState.FINISHED, "tpe", 0, "b", {}, reports=[1.0, 1.0], stop_rule=rule)
+        for rule in words
+    )
+    assert chances_to_pass([raced], (1.0, 1.0)) == (1.0, 1.0)
+    assert chances_to_pass([level], (1.0, 1.0)) == (1.0, 12.0 / 13.0)

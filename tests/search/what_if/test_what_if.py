@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,6 +11,7 @@ from helpers.loading import run_file
 from hpo.errors import ConfigError
 from hpo.search.run import run
 from hpo.search.what_if import asked_rules, matches, read_record, replay, what_if
+from hpo.search.what_if.compare_rules import _decides_on_records
 from hpo.store.journal import Journal
 from hpo.studies.search_spec import EarlyTerminate, Evaluation, Metric, Racing, SearchSpec, Seeds
 from hpo.views.commands.analyses import what_if_text
@@ -531,3 +533,10 @@ def test_each_replay_is_reported_before_it_begins(tmp_path):
     what_if(folder, ["none", "median,min=2000"], report=lambda *about: said.append(about))
     assert [about[:2] for about in said] == [(1, 3), (2, 3), (3, 3)]
     assert [rule for _, _, rule in said] == ["the study's own rule", "none", "median min=2k"]
+
+
+def test_pauses_at_recorded_points_count_as_decisions():
+    """Only stops counted, so `stopped` and `saved` of `asha` with `pause` were unknown."""
+    rows = [SimpleNamespace(trial=trial, env_steps=9, action="pause") for trial in (0, 1)]
+    record = SimpleNamespace(value=lambda trial, env_steps: [1.0, None][trial])
+    assert _decides_on_records(record, SimpleNamespace(decisions=rows))
