@@ -171,6 +171,7 @@ def test_env_steps_of_processes_match_their_rungs(folder):
     """The rungs and the count of env steps do not depend on what trains."""
     more = "early_terminate: {type: asha, min: 200, eta: 2}\n"
     trials, _ = rows_of(run(study_of(folder, "slow", trials=8, more=more)))
+    assert {trial.state for trial in trials} == {TrialState.FINISHED, TrialState.STOPPED}
     for trial in trials:
         end = 800 if trial.state is TrialState.FINISHED else trial.rung_env_steps
         assert end <= trial.env_steps <= end + 50

@@ -236,6 +236,7 @@ def test_diverged_trial_reports_worst_value_and_may_copy(driven):
     seen.clear()
     after = driven(study(8), decide, name="copied", copies=True)
     mine = diverging & set(range(8))
+    assert mine
     worst = min(report.value for number in seen for report in seen[number])
     for number in mine:
         assert after.rows[number].state == "finished"
