@@ -281,8 +281,10 @@ def test_one_diverged_replicate_ends_its_trial_unless_tolerated(tmp_path):
     class HalfDiverges(Factory):
         def make(self, resolved, lanes):
             made = super().make(resolved, lanes)
-            step = made._step
-            made._step = lambda lane: step(lane) or (lane.replicate == 1 and lane.chunks == 5)
+            step = made.train_chunk
+            made.train_chunk = lambda lane: (
+                step(lane) or (lane.replicate == 1 and lane.chunks == 5)
+            )
             return made
 
     study = samples.study(early_terminate=None, budget=Budget(trials=3), seeds=Seeds(3))
@@ -376,8 +378,8 @@ def test_candidate_diverging_on_selection_seeds_is_not_confirmed(tmp_path):
     class Fragile(Factory):
         def make(self, resolved, lanes):
             made = super().make(resolved, lanes)
-            step = made._step
-            made._step = lambda lane: (
+            step = made.train_chunk
+            made.train_chunk = lambda lane: (
                 step(lane)
                 or (
                     lane.stream is Stream.CHOOSE

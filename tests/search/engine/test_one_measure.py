@@ -38,7 +38,7 @@ class SomeShow(samples.AnalyticFactory):
             found = advance(refills, busy)
             rates = np.zeros(population.lanes)
             for lane in busy:
-                rates[lane] = population._lane_at(lane).payload["learning_rate"]
+                rates[lane] = population.lane_at(lane).payload["learning_rate"]
             ended = np.where(rates > self.silent_above, 0.0, 5.0)
             returns = np.where(ended > 0.0, 100.0 * found.metrics["skill"] - 60.0, np.nan)
             more = {
