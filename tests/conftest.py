@@ -109,7 +109,13 @@ def _collect_garbage_seldom() -> None:
     gc.set_threshold(70_000, 10, 100)
 
 
+def _leave_out_fsync() -> None:
+    """Do not wait for the disk: no test cuts the power. Children wait as users' processes do."""
+    os.fsync = lambda descriptor: None
+
+
 _collect_garbage_seldom()
+_leave_out_fsync()
 _make_importable()
 _settle_jax()
 _take_one_core()
