@@ -139,7 +139,10 @@ def pytest_configure(config):
     """Make the marker `slow` known."""
     if config.getoption("--no-jax"):
         sys.meta_path.insert(0, _NoJax())
-    config.addinivalue_line("markers", "slow: compiles, or starts processes that import jax")
+    config.addinivalue_line(
+        "markers",
+        "slow: compiles, starts processes that import jax, or kills a study at many boundaries",
+    )
 
 
 def pytest_collection_modifyitems(config, items):

@@ -43,6 +43,7 @@ def test_a_study_of_processes_ends_with_a_value_for_each_trial(folder):
     assert alive(folder) == []
 
 
+@pytest.mark.slow
 def test_the_default_is_compared_on_test_seeds(folder):
     more = "confirm: {default: {rate: 2.0}, top_k: 1, choose: 2, report: 8}\n"
     results = run(study_of(folder, trials=6, more=more))
@@ -303,6 +304,7 @@ def test_a_run_whose_checkpoint_is_damaged_starts_over(folder):
     other.close()
 
 
+@pytest.mark.slow
 def test_killed_command_study_resumes_without_orphans(folder):
     study_of(folder, "slow", trials=6)
     command = [sys.executable, "-m", "hpo", "run", "study.yaml"]
