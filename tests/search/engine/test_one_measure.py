@@ -123,6 +123,7 @@ def test_all_values_use_only_evaluations_if_one_trial_has_no_return(tmp_path, ki
     assert checked["choose"] and (checked["value"] or checked["rung"] or kind == "pb2")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_evaluation_only_study_killed_at_any_boundary_equals_uninterrupted(
     tmp_path, kind, dies, monkeypatch
