@@ -34,9 +34,12 @@ def is_sequence(value: object) -> TypeGuard[list[Any] | tuple[Any, ...]]:
     return isinstance(value, list | tuple)
 
 
+_NUMERIC = (int, float)  # a tuple, which isinstance reads faster than a union
+
+
 def is_number(value: Any) -> TypeGuard[int | float]:
     """Return whether a value is a finite number; True and False are not."""
-    numeric = isinstance(value, int | float) and not isinstance(value, bool)
+    numeric = isinstance(value, _NUMERIC) and not isinstance(value, bool)
     return numeric and math.isfinite(value)
 
 

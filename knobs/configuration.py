@@ -122,6 +122,7 @@ _BY_TYPE: Mapping[str, Callable[[Knob, Any], Any]] = {
 
 
 _RECTIFIED = ("cnn", "gnn", "transformer", "path_mlp")
+_DEFAULTS: Mapping[str, Any] = {name: knob.default for name, knob in KNOBS.items()}
 
 
 def complete(given: Mapping[str, Any], own_words: bool = False) -> dict[str, Any]:
@@ -138,7 +139,7 @@ def complete(given: Mapping[str, Any], own_words: bool = False) -> dict[str, Any
         ConfigError: an unknown hyperparameter, an illegal value, or values that contradict each
             other.
     """
-    config = {name: knob.default for name, knob in KNOBS.items()}
+    config = dict(_DEFAULTS)
     for name, value in given.items():
         if name.startswith("env."):
             config[name] = value
@@ -189,17 +190,14 @@ _CRITIC_SOURCE = {
 
 
 def _check_together(config: dict[str, Any]) -> None:
-    for check in (
-        _check_decay,
-        _check_pairs,
-        _check_accumulation,
-        _check_segments,
-        _check_steps_of_epoch,
-        _check_bounds,
-        _check_convolutions,
-        _check_heads,
-    ):
-        check(config)
+    _check_decay(config)
+    _check_pairs(config)
+    _check_accumulation(config)
+    _check_segments(config)
+    _check_steps_of_epoch(config)
+    _check_bounds(config)
+    _check_convolutions(config)
+    _check_heads(config)
 
 
 def _check_decay(config: dict[str, Any]) -> None:

@@ -84,6 +84,8 @@ def check_name(name: str) -> str:
     Raises:
         ConfigError: the name is unknown; the error gives our name for it, or the nearest one.
     """
+    if name in KNOBS:
+        return name
     ours = canonical_name(name)
     if ours is not None and ours.replace("s", "z") == name.replace("s", "z"):
         return ours

@@ -10,6 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain
 from statistics import NormalDist
 from typing import Any, ClassVar, Literal, Protocol
@@ -150,7 +151,7 @@ class Distribution(ABC):
     def _why_not(self, value: Any) -> str | None:
         """Return why a value is not allowed, or None; not called for an allowed zero."""
 
-    @property
+    @cached_property
     def axis(self) -> Axis:
         """The axis that samplers work on."""
         if not self.zero:

@@ -40,6 +40,7 @@ _SPILL = "16GB"
 _CELLS_AT_ONCE = 100_000
 _ROWS_AT_ONCE = 10_000
 _TIME = "TIMESTAMP WITH TIME ZONE"
+_INTERRUPTED = "Query interrupted"  # DuckDB's word for Ctrl-C in the thread that asked
 _AGAIN = 0.05  # seconds; an interrupt before the work starts would be lost
 
 
@@ -209,6 +210,10 @@ class _OutOfMemoryError(StoreError):
 def _readable_errors(folder: Path) -> Generator[None]:
     try:
         yield
+    except RuntimeError as error:
+        if str(error) != _INTERRUPTED:
+            raise
+        raise KeyboardInterrupt from None
     except duckdb.OutOfMemoryException as error:
         raise _OutOfMemoryError(
             f"the query needs more than {MEMORY} of memory; aggregate before joining, or read "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -178,12 +179,14 @@ def _unknown_env_arguments(study: Study) -> list[str]:
 
 def _draw_errors(study: Study, draws: list[dict[str, Any]]) -> list[str]:
     """Return the hyperparameter errors in random draws, each with the share of affected draws."""
-    counts: dict[str, int] = {}
-    for params in draws:
+    times = Counter(map(repr, draws))
+    distinct = {repr(params): params for params in draws}
+    counts = Counter[str]()
+    for words, params in distinct.items():
         try:
             study.complete(params, own_words=bool(study.imports))
         except ConfigError as error:
-            counts[str(error)] = counts.get(str(error), 0) + 1
+            counts[str(error)] += times[words]
     return [f"{text} ({count / _DRAWS:.1%} of draws)" for text, count in counts.items()]
 
 

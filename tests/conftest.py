@@ -109,7 +109,13 @@ def _collect_garbage_seldom() -> None:
     gc.set_threshold(70_000, 10, 100)
 
 
+def _leave_out_fsync() -> None:
+    """Do not wait for the disk: no test cuts the power. Children wait as users' processes do."""
+    os.fsync = lambda descriptor: None
+
+
 _collect_garbage_seldom()
+_leave_out_fsync()
 _make_importable()
 _settle_jax()
 _take_one_core()
@@ -133,7 +139,10 @@ def pytest_configure(config):
     """Make the marker `slow` known."""
     if config.getoption("--no-jax"):
         sys.meta_path.insert(0, _NoJax())
-    config.addinivalue_line("markers", "slow: compiles, or starts processes that import jax")
+    config.addinivalue_line(
+        "markers",
+        "slow: compiles, starts processes that import jax, or kills a study at many boundaries",
+    )
 
 
 def pytest_collection_modifyitems(config, items):

@@ -105,16 +105,12 @@ print(sorted(later & sys.modules.keys() - before), file=sys.stderr)
 
 def test_only_the_asked_command_is_parsed():
     whole, verbs = make_parser()
-    assert set(commands_of(whole)) == set(verbs)
+    assert set(whole.commands) == set(verbs)
     for verb in verbs:
         alone, known = make_parser([verb])
-        assert set(commands_of(alone)) == {verb} and known == verbs
-        assert commands_of(alone)[verb].format_help() == commands_of(whole)[verb].format_help()
+        assert set(alone.commands) == {verb} and known == verbs
+        assert alone.commands[verb].format_help() == whole.commands[verb].format_help()
         assert alone.format_help() == whole.format_help()
-
-
-def commands_of(parser):
-    return next(action.choices for action in parser._actions if action.dest == "==SUPPRESS==")
 
 
 @pytest.mark.parametrize(("columns", "width"), [("61", 61), ("0", 80), ("wide", 80), ("", 80)])

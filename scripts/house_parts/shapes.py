@@ -14,7 +14,7 @@ import ast
 import io
 import json
 import tokenize
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
@@ -54,13 +54,16 @@ def shapes_of(text: str) -> Shapes:
     """Count the shapes of a file."""
     tree = ast.parse(text)
     functions = dict(_functions(tree))
-    parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
-    conditionals = [node for node in ast.walk(tree) if isinstance(node, ast.IfExp)]
-    comprehensions = [node for node in ast.walk(tree) if isinstance(node, Comprehension)]
+    nodes = list(ast.walk(tree))
+    conditionals = [node for node in nodes if isinstance(node, ast.IfExp)]
+    comprehensions = [node for node in nodes if isinstance(node, Comprehension)]
+    parents: dict[ast.AST, ast.AST] = {}
+    if conditionals or comprehensions:
+        parents = {child: node for node in nodes for child in ast.iter_child_nodes(node)}
     counted = {name: complexity(node) for name, node in functions.items()}
     given = {name: positional(node) for name, node in functions.items()}
     return Shapes(
-        tokens=tokens_of(text, tree),
+        tokens=tokens_of(text, nodes),
         complex={name: count for name, count in counted.items() if count > COMPLEX},
         positional={name: count for name, count in given.items() if count > POSITIONAL},
         conditionals=len(conditionals),
@@ -92,10 +95,10 @@ def positional(function: Function) -> int:
     return sum(name not in ("self", "cls") for name in names)
 
 
-def tokens_of(text: str, tree: ast.Module) -> int:
+def tokens_of(text: str, nodes: Iterable[ast.AST]) -> int:
     """Return the tokens of code, without comments, docstrings and line ends."""
     strings = set[int]()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             strings.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     found = tokenize.generate_tokens(io.StringIO(text).readline)

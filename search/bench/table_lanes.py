@@ -137,7 +137,7 @@ class TablePopulation(SimulatedPopulation):
         self._table, self._seeds = factory.table, factory.seeds
 
     def _cell_index(self, index: int) -> tuple[int, int, int]:
-        lane = self._lane_at(index)
+        lane = self.lane_at(index)
         return lane.payload, self._seeds.column(lane.stream, lane.replicate), lane.chunks - 1
 
     def advance(self, refills: Sequence[Refill], busy: Sequence[int]) -> ChunkResult:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -174,20 +175,19 @@ class Population(Protocol):
         raise SearchError(f"{directory}: {_NOT_SAVED}")
 
 
-@runtime_checkable
-class RunsAlone(Protocol):
+class RunsAlone(ABC):
     """A population whose lanes advance at different speeds, each counted chunk by chunk."""
 
+    @abstractmethod
     def ready(self, refills: Sequence[Refill], busy: Sequence[int]) -> list[int]:
         """Start lanes, and return those in `busy` that have a chunk to count, possibly none.
 
         Lanes that are not `busy` are ended. The call waits only briefly.
         """
-        ...
 
+    @abstractmethod
     def keep_only(self, kept: Collection[tuple[int, int]]) -> None:
         """End runs returned by `take`, except those of the (trial, replicate) pairs in `kept`."""
-        ...
 
 
 class PopulationFactory(Protocol):

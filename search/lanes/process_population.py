@@ -20,14 +20,22 @@ from ...files.atomic_files import new_folder, read_text, write_text
 from ...machine.processes import StartedProcess
 from ...store.rows import Stream
 from ...store.study_folder import PROCESS
-from .contract import ChunkResult, EvaluationResult, LaneChange, Population, Refill, Resolved
+from .contract import (
+    ChunkResult,
+    EvaluationResult,
+    LaneChange,
+    Population,
+    Refill,
+    Resolved,
+    RunsAlone,
+)
 from .process_run import ProcessRun, record_of
 from .process_setup import ProcessSetup
 
 _GLANCE, _PAUSE = 0.25, 0.01  # longest wait of `ready`, and pause between two checks, in seconds
 
 
-class ProcessPopulation(Population):
+class ProcessPopulation(Population, RunsAlone):
     """The processes of a study; lanes advance independently, see `RunsAlone`."""
 
     warmup_chunks, block = 0, 1

@@ -32,7 +32,7 @@ class SimulatedPopulation(Population):
         self.steps_per_chunk, self.warmup_chunks = steps_per_chunk, warmup_chunks
         self._state: list[SimulatedLane | None] = [None] * lanes
 
-    def _lane_at(self, index: int) -> SimulatedLane:
+    def lane_at(self, index: int) -> SimulatedLane:
         lane = self._state[index]
         if lane is None:
             raise ValueError(f"lane {index} is empty")
@@ -59,7 +59,7 @@ class SimulatedPopulation(Population):
             self._state[change.lane] = replace(lane, payload=change.resolved.payload)
 
     def take(self, lanes: Sequence[int]) -> list[Any]:
-        return [replace(self._lane_at(lane)) for lane in lanes]
+        return [replace(self.lane_at(lane)) for lane in lanes]
 
     def put(self, states: Mapping[int, tuple[Any, Resolved]]) -> None:
         for lane, (state, resolved) in states.items():

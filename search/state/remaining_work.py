@@ -11,7 +11,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -44,10 +44,14 @@ class Work:
     evaluations: float = 0.0  # evaluations of one replicate each
 
     def __add__(self, other: Work) -> Work:
-        return Work(*map(sum, zip(astuple(self), astuple(other), strict=True)))
+        return Work(
+            self.env_steps + other.env_steps,
+            self.block_steps + other.block_steps,
+            self.evaluations + other.evaluations,
+        )
 
     def times(self, share: float) -> Work:
-        return Work(*(share * value for value in astuple(self)))
+        return Work(share * self.env_steps, share * self.block_steps, share * self.evaluations)
 
 
 @dataclass(frozen=True)

@@ -103,14 +103,14 @@ class RecordedPopulation(SimulatedPopulation):
     def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
         found: list[EvaluationResult] = []
         for index in lanes:
-            lane = self._lane_at(index)
+            lane = self.lane_at(index)
             result, how = self._record.at(lane.payload, lane.replicate, self._env_steps(index))
             self._factory.shown[how] += 1
             found.append(result)
         return found
 
     def _env_steps(self, index: int) -> int:
-        return max(0, self._lane_at(index).chunks - self.warmup_chunks) * self.steps_per_chunk
+        return max(0, self.lane_at(index).chunks - self.warmup_chunks) * self.steps_per_chunk
 
 
 class _Asks(Proposer):

@@ -101,10 +101,11 @@ class AnalyticPopulation(SimulatedPopulation):
         skills, before = np.zeros(self.lanes), np.zeros(self.lanes)
         for index, lane in self._count_chunk(refills, busy).items():
             before[index] = lane.value
-            diverged[index] = self._step(lane)
+            diverged[index] = self.train_chunk(lane)
             skills[index] = lane.value
         left = self._factory.chunk_seconds - (time.perf_counter() - started)
-        time.sleep(min(max(0.0, left), self._factory.chunk_seconds))
+        if left > 0.0:
+            time.sleep(min(left, self._factory.chunk_seconds))
         return ChunkResult(
             metrics={"skill": skills, "loss": 1.0 - skills},
             diverged=diverged,
@@ -119,7 +120,8 @@ class AnalyticPopulation(SimulatedPopulation):
             found.append(ChunkRow(end, {"skill": skills, "loss": 1.0 - skills}))
         return tuple(found)
 
-    def _step(self, lane: SimulatedLane) -> bool:
+    def train_chunk(self, lane: SimulatedLane) -> bool:
+        """Train one lane for a chunk; return whether it diverged."""
         if lane.chunks <= self.warmup_chunks:
             return False
         share = 1.0 - math.exp(-self.steps_per_chunk / _TIME_CONSTANT)
@@ -140,7 +142,7 @@ class AnalyticPopulation(SimulatedPopulation):
 
     def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
         """See `Population`; returns are between 0 and 100, each with noise."""
-        return [self.result_of(self._lane_at(lane)) for lane in lanes]
+        return [self.result_of(self.lane_at(lane)) for lane in lanes]
 
     def result_of(self, lane: SimulatedLane) -> EvaluationResult:
         number, count = _STREAMS.index(lane.stream), self._factory.episodes
@@ -168,7 +170,7 @@ class AnalyticPopulation(SimulatedPopulation):
     def export_policy(
         self, lane: int, resolved: Resolved, directory: Path, about: Mapping[str, Any] = {}
     ) -> None:
-        state = vars(self._lane_at(lane))
+        state = vars(self.lane_at(lane))
         text = json.dumps({**state, "config": resolved.config, "about": dict(about)})
         write_text(new_folder(directory) / "policy.json", text)
 

@@ -64,8 +64,8 @@ class LosingFactory(AnalyticFactory):
 
     def make(self, resolved, lanes):
         population = super().make(resolved, lanes)
-        step = population._step
-        population._step = lambda lane: (
+        step = population.train_chunk
+        population.train_chunk = lambda lane: (
             bool(step(lane))
             or (
                 lane.replicate == self.replicate

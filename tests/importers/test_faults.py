@@ -777,6 +777,7 @@ def test_last_range_is_used_if_optuna_range_changed(storage):
     assert draft.space["learning_rate"]["max"] == 1e-3
     assert any("learning_rate: its range changed" in note for note in draft.notes)
     study = loads(draft.text())
+    assert study.enqueue
     assert all(one["learning_rate"] <= 1e-3 for one in study.enqueue)  # 9e-3 is best, and outside
 
 

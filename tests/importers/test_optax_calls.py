@@ -8,6 +8,7 @@ import yaml
 
 from helpers.import_command import importer
 from hpo.cli import main
+from hpo.foreign_names.name_mapping import NoCounterpart
 from hpo.foreign_names.optax_calls import OptaxSchedule, optimiser_settings, schedule_of
 from hpo.foreign_names.plain_values import Called, Unread
 from hpo.foreign_names.tables import system
@@ -87,7 +88,7 @@ def test_an_optimiser_that_cannot_be_read_is_refused_with_its_line(imported, wri
 
 def test_positional_optimiser_arguments_after_rate_are_refused():
     assert optimiser_settings(unread("adam", 1e-3)) == {"optimiser": "adam"}
-    with pytest.raises(Exception, match="pass all arguments of adam"):
+    with pytest.raises(NoCounterpart, match="pass all arguments of adam"):
         optimiser_settings(unread("adam", 1e-3, 0.8))
 
 

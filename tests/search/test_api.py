@@ -9,7 +9,7 @@ import pytest
 
 import hpo
 from helpers.analytic_lanes import AnalyticFactory
-from hpo.errors import ConfigError, StudyError, UnknownNameError
+from hpo.errors import ConfigError, UnknownNameError
 from hpo.search.lanes import local
 from hpo.search.state import warm_start as book_of_warm_starts
 from hpo.store import tables_equal
@@ -45,15 +45,6 @@ def given(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "small.yaml").write_text(TEXT)
     return SimpleNamespace(path=tmp_path / "small.yaml", folder=tmp_path, made=made)
-
-
-def test_run_accepts_path_or_loaded_study(given):
-    one = hpo.run(given.path, given.folder / "a")
-    other = hpo.run(load("small.yaml"), str(given.folder / "b"), study_text=TEXT)
-    assert one.state == "finished" and one.folder == given.folder / "a" / "small"
-    assert [e.as_json() for e in one.leaderboard] == [e.as_json() for e in other.leaderboard]
-    for results in (one, other):
-        assert (results.folder / "study.yaml").read_text() == TEXT
 
 
 def test_default_output_folder_is_results(given):
@@ -134,22 +125,6 @@ def test_names_from_imports_are_checked_before_writing(given, monkeypatch):
         hpo.run("small.yaml")
     assert not (given.folder / "results").exists()
     sys.modules.pop("nothing_here")
-
-
-def test_a_wrong_file_is_refused(given):
-    given.path.write_text(TEXT + "nonsense: 1\n")
-    with pytest.raises(StudyError, match=r"small.yaml:7: "):
-        hpo.run(given.path)
-
-
-def test_unknown_logger_is_refused(given):
-    from dataclasses import replace
-
-    from hpo.studies.execution_spec import Logger
-
-    study = replace(load("small.yaml"), loggers=(Logger("cvs"),))
-    with pytest.raises(UnknownNameError, match="did you mean 'csv'"):
-        hpo.run(study)
 
 
 class _Broken(Factory):

@@ -112,7 +112,9 @@ def test_loggers_change_no_result(drawn, plain):
 
 
 def test_best_trials_have_a_tensorboard_run(drawn):
-    for trial in best(drawn, 3):
+    trials = best(drawn, 3)
+    assert len(trials) == 3
+    for trial in trials:
         found, plugins = scalars(drawn / "tensorboard" / f"trial_{trial}")
         expected = curve(drawn, trial, 4)
         assert [step for step, _ in found["train/loss"]] == [step for step, _ in expected]
@@ -343,7 +345,9 @@ def test_resumed_study_continues_the_same_wandb_runs(logged):
 
 def test_wandb_curves_equal_tables(logged):
     folder, runs = logged
-    for trial in best(folder, 2):
+    trials = best(folder, 2)
+    assert len(trials) == 2
+    for trial in trials:
         run = named(runs, f"a-name/trial-{trial}")
         rows = [(row["env_steps"], row["train/loss"]) for row in run.rows if "train/loss" in row]
         assert rows == [(step, pytest.approx(value)) for step, value in curve(folder, trial, 4)]

@@ -14,6 +14,7 @@ from helpers.analytic_lanes import AnalyticPopulation
 from helpers.loading import run_file
 from helpers.shared_programs import shared_programs
 from hpo.cli import main
+from hpo.errors import ConfigError
 from hpo.machine.timings import Costs, Timings
 from hpo.search.run import run
 from hpo.search.study_estimate import preview
@@ -396,7 +397,7 @@ def test_check_runs_user_code_only_with_time_flag(own_caches, capsys):
     own_caches.write_text(f"{TINY}imports: [mine.py]\n")
     out, _ = said(["check", "-v", str(own_caches)], capsys)
     assert "which did not run (--time)" in " ".join(out.split())
-    with pytest.raises(Exception, match="ran"):
+    with pytest.raises(ConfigError, match=r"mine\.py:1: RuntimeError: ran"):
         preview(study, timing=True, own_code=True)
 
 

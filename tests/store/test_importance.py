@@ -104,6 +104,7 @@ def test_significant_knob_is_named_with_the_true_share() -> None:
     assert found.names == ("x2",) and found.knobs[0].name == "x2"
     assert found.knobs[0].low <= 0.48 <= found.knobs[0].high  # of ranks; 0.5 of values
     assert found.knobs[0].share == pytest.approx(0.48, abs=0.08)
+    assert len(found.knobs) == 6
     assert all(knob.share <= knob.floor for knob in found.knobs[1:])
     first = found.knobs[0]
     assert found.sentence == (

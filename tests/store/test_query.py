@@ -309,6 +309,17 @@ def test_ctrl_c_ends_a_query(study: Path, monkeypatch: pytest.MonkeyPatch, cores
     assert time.monotonic() - begun < queries.TIMEOUT_SECONDS / 2  # and not its own end
 
 
+def test_ctrl_c_while_a_query_opens_its_tables_is_an_interrupt(
+    study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise RuntimeError("Query interrupted")  # as DuckDB 2.0 does outside of our thread
+
+    monkeypatch.setattr("duckdb.connect", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_query(study, "SELECT 1")
+
+
 NOTEBOOK = """
 import sys, types
 from pathlib import Path

@@ -165,6 +165,7 @@ def test_statistics_vectors_match_python():
     assert_close(json.loads(VECTORS.read_text()), json.loads(json.dumps(vectors())))
 
 
+@pytest.mark.slow  # Node takes nine seconds
 def test_verify_page_computes_the_same_statistics(tmp_path):
     body = """
       const all = JSON.parse(require('fs').readFileSync(process.argv[2], 'utf8'));

@@ -4,6 +4,8 @@ import dataclasses
 import hashlib
 import json
 import shutil
+import sqlite3
+from contextlib import closing
 from types import SimpleNamespace
 
 import numpy as np
@@ -119,8 +121,8 @@ def forge(folder, row, value, seeds):
 
 
 def changed_row(folder, trial, **values):
-    with Journal(folder) as journal:
-        row = journal._connection.execute("SELECT row FROM trials WHERE trial = ?", (trial,))
+    with closing(sqlite3.connect(folder / "journal.sqlite")) as journal:
+        row = journal.execute("SELECT row FROM trials WHERE trial = ?", (trial,))
         text = json.dumps({**json.loads(row.fetchone()[0]), **values})
     return ("UPDATE trials SET row = ? WHERE trial = ?", text, trial)
 

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import sqlite3
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -11,7 +13,6 @@ from helpers.loading import script_module
 from helpers.recorded_study import EPISODES, SEEDS, change_journal, write_study
 from hpo.cli import main
 from hpo.errors import StoreError
-from hpo.store.journal import Journal
 from hpo.views.bundle import container
 from hpo.views.bundle.write import portable_report
 
@@ -208,8 +209,8 @@ def test_claims_worded_by_another_version_are_shown_next_to_ours(whole, tmp_path
 
 
 def row_of(folder, trial):
-    with Journal(folder) as journal:
-        row = journal._connection.execute("SELECT row FROM trials WHERE trial = ?", (trial,))
+    with closing(sqlite3.connect(folder / "journal.sqlite")) as journal:
+        row = journal.execute("SELECT row FROM trials WHERE trial = ?", (trial,))
         return json.loads(row.fetchone()[0])
 
 

@@ -80,7 +80,7 @@ def lines(panel, style=None):
 def test_chart_scales_cover_values_and_contain_ticks():
     scale = value_scale([30.0, 480.0, math.nan, math.inf], "v")
     assert scale.low < 30.0 < 480.0 < scale.high and not scale.log
-    assert all(scale.low <= value <= scale.high for value, _ in scale.ticks)
+    assert scale.ticks and all(scale.low <= value <= scale.high for value, _ in scale.ticks)
     decades = value_scale([1e-4, 0.5], "blocking")
     assert decades.log and decades.share(1e-4) < decades.share(1e-2) < decades.share(0.5)
     assert value_scale([5.0, 5.0], "v").share(5.0) == pytest.approx(0.5)
@@ -166,7 +166,9 @@ def test_curves_are_means_over_seeds_of_the_best_trials(snapshot):
 
 def test_curves_chart_highlights_only_winner_and_default(snapshot):
     """Everything else is grey, and both are named at the ends of their lines."""
-    for panel in curves(snapshot).panels:
+    panels = curves(snapshot).panels
+    assert panels
+    for panel in panels:
         coloured = {line.trial: line.style for line in lines(panel) if line.style != "faint"}
         assert coloured == {snapshot.winner.trial: "c0", snapshot.default: "c1"}
         assert {(one.text, one.style) for one in panel.labels} == {

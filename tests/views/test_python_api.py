@@ -4,6 +4,7 @@ import subprocess
 import sys
 import warnings
 from dataclasses import replace
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
@@ -26,6 +27,7 @@ from hpo.store import query
 from hpo.store.leaderboard import leaderboard_of
 from hpo.store.rows import BaselineRow, StudyMeta, TrialRow, TrialState
 from hpo.store.study_verdict import concluded
+from hpo.studies.execution_spec import Logger
 from hpo.studies.load import load, read_study
 from hpo.studies.search_spec import Metric
 from hpo.views.python import calls
@@ -78,19 +80,33 @@ def done(tmp_path_factory):
 # ---------------------------------------------------------------------- what a study is given as
 
 
-def test_path_text_and_mapping_give_the_same_study(tmp_path):
+FORMS = {
+    "path": lambda: "small.yaml",
+    "whole path": lambda: Path("small.yaml").resolve(),
+    "text": lambda: hpo.yaml(TEXT),
+    "mapping": lambda: MAPPING,
+}
+
+
+def in_json(results):
+    return [entry.as_json() for entry in results.leaderboard]
+
+
+@pytest.mark.parametrize("form", [*FORMS, "loaded study"])
+def test_all_forms_of_a_study_give_equal_results(done, tmp_path, form):
     (tmp_path / "small.yaml").write_text(TEXT)
-    by_path, by_text, by_mapping = (
-        hpo.run(given, tmp_path / f"{at}")
-        for at, given in enumerate(("small.yaml", hpo.yaml(TEXT), MAPPING))
-    )
-    for other in (by_text, by_mapping):
-        assert [e.as_json() for e in other.leaderboard] == [
-            e.as_json() for e in by_path.leaderboard
-        ]
-    assert (by_text.folder / "study.yaml").read_text() == TEXT
-    kept = (by_mapping.folder / "study.yaml").read_text()
-    assert hpo.run(hpo.yaml(kept), tmp_path / "2").leaderboard == by_mapping.leaderboard
+    if form == "loaded study":
+        results = hpo.run(load("small.yaml"), str(tmp_path / "a"), study_text=TEXT)
+    else:
+        results = hpo.run(FORMS[form](), tmp_path / "a")
+    assert results.state == "finished" and results.folder == tmp_path / "a" / "small"
+    assert in_json(results) == in_json(done)
+    kept = (results.folder / "study.yaml").read_text()
+    if form == "mapping":
+        assert kept == (done.folder / "study.yaml").read_text()
+    else:
+        assert kept == TEXT
+    assert hpo.run(hpo.yaml(kept), tmp_path / "a").leaderboard == results.leaderboard
 
 
 def test_study_name_can_be_given_and_has_a_default():
@@ -105,21 +121,54 @@ def load_of(text):
     return read_study(hpo.yaml(text))[0]
 
 
-def test_python_api_errors_name_source_and_key():
-    with pytest.raises(StudyError, match=r"^the mapping: .*did you mean 'learning_rate'"):
-        hpo.run({**MAPPING, "fixed": {"learning_rat": 1e-3}})
-    with pytest.raises(StudyError, match=r"^hpo\.yaml\(\.\.\.\):9: "):
-        hpo.check(hpo.yaml(TEXT.replace("trials: 12", "trails: 12")))
-    with pytest.raises(StudyError, match=r"^hpo\.yaml\(\.\.\.\):1: is not valid YAML"):
-        hpo.check(hpo.yaml("env: [CartPole"))
-    with pytest.raises(ConfigError, match=r"use hpo\.yaml\("):
-        hpo.run(TEXT)
-    with pytest.raises(StudyError, match=r"smal\.yaml: cannot be read"):
-        hpo.train("smal.yaml")
-    with pytest.raises(ConfigError, match="given as int"):
-        hpo.run(3)
-    with pytest.raises(ConfigError, match="cannot contain a object"):
-        hpo.run({**MAPPING, "seed": object()})
+def unknown_logger():
+    return replace(load_of(TEXT), loggers=(Logger("cvs"),))
+
+
+REFUSED = {
+    "unknown hyperparameter": (
+        lambda: hpo.run({**MAPPING, "fixed": {"learning_rat": 1e-3}}),
+        StudyError,
+        r"^the mapping: .*did you mean 'learning_rate'",
+    ),
+    "unknown key": (
+        lambda: hpo.check(hpo.yaml(TEXT.replace("trials: 12", "trails: 12"))),
+        StudyError,
+        r"^hpo\.yaml\(\.\.\.\):9: ",
+    ),
+    "unknown key in a file": (lambda: hpo.run("wrong.yaml"), StudyError, r"wrong.yaml:10: "),
+    "no YAML": (
+        lambda: hpo.check(hpo.yaml("env: [CartPole")),
+        StudyError,
+        r"^hpo\.yaml\(\.\.\.\):1: is not valid YAML",
+    ),
+    "bare text": (lambda: hpo.run(TEXT), ConfigError, r"use hpo\.yaml\("),
+    "missing file": (
+        lambda: hpo.train("smal.yaml"),
+        StudyError,
+        r"smal\.yaml: cannot be read",
+    ),
+    "number": (lambda: hpo.run(3), ConfigError, "given as int"),
+    "object in a mapping": (
+        lambda: hpo.run({**MAPPING, "seed": object()}),
+        ConfigError,
+        "cannot contain a object",
+    ),
+    "unknown logger": (
+        lambda: hpo.run(unknown_logger()),
+        UnknownNameError,
+        "did you mean 'csv'",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
+def test_python_api_errors_name_source_and_key(tmp_path, case):
+    call, error, words = case
+    (tmp_path / "wrong.yaml").write_text(TEXT + "nonsense: 1\n")
+    with pytest.raises(error, match=words):
+        call()
+    assert not (tmp_path / "results").exists()
 
 
 def test_check_returns_the_command_data(monkeypatch):
@@ -346,18 +395,22 @@ def test_learn_without_a_policy_reports_the_reason(monkeypatch):
         hpo.learn("CartPole-v1")
 
 
-@pytest.mark.parametrize("given", [{"callbacks": 3}, {"observers": "x"}, {"progress": "yes"}])
-def test_invalid_run_options_get_one_line_errors(given, tmp_path):
-    ((name, value),) = given.items()
-    with pytest.raises(ConfigError, match=f"^{name} is {value!r}; allowed: "):
-        hpo.run({"env": "CartPole-v1", "env_steps": 1000}, tmp_path, **given)
-    assert not list(tmp_path.iterdir())
+UNUSABLE = [
+    ({"callbacks": 3}, r"^callbacks is 3; allowed: "),
+    ({"observers": "x"}, r"^observers is 'x'; allowed: "),
+    ({"progress": "yes"}, r"^progress is 'yes'; allowed: "),
+    # a callback that would never be called
+    ({"callbacks": [3]}, r"^a callback is .*; allowed: an object with"),
+    ({"callbacks": [lambda event: None]}, r"^a callback is .*; allowed: an object with"),
+    ({"callbacks": [hpo.Callback]}, r"^a callback is .*; allowed: an object with"),
+]
 
 
-@pytest.mark.parametrize("callback", [3, lambda event: None, hpo.Callback])
-def test_callbacks_that_would_never_be_called_are_refused(callback, tmp_path):
-    with pytest.raises(ConfigError, match=r"^a callback is .*; allowed: an object with"):
-        hpo.run({"env": "CartPole-v1", "env_steps": 1000}, tmp_path, callbacks=[callback])
+@pytest.mark.parametrize(("options", "words"), UNUSABLE)
+def test_unusable_run_options_get_one_line_errors(options, words, tmp_path):
+    with pytest.raises(ConfigError, match=words) as raised:
+        hpo.run({"env": "CartPole-v1", "env_steps": 1000}, tmp_path, **options)
+    assert "\n" not in str(raised.value)
     assert not list(tmp_path.iterdir())
 
 

@@ -93,6 +93,7 @@ def test_resume_hint_names_no_file_that_the_study_would_refuse(interrupted):
 def test_curves_chart_includes_the_default(finished):
     picture = curves(read_snapshot(StudyFolder(finished.folder)))
     default = next(entry.trial for entry in finished.leaderboard if entry.is_default)
+    assert picture.panels
     for panel in picture.panels:
         assert any(key.label.startswith(f"trial {default}, default (") for key in panel.keys)
 

@@ -126,6 +126,7 @@ def test_diverged_or_failed_default_has_no_rank(results, folder, state):
 
 
 def test_trial_data_is_json_and_text_fits_the_width(results, folder):
+    assert results.leaderboard
     for entry in results.leaderboard:
         page = trial_page(folder, entry.trial)
         json.dumps(page.as_json(), allow_nan=False)
@@ -153,7 +154,9 @@ def test_trial_evaluation_means_match_the_episodes(results, folder):
     from hpo.store.query import query
 
     trial = results.best.trial
-    for row in trial_page(folder, trial).as_json()["evaluations"]:
+    evaluations = trial_page(folder, trial).as_json()["evaluations"]
+    assert evaluations
+    for row in evaluations:
         _, found = query(
             folder.path,
             "SELECT avg(episode_return), min(episode_return), count(*) FROM evaluations WHERE "

@@ -1,6 +1,5 @@
 """Messages name what can be typed where they are read: options at a shell, arguments in Python."""
 
-import argparse
 import ast
 import pickle
 import re
@@ -46,14 +45,8 @@ def literals(tree: ast.Module) -> Iterator[ast.Constant]:
 
 def of_command_line() -> re.Pattern[str]:
     parser, commands = make_parser()
-    (verbs,) = (one for one in parser._actions if isinstance(one, argparse._SubParsersAction))
-    options = {
-        option
-        for verb in verbs.choices.values()
-        for action in verb._actions
-        for option in action.option_strings
-        if option.startswith("--")
-    }
+    helps = "\n".join(verb.format_help() for verb in parser.commands.values())
+    options = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", helps))
     assert len(commands) > 20 and {"--new", "--set", "--no-time"} <= options
     typed = "|".join(map(re.escape, [*options, "-- --"]))
     return re.compile(rf"(?<![\w-])({typed})(?![\w-])|\bhpo ({'|'.join(commands)})\b|-- --\w")

@@ -65,23 +65,3 @@ def test_brax_pendulum_terminates_when_the_pole_falls():
     first = int(np.argmax(terminated))
     assert 0 < first < 59 and not truncated.any()
     assert abs(seen[first, 1]) > 0.2 and np.all(np.abs(seen[:first, 1]) <= 0.2)
-
-
-def test_physics_differ_by_their_parameters_in_one_program():
-    env = pendulum()
-
-    def last(params):
-        state, _ = env.reset(key(3), params)
-
-        def one(state, _):
-            after = env.step(key(0), state, jnp.full((1,), 0.3, jnp.float32), params)
-            return after.state, after.observation
-
-        return jax.lax.scan(one, state, None, length=10)[1][-1]
-
-    rows = [{}, {"gravity": 2.0}, {"strength": 2.0}]
-    params = [params_of(env, **row) for row in rows]
-    stacked = jax.tree.map(lambda *x: np.stack(x), *params)
-    plain, light, strong = np.asarray(jax.jit(jax.vmap(last))(stacked))
-    assert abs(light[1]) < abs(plain[1])  # falls more slowly
-    assert strong[0] > 1.5 * plain[0]  # is driven further

@@ -129,3 +129,40 @@ def test_nonfinite_state_terminates_the_episode(six):
     after = step(key(0), state, jnp.zeros((1,), jnp.float32), params)
     assert bool(after.terminated) and float(after.reward) == 0.0
     np.testing.assert_array_equal(after.observation, np.zeros(source.observed))
+
+
+def brax_pendulum_responds(plain, light, strong):
+    assert abs(light[1]) < abs(plain[1])  # falls more slowly
+    assert strong[0] > 1.5 * plain[0]  # is driven further
+
+
+def playground_pendulum_responds(plain, light, strong):
+    assert abs(light[2] - plain[2]) > 0.01  # of the angle's velocity
+    assert abs(strong[2] - plain[2]) > 0.01
+
+
+RESPONSES = {
+    BRAX.package: brax_pendulum_responds,
+    PLAYGROUND.package: playground_pendulum_responds,
+}
+
+
+@pytest.mark.parametrize("source", INSTALLED)
+def test_physics_differ_by_their_parameters_in_one_program(source):
+    env = source.make()
+
+    def last(params, action):
+        state, _ = env.reset(key(3), params)
+
+        def one(state, _):
+            after = env.step(key(0), state, action, params)
+            return after.state, after.observation
+
+        return jax.lax.scan(one, state, None, length=10)[1][-1]
+
+    rows = [({}, 0.3), ({"gravity": 2.0}, 0.3), ({"strength": 2.0}, 0.3), ({}, 0.6)]
+    stacked = jax.tree.map(lambda *x: np.stack(x), *(params_of(env, **row) for row, _ in rows))
+    actions = np.float32([[action] for _, action in rows])
+    plain, light, strong, harder = np.asarray(jax.jit(jax.vmap(last))(stacked, actions))
+    RESPONSES[source.package](plain, light, strong)
+    np.testing.assert_allclose(strong, harder, rtol=1e-4, atol=1e-5)  # a motor: twice is twice

@@ -2,7 +2,6 @@
 
 import importlib.util
 
-import jax
 import numpy as np
 import pytest
 
@@ -22,16 +21,8 @@ pytestmark = [
 ]
 
 
-def key(seed):
-    return jax.random.key(seed, impl="threefry2x32")
-
-
 def pendulum(**keys):
     return registry.make(EnvPlan("playground:PendulumSwingup", tuple(sorted(keys.items()))))
-
-
-def params_of(env, **values):
-    return jax.tree.map(np.float32, registry.params_of(env, values))
 
 
 def test_playground_table_matches_the_control_suite():
@@ -69,24 +60,3 @@ def test_playground_table_lists_only_effective_physics_parameters(tmp_path, monk
 def test_fractional_physics_steps_are_refused(given):
     with pytest.raises(ConfigError, match="a whole number of physics steps"):
         pendulum(**given)
-
-
-def test_physics_differ_by_their_parameters_in_one_program():
-    env = pendulum()
-
-    def last(params, action):
-        state, _ = env.reset(key(3), params)
-
-        def one(state, _):
-            after = env.step(key(0), state, action, params)
-            return after.state, after.observation
-
-        return jax.lax.scan(one, state, None, length=10)[1][-1]
-
-    rows = [({}, 0.3), ({"gravity": 2.0}, 0.3), ({"strength": 2.0}, 0.3), ({}, 0.6)]
-    stacked = jax.tree.map(lambda *x: np.stack(x), *(params_of(env, **row) for row, _ in rows))
-    actions = np.float32([[action] for _, action in rows])
-    plain, light, strong, harder = np.asarray(jax.jit(jax.vmap(last))(stacked, actions))
-    assert abs(light[2] - plain[2]) > 0.01  # of the angle's velocity
-    assert abs(strong[2] - plain[2]) > 0.01
-    np.testing.assert_allclose(strong, harder, rtol=1e-4, atol=1e-5)  # a motor: twice is twice

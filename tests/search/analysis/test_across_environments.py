@@ -109,13 +109,13 @@ def test_trial_value_is_mean_of_environment_scores(tmp_path, changes):
 
 def diverge(monkeypatch, replicate):
     """Make a seed of trials that discount little diverge before its first evaluation."""
-    step = AnalyticPopulation._step
+    step = AnalyticPopulation.train_chunk
 
     def dies(self, lane):
         unlucky = lane.replicate == replicate and lane.payload["gamma"] > 0.994
         return step(self, lane) or (unlucky and lane.chunks == 2)
 
-    monkeypatch.setattr(AnalyticPopulation, "_step", dies)
+    monkeypatch.setattr(AnalyticPopulation, "train_chunk", dies)
 
 
 @pytest.mark.parametrize("seeds", [3, 4])  # the lost seed is alone in its look, and is not

@@ -253,6 +253,7 @@ def test_pareto_front_and_default_are_compared_per_objective(tmp_path, capsys):
     for words in (["top"], ["best"], ["show", "0", "-v"], ["show", str(found.trial), "-v"]):
         assert main([*words, *where]) == 0
         texts.append(" ".join(capsys.readouterr().out.split()))
+    assert results.conclusion.said
     assert all(told in text for told in results.conclusion.said for text in texts)
     assert main(["top", "--json", *where]) == 0
     told = json.loads(capsys.readouterr().out)["conclusion"]
@@ -473,14 +474,14 @@ def test_truncated_episodes_of_winner_are_reported(tmp_path, monkeypatch, capsys
 @pytest.mark.parametrize(("rate", "verdict"), [(1e-5, "better"), (None, "diverged")])
 def test_divergence_on_test_seeds_is_reported(tmp_path, monkeypatch, rate, verdict):
     """Of the default (1e-5), or of whoever else is on the report seeds, the winner."""
-    step = AnalyticPopulation._step
+    step = AnalyticPopulation.train_chunk
 
     def fragile(self, lane):
         its = lane.payload["learning_rate"]
         hit = its == rate if rate is not None else its != 1e-5
         return step(self, lane) or (hit and lane.stream is Stream.REPORT and lane.replicate == 2)
 
-    monkeypatch.setattr(AnalyticPopulation, "_step", fragile)
+    monkeypatch.setattr(AnalyticPopulation, "train_chunk", fragile)
     results = go(tmp_path, confirm=samples.Confirm(2, 3, 7))
     found = results.conclusion
     assert found.verdict == verdict and found.against.seeds == 7

@@ -19,6 +19,7 @@ def points():
     sys.path.remove(str(SCRIPTS))
 
 
+@pytest.mark.slow
 def test_resume_from_every_commit_equals_uninterrupted_study(points, tmp_path):
     outcome = points.every_commit(True, tmp_path)
     assert outcome.passed, outcome.numbers

@@ -292,6 +292,7 @@ def points():
     sys.path.remove(scripts)
 
 
+@pytest.mark.slow
 def test_confirm_also_resumed_at_every_boundary_equals_uninterrupted(points, tmp_path):
     """Finished first, then asked for: two trials that were stopped, the winner, the default."""
     case = points.paused_case()

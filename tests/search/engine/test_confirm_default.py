@@ -121,8 +121,8 @@ class Fragile(samples.AnalyticFactory):
 
     def make(self, resolved, lanes):
         made = super().make(resolved, lanes)
-        step = made._step
-        made._step = lambda lane: (
+        step = made.train_chunk
+        made.train_chunk = lambda lane: (
             step(lane)
             or (
                 lane.payload["learning_rate"] == 1e-5

@@ -4,6 +4,7 @@ import io
 import json
 import re
 import shutil
+from dataclasses import dataclass
 
 import pytest
 from rich.console import Console
@@ -68,74 +69,114 @@ def test_study_folder_records_the_command_overrides(hpo, tmp_path):
     assert "hpo run small.yaml --name other-2" in page
 
 
-def test_refusal_quotes_recorded_overrides_and_resume_command(hpo, tmp_path):
+@dataclass(frozen=True)
+class Refusal:
+    """A study that is not resumed: two commands, what the second says, and the way on."""
+
+    first: str
+    then: str
+    says: tuple[str, ...]
+    way: str
+    file: str = TEXT  # the study file, when the second command is given
+    record: str | None = None  # the file in the study's folder, if something else wrote it
+    never: str = "Traceback"
+
+
+REFUSALS = {
+    "recorded overrides": Refusal(
+        "run small.yaml --set budget.trials=8 --set seed=3",
+        "run small.yaml",
+        (
+            r"budget.trials: 8 -> 6 \(a budget can only be raised\) "
+            r"\[last time: budget.trials=8\]",
+            r"seed: 3 -> 0 \(.*\) \[last time: seed=3\]",
+        ),
+        "run small.yaml --set budget.trials=8 --set seed=3",
+    ),
+    "new override": Refusal(
+        "run small.yaml",
+        "run small.yaml --set seed=3",
+        (r"\[now: seed=3\]",),
+        "run small.yaml",
+    ),
+    "derived from new override": Refusal(
+        "run small.yaml",
+        "run small.yaml --set search.method=tpe",
+        (r"search.options.n_startup_trials: absent -> 10",),
+        "run small.yaml",
+        never="last time",
+    ),
+    "derived from recorded override": Refusal(
+        "run small.yaml --set search.method=tpe --name other",
+        "run small.yaml --name other",
+        (r"search.options.n_startup_trials: 10 -> absent",),
+        "run small.yaml --set search.method=tpe --name other",
+    ),
+    "derived from env_steps": Refusal(
+        "run small.yaml --set env_steps=32k --set early_terminate.type=asha",
+        "run small.yaml --set early_terminate.type=asha",
+        (r"early_terminate.min: 9600 -> 4800",),
+        "run small.yaml --set env_steps=32k --set early_terminate.type=asha",
+        never="grew",
+    ),
+    "longer runs": Refusal(
+        "run small.yaml --set env_steps=32k --set early_terminate.type=asha",
+        "run small.yaml --set early_terminate.type=asha --set env_steps=64k",
+        (),
+        "run small.yaml --set env_steps=32k --set early_terminate.type=asha",
+        never="grew from",  # a run that is refused is not extended
+    ),
+    "change in the file": Refusal(
+        "run small.yaml --set budget.trials=8",
+        "run small.yaml",
+        (
+            r"env_steps: 16000 -> 20000",
+            r"restore the old env_steps in the file, then resume with: hpo run small.yaml",
+        ),
+        "run small.yaml --set budget.trials=8",
+        file=TEXT.replace("16k", "20k"),
+    ),
+    "folder without a command": Refusal(
+        "run small.yaml --set budget.trials=8",
+        "run small.yaml",
+        (),
+        "run small.yaml --set budget.trials=8",
+        record=TEXT,
+    ),
+    "another verb": Refusal(
+        "train small.yaml",  # its lanes follow formulas and have no returns to show
+        "run small.yaml",
+        (),
+        "train small.yaml",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS.values(), ids=REFUSALS)
+def test_refusal_says_what_changed_and_how_to_resume(hpo, tmp_path, case):
+    first_code, _ = hpo(*case.first.split())
+    (folder,) = (tmp_path / "results").iterdir()
+    if case.record is not None:
+        StudyFolder(folder).study_file.write_text(case.record)
+    (tmp_path / "small.yaml").write_text(case.file)
+    code, told = hpo(*case.then.split())
+    assert code == 2 and case.never not in told
+    for words in case.says:
+        assert re.search(words, told)
+    assert told.rstrip().endswith(f"resume with: hpo {case.way}")
+    (tmp_path / "small.yaml").write_text(TEXT)
+    assert hpo(*case.way.split())[0] == first_code, "the command that is told resumes the study"
+
+
+def test_told_command_accepts_a_larger_budget(hpo, tmp_path):
     hpo("run", "small.yaml", "--set", "budget.trials=8", "--set", "seed=3")
-    code, told = hpo("run", "small.yaml")
-    assert code == 2
-    assert (
-        "budget.trials: 8 -> 6 (a budget can only be raised) [last time: budget.trials=8]" in told
-    )
-    assert re.search(r"seed: 3 -> 0 \(.*\) \[last time: seed=3\]", told)
-    assert told.rstrip().endswith(
-        "resume with: hpo run small.yaml --set budget.trials=8 --set seed=3"
-    )
-    words = told.rstrip().rpartition("resume with: hpo ")[2].split()
-    assert hpo(*words)[0] == 0, "the command that is told goes on"
     more = hpo("run", "small.yaml", "--set", "budget.trials=9", "--set", "seed=3")
     assert more[0] == 0 and "budget.trials=9" in kept(tmp_path)
 
 
-def test_refusal_quotes_new_overrides(hpo):
-    hpo("run", "small.yaml")
-    code, told = hpo("run", "small.yaml", "--set", "seed=3")
-    assert code == 2 and "[now: seed=3]" in told
-    assert told.rstrip().endswith("resume with: hpo run small.yaml")
-
-
-def test_refusal_attributes_derived_changes_to_override(hpo):
-    tpe = ("--set", "search.method=tpe")
-    hpo("run", "small.yaml")
-    code, told = hpo("run", "small.yaml", *tpe)
-    assert code == 2 and "search.options.n_startup_trials: absent -> 10" in told
-    assert told.rstrip().endswith("resume with: hpo run small.yaml") and "last time" not in told
-    hpo("run", "small.yaml", *tpe, "--name", "other")
-    _, told = hpo("run", "small.yaml", "--name", "other")
-    assert told.rstrip().endswith("hpo run small.yaml --set search.method=tpe --name other")
-
-
-def test_refusal_distinguishes_changes_in_file(hpo, tmp_path):
-    hpo("run", "small.yaml", "--set", "budget.trials=8")
-    (tmp_path / "small.yaml").write_text(TEXT.replace("16k", "20k"))
-    _, told = hpo("run", "small.yaml")
-    assert "env_steps: 16000 -> 20000" in told
-    assert "restore the old env_steps in the file, then resume with: hpo run small.yaml" in told
-    assert told.rstrip().endswith("--set budget.trials=8")
-
-
-def test_values_derived_from_env_steps_are_not_file_changes(hpo, tmp_path):
-    asha = ("--set", "early_terminate.type=asha")
-    assert hpo("run", "small.yaml", "--set", "env_steps=32k", *asha)[0] == 0
-    _, told = hpo("run", "small.yaml", *asha)
-    assert "early_terminate.min: 9600 -> 4800" in told and "grew" not in told
-    assert told.rstrip().endswith("--set env_steps=32k --set early_terminate.type=asha")
-    again = told.rstrip().rpartition("resume with: hpo ")[2].split()
-    assert hpo(*again)[0] == 0, "the command that is told goes on"
-    code, told = hpo(*again, "--set", "env_steps=64k")
-    assert code == 2 and "grew from" not in told, "a run that is refused does not go on"
-
-
-def test_refusal_quotes_overrides_for_folders_without_command(hpo, tmp_path):
-    hpo("run", "small.yaml", "--set", "budget.trials=8")
-    StudyFolder(tmp_path / "results" / "small").study_file.write_text(TEXT)
-    _, told = hpo("run", "small.yaml")
-    assert "resume with: hpo run small.yaml --set budget.trials=8" in told
-
-
-def test_resume_command_uses_recorded_verb(hpo, tmp_path):
-    main(["train", "small.yaml", "--quiet"])  # lanes that follow formulas have no returns to show
+def test_study_folder_records_the_verb(hpo, tmp_path):
+    hpo("train", "small.yaml")
     assert "#   hpo train small.yaml\n" in kept(tmp_path)
-    _, told = hpo("run", "small.yaml")
-    assert told.rstrip().endswith("resume with: hpo train small.yaml")
 
 
 def test_train_after_run_suggests_run(hpo):

@@ -125,6 +125,7 @@ def dies(monkeypatch):
     return at
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_extended_study_killed_midway_equals_uninterrupted(tmp_path, kind, dies, monkeypatch):
     changes = KINDS[kind]

@@ -31,7 +31,7 @@ class Losing(samples.AnalyticFactory):
 
     def make(self, resolved, lanes):
         made = super().make(resolved, lanes)
-        step, advance = made._step, made.advance
+        step, advance = made.train_chunk, made.advance
 
         def is_lost(lane):
             default = lane.payload["learning_rate"] == 3e-4
@@ -41,12 +41,12 @@ class Losing(samples.AnalyticFactory):
         def watched(refills, busy):
             self.seen.extend((str(one.stream), one.replicate) for one in refills)
             result = advance(refills, busy)
-            failed = {index: self.fails for index in busy if is_lost(made._lane_at(index))}
+            failed = {index: self.fails for index in busy if is_lost(made.lane_at(index))}
             return dataclasses.replace(result, failed=failed) if self.fails else result
 
         made.advance = watched
         if not self.fails:
-            made._step = lambda lane: bool(step(lane)) or is_lost(lane)
+            made.train_chunk = lambda lane: bool(step(lane)) or is_lost(lane)
         return made
 
 

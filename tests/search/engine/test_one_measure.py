@@ -38,7 +38,7 @@ class SomeShow(samples.AnalyticFactory):
             found = advance(refills, busy)
             rates = np.zeros(population.lanes)
             for lane in busy:
-                rates[lane] = population._lane_at(lane).payload["learning_rate"]
+                rates[lane] = population.lane_at(lane).payload["learning_rate"]
             ended = np.where(rates > self.silent_above, 0.0, 5.0)
             returns = np.where(ended > 0.0, 100.0 * found.metrics["skill"] - 60.0, np.nan)
             more = {
@@ -123,6 +123,7 @@ def test_all_values_use_only_evaluations_if_one_trial_has_no_return(tmp_path, ki
     assert checked["choose"] and (checked["value"] or checked["rung"] or kind == "pb2")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_evaluation_only_study_killed_at_any_boundary_equals_uninterrupted(
     tmp_path, kind, dies, monkeypatch

@@ -95,7 +95,9 @@ def test_seed_value_is_aggregate_of_environment_scores(tmp_path, over):
             mean = sum(found) / len(found)
             score = (mean - scale.random) / (scale.reference - scale.random)
             seen.setdefault(key, []).append(score)
-    for row in [row for row in rows(tmp_path, "trials") if row["value"] is not None]:
+    valued = [row for row in rows(tmp_path, "trials") if row["value"] is not None]
+    assert valued
+    for row in valued:
         wanted = [together(seen[row["trial"], seed], over) for seed in range(2)]
         assert row["seed_values"] == pytest.approx(wanted)
         assert row["value"] == pytest.approx(sum(wanted) / 2)
@@ -197,12 +199,10 @@ def test_a_study_that_is_killed_ends_with_equal_tables(tmp_path, name):
     asked = STUDIES[name]
     whole = run(asked, tmp_path / "whole", factory(asked), (), samples.quick())
     assert whole.state == "finished"
-    for after in (7, 9):
-        try:
-            settings = samples.quick(commit_seconds=0.0 if after != 7 else 0.01)
+    for after, seconds in ((7, 0.01), (9, 0.0)):
+        settings = samples.quick(commit_seconds=seconds)
+        with pytest.raises(Killed):
             run(asked, tmp_path / "killed", factory(asked), [Kill(after)], settings)
-        except Killed:
-            continue
     run(asked, tmp_path / "killed", factory(asked), (), samples.quick())
     assert tables_equal(tmp_path / "whole", tmp_path / "killed") == []
     with Journal(tmp_path / "whole") as one, Journal(tmp_path / "killed") as other:
@@ -276,9 +276,11 @@ def test_a_lane_diverges_with_any_of_its_environments(tmp_path):
     asked = several(early_terminate=None, budget=Budget(trials=30))
     run(asked, tmp_path, factory(asked), (), samples.quick())
     with Journal(tmp_path) as journal:
-        for row in journal.trials():
-            diverged = row.params["learning_rate"] > 0.2  # the smallest of the three limits
-            assert (row.state == "diverged") == diverged
+        trials = journal.trials()
+    diverged = [row.state == "diverged" for row in trials]
+    # the smallest of the three limits
+    assert diverged == [row.params["learning_rate"] > 0.2 for row in trials]
+    assert {*diverged} == {True, False}
 
 
 def test_policies_are_saved_per_environment(tmp_path):

@@ -18,8 +18,13 @@ def config():
 
 def test_default_compile_cache_is_per_user_and_machine(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert default_cache().parent == tmp_path / "hpo" / "jax"
-    assert default_cache() == default_cache()
+    here = default_cache()
+    assert here.parent == tmp_path / "hpo" / "jax"
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr("platform.machine", lambda: "another")
+        there = default_cache()
+    assert there.parent == here.parent and there != here
+    assert default_cache() == here
     for relative in ("", "cache"):  # the standard says to ignore what is not absolute
         monkeypatch.setenv("XDG_CACHE_HOME", relative)
         assert default_cache().parent == Path.home() / ".cache" / "hpo" / "jax"

@@ -47,6 +47,7 @@ def test_a_study_of_processes_ends_with_a_value_for_each_trial(folder):
     assert alive(folder) == []
 
 
+@pytest.mark.slow
 def test_the_default_is_compared_on_test_seeds(folder):
     more = "confirm: {default: {rate: 2.0}, top_k: 1, choose: 2, report: 8}\n"
     results = run(study_of(folder, trials=6, more=more))
@@ -175,6 +176,7 @@ def test_env_steps_of_processes_match_their_rungs(folder):
     """The rungs and the count of env steps do not depend on what trains."""
     more = "early_terminate: {type: asha, min: 200, eta: 2}\n"
     trials, _ = rows_of(run(study_of(folder, "slow", trials=8, more=more)))
+    assert {trial.state for trial in trials} == {TrialState.FINISHED, TrialState.STOPPED}
     for trial in trials:
         end = 800 if trial.state is TrialState.FINISHED else trial.rung_env_steps
         assert end <= trial.env_steps <= end + 50
@@ -306,6 +308,7 @@ def test_a_run_whose_checkpoint_is_damaged_starts_over(folder):
     other.close()
 
 
+@pytest.mark.slow
 def test_killed_command_study_resumes_without_orphans(folder):
     study_of(folder, "slow", trials=6)
     command = [sys.executable, "-m", "hpo", "run", "study.yaml"]

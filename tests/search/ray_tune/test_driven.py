@@ -48,6 +48,7 @@ class FakeDesk:
         self.decide, self.widths = decide, []
         self._new, self._running, self._ended, self._count = [], set(), [], 0
         self._waiting, self._after, self._asleep = {}, {}, set()
+        self._held = {}  # number -> the report of a trial that waits
 
     def begin(self, width, schedule):
         self.width, self.schedule, self._todo = width, schedule, list(self.points)
@@ -81,11 +82,18 @@ class FakeDesk:
                 self._ask("train", copy, params, reply)
             else:
                 self._decide(request.trial, reply)
+        for number, report in list(self._held.items()):
+            if self.decide(number, report) != "wait":
+                self._asleep.discard(number)
+                self._decide(number, self._held.pop(number))
 
     def _decide(self, number, report):
         verdict = "stop" if report.done else self.decide(number, report)
         if verdict == "go":
             self._ask("train", number, self.points[number])
+        elif verdict == "wait":
+            self._asleep.add(number)
+            self._held[number] = report
         elif verdict == "stop":
             self._running.discard(number)
             self._ended.append(number)
@@ -222,30 +230,34 @@ def test_copied_trial_continues_with_new_hyperparameters(driven, tmp_path):
 
 
 def test_diverged_trial_reports_worst_value_and_may_copy(driven):
-    seen = {}
+    asked, wide = study(12), dataclasses.replace(FACTORY, lanes=12)
+    new = {"learning_rate": 1e-3, "gamma": 0.99}
+    seen, worst, furthest = {}, {}, {}
 
     def decide(number, report):
-        seen.setdefault(number, []).append(report)
-        lost = number in diverging and report.env_steps == 4_000
-        return (0, {"learning_rate": 1e-3, "gamma": 0.99}) if lost else "go"
+        furthest[number] = max(report.env_steps, furthest.get(number, 0))
+        if report not in seen.setdefault(number, []):
+            seen[number].append(report)
+            values = [one.value for reports in seen.values() for one in reports]
+            worst.setdefault(number, min(values))
+        if number not in diverging or report is not seen[number][0]:
+            return "go"
+        return (0, new) if furthest.get(0, 0) >= report.env_steps else "wait"
 
     diverging = {
-        number for number, row in driven(study(12)).rows.items() if str(row.state) == "diverged"
+        number for number, row in driven(asked).rows.items() if str(row.state) == "diverged"
     }
-    assert diverging
+    assert diverging and 0 not in diverging
     seen.clear()
-    after = driven(study(8), decide, name="copied", copies=True)
-    mine = diverging & set(range(8))
-    worst = min(report.value for number in seen for report in seen[number])
-    for number in mine:
-        assert after.rows[number].state == "finished"
-        assert {report.value for report in seen[number][:2]} <= {worst} | {
-            report.value for reports in seen.values() for report in reports
-        }
-        assert [report.env_steps for report in seen[number]] == list(range(2_000, 16_000, 2_000))
-    seen.clear()
-    never = driven(study(8), name="never", copies=True)
-    assert all(str(never.rows[number].state) == "diverged" for number in mine)
+    worst.clear()
+    furthest.clear()
+    after = driven(asked, decide, name="copied", copies=True, factory=wide)
+    for number in diverging:
+        assert after.rows[number].state == "finished" and after.rows[number].params == new
+        assert seen[number][0].value == worst[number]
+        assert seen[number][-1].value > worst[number]
+    never = driven(asked, name="never", copies=True, factory=wide)
+    assert all(str(never.rows[number].state) == "diverged" for number in diverging)
 
 
 @pytest.mark.parametrize("env_steps", [200_000, 201_500])

@@ -108,15 +108,20 @@ def test_rungs_keep_trials_that_are_good_at_either_objective(tmp_path):
     finish(asked, tmp_path / "s")
     with Journal(tmp_path / "s") as journal:
         decisions = journal.decisions()
+    assert {decision.action for decision in decisions} == {"continue", "stop"}
     assert all(decision.cutoff is None and len(decision.extras) == 1 for decision in decisions)
     for decision in decisions:
         goes_on = decision.judged < 2 or decision.rank <= math.ceil(decision.judged / 2)
         assert (decision.action == "continue") is goes_on
-    # The last ones judged at the first rung were compared with all of it: dominated ones rank low.
-    rung = [d for d in decisions if d.rung == 0]
-    front = fronts([(-d.value, -d.extras[0]) for d in rung])
-    last = [(f, d.rank) for f, d in zip(front, rung, strict=True) if d.judged == len(rung)]
-    assert all(one[1] < other[1] for one in last for other in last if one[0] < other[0])
+    # Those judged together at the first rung were compared with all before them as well:
+    # dominated ones rank low.
+    rung, behind = [d for d in decisions if d.rung == 0], []
+    for count in sorted({d.judged for d in rung}):
+        front = fronts([(-d.value, -d.extras[0]) for d in rung[:count]])
+        pairs = zip(front, rung[:count], strict=True)
+        batch = [(number, d.rank) for number, d in pairs if d.judged == count]
+        behind += [(one, other) for one in batch for other in batch if one[0] < other[0]]
+    assert behind and all(one[1] < other[1] for one, other in behind)
 
 
 def test_front_is_confirmed_on_selection_seeds_without_winner(tmp_path):

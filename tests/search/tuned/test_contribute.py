@@ -294,8 +294,8 @@ def test_proof_tolerates_all_but_one_diverged_seed(tmp_path):
 def test_proof_without_a_finished_seed_is_refused(tmp_path):
 
     class HalfWay(Population):
-        def _step(self, lane):
-            super()._step(lane)
+        def train_chunk(self, lane):
+            super().train_chunk(lane)
             return lane.chunks >= 13
 
     class Diverging(Factory):
