@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import sys
 import zipfile
 from collections.abc import Generator, Mapping
@@ -21,7 +20,7 @@ import numpy as np
 
 from ..errors import ConfigError, StoreError
 from ..files import atomic_files
-from ..files.atomic_files import make_folder, replacing
+from ..files.atomic_files import make_folder, replacing, sha256_of
 from .pytree import named_leaves
 
 _SUMS = "SHA256SUMS"
@@ -48,8 +47,7 @@ def save_tree(directory: Path, tree: Any) -> None:
     with atomic_files.telling(directory):
         files = sorted(path for path in directory.rglob("*") if path.is_file())
         lines = [
-            f"{_sha256_of_file(path)}  {path.relative_to(directory).as_posix()}\n"
-            for path in files
+            f"{sha256_of(path)}  {path.relative_to(directory).as_posix()}\n" for path in files
         ]
         atomic_files.write_text(directory / _SUMS, "".join(lines))
 
@@ -100,7 +98,7 @@ def _check_files(directory: Path) -> None:
     try:
         lines = atomic_files.read_text(directory / _SUMS).splitlines()
         listed = [line.split("  ", 1) for line in lines]
-        damaged = [name for known, name in listed if _sha256_of_file(directory / name) != known]
+        damaged = [name for known, name in listed if sha256_of(directory / name) != known]
     except (OSError, ValueError) as error:
         raise StoreError(
             f"the checkpoint {directory} is damaged or incomplete: {error}"
@@ -108,11 +106,6 @@ def _check_files(directory: Path) -> None:
     if damaged or not listed:
         files = ", ".join(damaged) or _SUMS
         raise StoreError(f"the checkpoint {directory} is damaged: {files} changed")
-
-
-def _sha256_of_file(path: Path) -> str:
-    with os.fdopen(atomic_files.open_plain(path), "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 _NAME, _SUM = "lane", 32

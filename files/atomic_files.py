@@ -7,6 +7,7 @@ files and folders are never links.
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import re
 import shutil
@@ -210,6 +211,11 @@ def open_plain(path: Path, flags: int = os.O_RDONLY) -> int:
 def read_text(path: Path) -> str:
     with os.fdopen(open_plain(path), encoding="utf-8") as file:
         return file.read()
+
+
+def sha256_of(path: Path) -> str:
+    with os.fdopen(open_plain(path), "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def sync(path: Path) -> None:

@@ -212,8 +212,15 @@ def _with_listed_steps(
         text = f"{name} is searched over {count:,} values; list those to try"
         raise ConfigError(text, flags={"without": name})
     note(f"{name}: its range is converted to {count} listed values")
-    kept = {key: fields[key] for key in ("default", "when") if fields.get(key) is not None}
-    return {**kept, "values": [rounded(low + step * index) for index in range(count)]}
+    return {
+        **_default_and_when(fields),
+        "values": [rounded(low + step * index) for index in range(count)],
+    }
+
+
+def _default_and_when(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that a search keeps when its range becomes a list of values."""
+    return {key: fields[key] for key in ("default", "when") if fields.get(key) is not None}
 
 
 def _translate_values(
@@ -357,8 +364,7 @@ def _listed_key(note: Note, name: str, target: str, fields: dict[str, Any]) -> d
     if not whole or (high - low) // step >= _MOST_PROGRAMS:
         return fields  # left to the check of the study
     note(f"{name}: all values are listed, because each value of {target} needs a separate program")
-    rest = {key: fields[key] for key in ("default", "when") if fields.get(key) is not None}
-    return {"values": list(range(low, high + 1, step)), **rest}
+    return {"values": list(range(low, high + 1, step)), **_default_and_when(fields)}
 
 
 def env_value(entry: EnvEntry | None, key: str, value: Any) -> Any:
@@ -403,7 +409,7 @@ def switch(value: Any) -> Any:
 def _list_values(note: Note, name: str, target: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     """List the values in a range of whole numbers, or only powers of two if the range is long."""
     low, high, step = fields["min"], fields["max"], fields.get("q") or 1
-    rest = {key: fields[key] for key in ("default", "when") if fields.get(key) is not None}
+    rest = _default_and_when(fields)
     count, exponents = (high - low) // step + 1, fields.get("distribution") == "pow2"
     powers = [2**i for i in range(64) if low <= 2**i <= high]
     if exponents or (isinstance(count, int) and count <= _MOST_PROGRAMS):

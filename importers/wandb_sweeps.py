@@ -135,9 +135,7 @@ def read_program(path: Path, given: Mapping[str, Any]) -> ConvertedStudy:
     draft.rest["command"] = _agent_command(words, sweep["program"], source)
     draft.rest["length"] = _ONCE
     draft.space |= source.searched
-    metric = sweep.get("metric")
-    if not is_dict(metric) or not isinstance(metric.get("name"), str):
-        raise ConfigError(f"metric is {metric!r}; allowed: a mapping with name and goal")
+    metric = _named_metric(sweep.get("metric"))
     draft.rest["metric"] = {"name": metric["name"], "goal": metric.get("goal", "minimize")}
     _note_metric_keys(draft, metric)
     draft.rest["metrics"] = {"type": "wandb"}
@@ -459,11 +457,16 @@ def _every_step(draft: ConvertedStudy) -> None:
         search["options"] = {"points": points}
 
 
+def _named_metric(metric: Any) -> dict[str, Any]:
+    if not is_dict(metric) or not isinstance(metric.get("name"), str):
+        raise ConfigError(f"metric is {metric!r}; allowed: a mapping with name and goal")
+    return metric
+
+
 def _set_metric(draft: ConvertedStudy, metric: Any, given: Mapping[str, Any]) -> None:
     if metric is None:
         return
-    if not is_dict(metric) or not isinstance(metric.get("name"), str):
-        raise ConfigError(f"metric is {metric!r}; allowed: a mapping with name and goal")
+    metric = _named_metric(metric)
     sweep_metric, goal = metric["name"], metric.get("goal", "minimize")
     if goal not in ("minimize", "maximize"):
         raise ConfigError(f"metric.goal is {goal!r}; allowed: minimize or maximize")

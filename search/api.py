@@ -122,6 +122,12 @@ def _load_study(study: Source, out: Path, options: RunOptions) -> tuple[Study, P
     return study, out / checked_name(study.name), options
 
 
+def resume_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of `run` that `load_to_run` also accepts."""
+    names = ("new", "accept_changed_files", "retry_failed")
+    return {name: settings[name] for name in names if name in settings}
+
+
 def load_to_run(
     given: Written,
     out: Path,
@@ -215,9 +221,7 @@ def train(
         settings: other arguments of `run`.
     """
     if not isinstance(study, Study):
-        names = ("new", "accept_changed_files", "retry_failed")
-        asked = {name: settings[name] for name in names if name in settings}
-        study, text = load_to_run(study, Path(out), **asked)
+        study, text = load_to_run(study, Path(out), **resume_settings(settings))
         settings.setdefault("study_text", text)
     if not settings.get("new"):
         study = single_as_begun(study, Path(out) / checked_name(study.name))

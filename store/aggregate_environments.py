@@ -15,7 +15,7 @@ from typing import Literal
 from ..errors import ConfigError
 from .interim_analyses import level_of
 from .libraries import np
-from .mean_difference import paired_interval, unpaired_interval
+from .mean_difference import paired_interval, unpaired_interval, with_zero
 from .probability_of_improvement import chance_of_better, placement_interval
 from .statistics import (
     NO_INTERVAL,
@@ -167,7 +167,7 @@ def difference(
         return value, found
     if _swapped_p(a, b, statistic, paired) <= level:
         return value, found
-    return value, Interval(min(found.low, 0.0), max(found.high, 0.0), found.kind)
+    return value, with_zero(found)
 
 
 def _swapped_p(

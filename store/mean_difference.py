@@ -180,7 +180,7 @@ def _compare_pairs(
         return _NOTHING
     observed = _seen_interval(differences, a, b, level)
     if sign_flip_p(differences) > level:
-        observed = _with_zero(observed)
+        observed = with_zero(observed)
     found = _with_unseen(observed, a, b, paired_ends(a, b, level, bounds), bounds)
     if alike and found.whole == observed:
         return _NOTHING  # only the exact test can decide
@@ -198,7 +198,7 @@ def _compare_few(
         return _NOTHING
     observed = _welch_interval(a, b, level)
     if split_p(a, b) > level or is_rounding(mean(a) - mean(b), a, b):
-        observed = _with_zero(observed)
+        observed = with_zero(observed)
     return _with_unseen(observed, a, b, unpaired_ends(a, b, level, bounds), bounds)
 
 
@@ -208,7 +208,7 @@ def compare_unpaired(a: Sequence[float], b: Sequence[float], bounds: Bounds) -> 
     level = level_of(1)
     observed = _welch_interval(a, b, level)
     if deal_p([a], [b]) > level or is_rounding(mean(a) - mean(b), a, b):
-        observed = _with_zero(observed)
+        observed = with_zero(observed)
     return _with_unseen(observed, a, b, unpaired_ends(a, b, level, bounds), bounds)
 
 
@@ -245,7 +245,8 @@ def _with_unseen(
     return DifferenceInterval(within(observed.low, observed.high, observed.kind), whole, worst)
 
 
-def _with_zero(found: Interval) -> Interval:
+def with_zero(found: Interval) -> Interval:
+    """Extend an interval to 0."""
     if found.low is None or found.high is None:
         return found
     return Interval(min(found.low, 0.0), max(found.high, 0.0), found.kind)

@@ -6,8 +6,6 @@ fast as the default dictionary, and takes half the space.
 
 from __future__ import annotations
 
-import hashlib
-import os
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -147,7 +145,7 @@ class CurveParts:
                     writer.write_table(table)
                     rows += table.num_rows
             atomic_files.sync(path)
-        return Part(path.name, _file_checksum(path), rows, first, level)
+        return Part(path.name, atomic_files.sha256_of(path), rows, first, level)
 
     def reached(self, without: Stream) -> dict[tuple[int, str, int], int]:
         """Return the last env steps of each committed curve, by (trial, stream, replicate)."""
@@ -245,7 +243,7 @@ def part_batches(directory: Path, parts: Sequence[Part], schema: pa.Schema) -> I
 
 def _verify_part(path: Path, part: Part) -> None:
     try:
-        checksum = _file_checksum(path)
+        checksum = atomic_files.sha256_of(path)
     except OSError as error:
         raise not_as_written(f"the curve part {path} cannot be read ({error.strerror})") from error
     if checksum != part.checksum:
@@ -253,8 +251,3 @@ def _verify_part(path: Path, part: Part) -> None:
             f"the curve part {path} is damaged: its sha256 is {checksum[:12]}..., "
             f"but {part.checksum[:12]}... was written"
         )
-
-
-def _file_checksum(path: Path) -> str:
-    with os.fdopen(atomic_files.open_plain(path), "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

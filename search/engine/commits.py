@@ -23,7 +23,13 @@ from ..samplers.registry import PriorTrial
 from ..state.buckets import Bucket
 from ..state.loop_state import BucketState, LoopState
 from ..state.search_state import SearchState
-from ..state.trials import LIVE, Replicate, RunState, Trial
+from ..state.trials import (
+    LIVE,
+    Replicate,
+    RunState,
+    Trial,
+    lanes_of,
+)
 
 _FOLDER = "paused"
 _GOING_ON = (RunState.WAITING, RunState.RUNNING, RunState.PAUSED)
@@ -47,7 +53,7 @@ class PausedStates:
         runs = [run for run in paused if _replicate_key(run) not in self._kept]
         if not runs or bucket.population is None:
             return
-        states = bucket.population.take([run.lane for run in runs if run.lane is not None])
+        states = bucket.population.take(lanes_of(runs))
         for run, state in zip(runs, states, strict=True):
             self._kept[_replicate_key(run)] = bucket.key, state
 

@@ -36,7 +36,13 @@ from ..state.budget import env_steps_left, reserve
 from ..state.loop_state import Phase
 from ..state.progress import bounds_of
 from ..state.search_state import SearchState
-from ..state.trials import Replicate, RunState, Trial
+from ..state.trials import (
+    Replicate,
+    RunState,
+    Trial,
+    any_live,
+    in_state,
+)
 from .evaluate import AddRows
 from .finish_trials import KeptPolicies, in_lanes
 
@@ -466,7 +472,7 @@ class ConfirmStage:
         trial = self._search_state.trials[number]
         runs = trial.runs_of(Stream.REPORT)
         trial.lack(self._missing_note(runs, _OF_REPORT))
-        if runs and not any(run.state is RunState.CUT for run in runs):
+        if runs and not in_state(runs, RunState.CUT):
             trial.prove()
         self._search_state.touch(trial)
 
@@ -475,7 +481,7 @@ class ConfirmStage:
         lost, budget = sum(run.state is not RunState.ENDED for run in runs), ""
         if not lost:
             return ""
-        if any(run.state is RunState.CUT for run in runs):
+        if in_state(runs, RunState.CUT):
             bounds = self._search_state.study.budget
             given = {"budget.env_steps": bounds.env_steps, "budget.wall": bounds.wall_seconds}
             ended = " or ".join(name for name, bound in given.items() if bound is not None)
@@ -495,7 +501,7 @@ class ConfirmStage:
             return
         runs = self._search_state.trials[self._state.winner].runs_of(Stream.REPORT)
         still_there = in_lanes(runs)
-        if still_there and not any(run.is_live for run in runs):
+        if still_there and not any_live(runs):
             self._policies.export(still_there[0])
 
 
@@ -530,4 +536,4 @@ def first_confirmed(search_state: SearchState) -> Trial | None:
 
 def _was_cut(trial: Trial) -> bool:
     confirming = (*trial.runs_of(Stream.CHOOSE), *trial.runs_of(Stream.REPORT))
-    return any(run.state is RunState.CUT for run in confirming)
+    return bool(in_state(confirming, RunState.CUT))

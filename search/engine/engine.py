@@ -32,7 +32,12 @@ from ..state.budget import (
 )
 from ..state.loop_state import LoopState, Phase
 from ..state.search_state import SearchState
-from ..state.trials import Replicate, Trial, cut
+from ..state.trials import (
+    Replicate,
+    Trial,
+    cut,
+    lanes_of,
+)
 from .callbacks import StopStudy
 from .commits import Committer, PausedStates
 from .evaluate import (
@@ -207,7 +212,7 @@ class Engine:
             return runs
         try:
             self._paused_states.put_back(bucket, runs)
-            lanes = [run.lane for run in runs if run.lane is not None]
+            lanes = lanes_of(runs)
             found = population.ready(refills_of(self.search_state, runs), lanes)
         except Exception as error:
             self.fail_lanes(bucket, error)
@@ -255,7 +260,7 @@ class Engine:
                 population.change(changes)
             with self.search_state.state.usage.spending("compile"):
                 self._compile_bucket(bucket, population)
-            lanes = [run.lane for run in runs if run.lane is not None]
+            lanes = lanes_of(runs)
             result = population.advance(refills, lanes)
         except Exception as error:
             self.fail_lanes(bucket, error)

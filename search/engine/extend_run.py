@@ -23,7 +23,7 @@ from ..lanes.lane_count import population_replicates
 from ..state.loop_state import EndedTrial, Phase
 from ..state.schedule import EventSchedule, chunks_of_row, ends_row, schedule_of
 from ..state.search_state import SearchState
-from ..state.trials import RunState, Trial
+from ..state.trials import RunState, Trial, in_state
 
 _NOTE = 71  # columns left after "warning: "
 
@@ -98,7 +98,7 @@ def keep_for_growth(search_state: SearchState, trial: Trial) -> None:
 
     Called while the trial is still in its lanes.
     """
-    ended = [run for run in trial.runs if run.state is RunState.ENDED]
+    ended = in_state(trial.runs, RunState.ENDED)
     if can_grow(search_state.study) and ended and all(run.lane is not None for run in ended):
         search_state.state.keep_ended(copy.deepcopy(trial), search_state.study.env_steps)
 

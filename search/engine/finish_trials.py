@@ -19,10 +19,16 @@ from ...store.rows import REFERENCE_TRIAL, Stream, TrialState
 from ...studies.execution_spec import Checkpoint
 from ...studies.study_environments import value_words
 from ..state.buckets import Bucket
-from ..state.loop_state import KeptPolicy
 from ..state.schedule import BUDGET_ENDED, CLEARLY_BELOW, stages
 from ..state.search_state import SearchState
-from ..state.trials import Replicate, RunState, Trial, cut
+from ..state.trials import (
+    Replicate,
+    RunState,
+    Trial,
+    any_live,
+    cut,
+    in_state,
+)
 from .extend_run import keep_for_growth
 
 
@@ -56,7 +62,7 @@ def more_seeds(search_state: SearchState, trial: Trial) -> list[Replicate]:
     looks = stages(seeds.first, seeds.per_config)
     best = _best_in_full(search_state)
     if best is not None:
-        ended = [run for run in trial.runs_of(Stream.SEARCH) if run.state is RunState.ENDED]
+        ended = in_state(trial.runs_of(Stream.SEARCH), RunState.ENDED)
         own = [search_state.objective.loss(run.value or 0.0) for run in ended]
         other = [search_state.objective.loss(best.seed_values[run.replicate]) for run in ended]
         if clearly_worse(own, other, (1.0 - seeds.racing.confidence) / (len(looks) - 1)):
@@ -82,7 +88,7 @@ def value_of(search_state: SearchState, trial: Trial) -> float:
     best = _best_in_full(search_state)
     if best is None:
         return plain
-    ended = [run for run in trial.runs_of(Stream.SEARCH) if run.state is RunState.ENDED]
+    ended = in_state(trial.runs_of(Stream.SEARCH), RunState.ENDED)
     shared = [best.seed_values[run.replicate] for run in ended]
     return statistics.fmean(best.seed_values) + plain - statistics.fmean(shared)
 
@@ -162,9 +168,7 @@ class KeptPolicies:
         numbers = [policy.trial for policy in search_state.state.kept] + [trial.number]
         ordered = search_state.order(search_state.trials[number] for number in numbers)
         kept = ordered[:most]
-        search_state.state.keep(
-            [KeptPolicy(one.number, search_state.losses(one)[0]) for one in kept]
-        )
+        search_state.keep_policies(kept)
         for other in ordered[most:]:
             if not _has_won(other):
                 delete_folder(self._trial_path(other.number))
@@ -238,7 +242,7 @@ class KeptPolicies:
             if trial.value is None and trial.state is not TrialState.UNFINISHED
         }
         state.keep([one for one in state.kept if one.trial not in lost])
-        kept = {one.trial for one in state.kept}
+        kept = state.kept_trials
         kept |= {number for number, trial in trials.items() if _has_won(trial)}
         if winner is not None:
             kept.add(winner.number)
@@ -251,7 +255,7 @@ class KeptPolicies:
 
     def _kept_or_live(self) -> set[int]:
         live = {trial.number for trial in self._search_state.going_on()}
-        return live | {policy.trial for policy in self._search_state.state.kept}
+        return live | self._search_state.state.kept_trials
 
     def _trial_folders(self) -> list[tuple[Path, int, str]]:
         """Return each trial folder, with trial number and kind ("" for the policy itself)."""
@@ -312,9 +316,9 @@ def finish_trials(
 ) -> None:
     """End the search trials that have no live replicates."""
     for trial in search_state.live():
-        if trial.lost or not trial.runs or any(run.is_live for run in trial.runs):
+        if trial.lost or not trial.runs or any_live(trial.runs):
             continue
-        if any(run.state is RunState.CUT for run in trial.runs):
+        if in_state(trial.runs, RunState.CUT):
             _end_cut(search_state, trial, policies)
             continue
         further = more_seeds(search_state, trial)

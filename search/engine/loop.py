@@ -13,7 +13,12 @@ from ..rules.stopping import PromotingAsha
 from ..state.budget import may_propose
 from ..state.loop_state import Phase
 from ..state.schedule import EventSchedule
-from ..state.trials import RunState, Trial, cut
+from ..state.trials import (
+    RunState,
+    Trial,
+    cut,
+    in_state,
+)
 from .confirm import ConfirmStage, Fresh, first_confirmed
 from .engine import Engine, Outcome
 from .finish_trials import close_search, finish_trials
@@ -147,7 +152,7 @@ class Loop:
 
     def _enqueue_promoted(self, promoted: Iterable[Trial]) -> None:
         for trial in promoted:
-            runs = [run for run in trial.runs if run.state is RunState.WAITING]
+            runs = in_state(trial.runs, RunState.WAITING)
             self._buckets[trial.bucket].enqueue(runs)
 
     def _judge_rungs(self) -> None:

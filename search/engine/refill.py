@@ -13,7 +13,13 @@ from ..samplers.registry import draws_ahead
 from ..state.buckets import Bucket, next_bucket
 from ..state.budget import may_propose, trials_left
 from ..state.loop_state import PendingAsk
-from ..state.trials import RunState, Trial, cut
+from ..state.trials import (
+    RunState,
+    Trial,
+    any_live,
+    cut,
+    in_state,
+)
 from .engine import Engine
 
 
@@ -147,7 +153,7 @@ class Refiller:
         if state.winner is None or state.winner not in state.live:
             return ""
         winner = state.live[state.winner]
-        return winner.bucket if any(run.is_live for run in winner.runs) else ""
+        return winner.bucket if any_live(winner.runs) else ""
 
     def _look_ahead(self, bucket: Bucket) -> None:
         """Fix the lane count of the other bucket with the most work, and start compiling it."""
@@ -214,4 +220,4 @@ class Refiller:
 
 
 def _is_queued(trial: Trial) -> bool:
-    return any(run.state is RunState.WAITING for run in trial.runs_of(Stream.SEARCH))
+    return bool(in_state(trial.runs_of(Stream.SEARCH), RunState.WAITING))

@@ -16,7 +16,12 @@ from ..rules.registry import Judged, Pruner, Rung, TrialAtRung, Verdict, is_audi
 from ..rules.stopping import PromotingAsha
 from ..state.schedule import EventSchedule
 from ..state.search_state import SearchState
-from ..state.trials import Replicate, RunState, Trial
+from ..state.trials import (
+    Replicate,
+    RunState,
+    Trial,
+    any_live,
+)
 
 
 def rung_of(search_state: SearchState, rung: int) -> Rung:
@@ -259,7 +264,7 @@ def _carry_out(search_state: SearchState, trial: Trial, rung: int, verdict: Verd
     if not verdict.stop or _is_protected(search_state, trial):
         return "continue"
     if verdict.pause:
-        if not any(run.is_live for run in trial.runs):  # it incurs no further cost
+        if not any_live(trial.runs):  # it incurs no further cost
             return "continue"
         search_state.pause(trial, verdict.rule)
         return "pause"

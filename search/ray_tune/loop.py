@@ -23,7 +23,15 @@ from ..engine.interrupts import Interrupts
 from ..lanes.contract import Population
 from ..state.buckets import Bucket
 from ..state.search_state import SearchState
-from ..state.trials import Replicate, RunState, Segment, Trial, cut, lineage_of
+from ..state.trials import (
+    Replicate,
+    RunState,
+    Segment,
+    Trial,
+    cut,
+    in_state,
+    lineage_of,
+)
 from .desk import Desk, DeskRequest, Reports, Waiting
 
 _KEPT = 4  # number kept: another trial may request a state after its trial has continued or ended
@@ -219,7 +227,7 @@ class Driven:
     def _give_up_without_lanes(self) -> None:
         """End trials that were suspended before an interruption: their states are lost."""
         for trial in self._search_state.live():
-            runs = [run for run in trial.runs if run.state is RunState.RUNNING]
+            runs = in_state(trial.runs, RunState.RUNNING)
             if trial.lost or any(run.lane is None for run in runs):
                 text = "it was paused when the study was interrupted, and its state is lost"
                 self._search_state.end(trial, TrialState.UNFINISHED, text)
@@ -293,7 +301,7 @@ class Driven:
             source = self._states.adopt(trial, bucket, request, self._make_room)
             if source is not None:
                 self._reports.judge(trial, "copy", source, old)
-        waiting = [run for run in trial.runs if run.state is RunState.WAITING]
+        waiting = in_state(trial.runs, RunState.WAITING)
         if waiting:
             self._make_room(bucket, len(waiting))
             bucket.enqueue(waiting)

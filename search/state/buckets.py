@@ -14,7 +14,7 @@ from ...store.rows import Stream
 from ...studies.spec import Study
 from ..lanes.contract import Population, Resolved
 from .schedule import EventSchedule, schedule_of
-from .trials import Replicate, RunState
+from .trials import Replicate, RunState, in_state
 
 _ORDER = {Stream.SEARCH: 0, Stream.CHOOSE: 1, Stream.REPORT: 2}
 
@@ -102,7 +102,7 @@ class Bucket:
         for lane, run in enumerate(self.slots):
             if run is not None and run.state is not RunState.RUNNING:
                 self._free_lane(lane, run)
-        self.waiting = [run for run in self.waiting if run.state is RunState.WAITING]
+        self.waiting = in_state(self.waiting, RunState.WAITING)
 
     def claim(self, run: Replicate) -> int:
         """Return a replicate's lane; assign a free one if it has none."""

@@ -311,6 +311,11 @@ class LoopState:
         """Drop all gains; the values they were computed from have been replaced."""
         self.gains = []
 
+    @property
+    def kept_trials(self) -> set[int]:
+        """The trials with kept policies."""
+        return {policy.trial for policy in self.kept}
+
     def keep(self, policies: Sequence[KeptPolicy]) -> None:
         self.kept = list(policies)
 

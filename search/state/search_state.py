@@ -240,11 +240,14 @@ class SearchState:
             self._remeasure_racing()
         self._unseen.update(self.trials)
         self._rungs = []
-        kept = {policy.trial for policy in self.state.kept}
-        ordered = self.order(self.trials[number] for number in kept)
-        self.state.keep([KeptPolicy(one.number, self.losses(one)[0]) for one in ordered])
+        kept = self.state.kept_trials
+        self.keep_policies(self.order(self.trials[number] for number in kept))
         self.state.forget_gains()
         self._redraws = True
+
+    def keep_policies(self, trials: Iterable[Trial]) -> None:
+        """Record whose policies are kept, best first."""
+        self.state.keep([KeptPolicy(one.number, self.losses(one)[0]) for one in trials])
 
     def take_redraw(self) -> bool:
         """Return whether a pending batch must be drawn again; true once after values change."""

@@ -241,6 +241,19 @@ def cut(runs: Iterable[Replicate]) -> None:
         run.cut()
 
 
+def in_state(runs: Iterable[Replicate], state: RunState) -> list[Replicate]:
+    return [run for run in runs if run.state is state]
+
+
+def any_live(runs: Iterable[Replicate]) -> bool:
+    return any(run.is_live for run in runs)
+
+
+def lanes_of(runs: Iterable[Replicate]) -> list[int]:
+    """Return the lanes of the replicates that have one."""
+    return [run.lane for run in runs if run.lane is not None]
+
+
 LIVE = (TrialState.WAITING, TrialState.RUNNING)
 
 
@@ -453,7 +466,7 @@ class Trial(TrialRow):
         return [run for run in self.runs if run.stream is stream]
 
     def has_live_runs(self, stream: Stream) -> bool:
-        return any(run.is_live for run in self.runs_of(stream))
+        return any_live(self.runs_of(stream))
 
     def values_of(self, stream: Stream) -> tuple[float, ...]:
         """Return the last values of a stream's replicates that did not diverge."""

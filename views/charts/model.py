@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...spaces.distributions import Distribution
+from ...store.aggregate_environments import Profile
 from ..formatting import number, param, steps
 
 
@@ -231,13 +232,13 @@ def value_scale(values: Iterable[float], label: str, may_be_log: bool = True) ->
     low, high = min(finite, default=0.0), max(finite, default=1.0)
     if may_be_log and low > 0.0 and high / low > _MANY_DECADES:
         low, high = low / 1.2, high * 1.2
-        return Scale(low, high, _labelled_ticks(decades(low, high), number), label, log=True)
+        return Scale(low, high, labelled_ticks(decades(low, high), number), label, log=True)
     if not high > low:
         reach = abs(low) * 0.1 or 1.0
         low, high = low - reach, high + reach
     margin = _MARGIN * (high - low)
     low, high = low - margin, high + margin
-    return Scale(low, high, _labelled_ticks(round_ticks(low, high), number), label)
+    return Scale(low, high, labelled_ticks(round_ticks(low, high), number), label)
 
 
 def leaders_scale(
@@ -258,7 +259,7 @@ def leaders_scale(
 def steps_scale(high: float, label: str = "env steps of one seed") -> Scale:
     high = max(1.0, high)
     return Scale(
-        0.0, high, _labelled_ticks(round_ticks(0.0, high), lambda at: steps(round(at))), label
+        0.0, high, labelled_ticks(round_ticks(0.0, high), lambda at: steps(round(at))), label
     )
 
 
@@ -285,10 +286,34 @@ def spread(places: Sequence[float], gap: float, low: float, high: float) -> list
     return [placed[at] for at in range(len(places))]
 
 
-def _labelled_ticks(
+def labelled_ticks(
     values: Sequence[float], say: Callable[[float], str]
 ) -> tuple[tuple[float, str], ...]:
     return tuple((value, say(value)) for value in values)
+
+
+SHARES = Scale(
+    0.0, 1.0, labelled_ticks([0.0, 0.25, 0.5, 0.75, 1.0], "{:.0%}".format), "share of runs"
+)
+
+
+def profile_marks(found: Profile, line: Line) -> list[Line | Band]:
+    """Return a performance profile as a line in the style of `line`, over its band if any."""
+    marks: list[Line | Band] = []
+    if found.band is not None:
+        ends = zip(found.thresholds, found.band, strict=True)
+        marks.append(Band(tuple((at, *end) for at, end in ends), line.style))
+    points = tuple(zip(found.thresholds, found.shares, strict=True))
+    return [*marks, replace(line, points=points)]
+
+
+def bands_first(marks: Iterable[Line | Band]) -> tuple[Line | Band, ...]:
+    """Return marks in the order in which they are drawn: bands below lines."""
+    return tuple(sorted(marks, key=_is_line))
+
+
+def _is_line(mark: Line | Band) -> bool:
+    return isinstance(mark, Line)
 
 
 def knob_share(distribution: Distribution, value: Any) -> float:

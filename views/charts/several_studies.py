@@ -14,13 +14,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 from ...environments.registry import Reference, normalised, reference_of
 from ...errors import ConfigError, counted
 from ...store.aggregate_environments import (
     BySeed,
     Estimate,
+    Profile,
     beside,
     on_each,
     profiles,
@@ -29,13 +29,27 @@ from ...store.rows import Stream
 from ..formatting import around, enumerated, method_words, number
 from ..quotes import metric_name
 from .environment_names import environment_names
-from .model import XY, Band, Dot, Label, Line, Picture, Scale, round_ticks, value_scale
+from .model import (
+    QUARTERS,
+    SHARES,
+    XY,
+    Band,
+    Dot,
+    Label,
+    Line,
+    Picture,
+    Scale,
+    bands_first,
+    labelled_ticks,
+    profile_marks,
+    round_ticks,
+    value_scale,
+)
 from .snapshot import Snapshot
 
 _TITLE = "Several studies"
 _MOST = 6  # number of colours
 _DEFAULT = "default"
-_SHARES = Scale(0.0, 1.0, tuple((at / 4, f"{at / 4:.0%}") for at in range(5)), "share of runs")
 
 
 @dataclass(frozen=True)
@@ -57,6 +71,11 @@ class Sides:
     environments: tuple[str, ...]
     label: str  # name of the scores
     note: str = ""  # which values were left out
+
+    @property
+    def rival(self) -> MethodValues:
+        """The side that the others are compared with: the default, or else the last side."""
+        return next((side for side in self.sides if side.is_default), self.sides[-1])
 
 
 @dataclass(frozen=True)
@@ -222,7 +241,7 @@ def _cut_words(sides: Sequence[MethodValues], snapshots: Sequence[Snapshot]) -> 
 
 def compared(found: Sides) -> list[SideAggregates]:
     """Return IQM and probability of improvement for each side, with 95 % intervals."""
-    rival = next((side for side in found.sides if side.is_default), found.sides[-1])
+    rival = found.rival
     answers: list[SideAggregates] = []
     for side in found.sides:
         iqm = on_each(side.scores).together["iqm"]
@@ -245,7 +264,7 @@ def _improvement_probability(side: MethodValues, rival: MethodValues, found: Sid
 def several_studies(snapshots: Sequence[Snapshot]) -> Picture:
     found = sides_of(snapshots)
     answers = compared(found)
-    rival = next((side for side in found.sides if side.is_default), found.sides[-1])
+    rival = found.rival
     panels = [_iqm_panel(answers, found.label), _improvement_panel(answers, rival.name)]
     panels.append(_profile_panel(found))
     seeds = {len(side.scores) for side in found.sides}
@@ -282,7 +301,7 @@ def _iqm_panel(answers: Sequence[SideAggregates], label: str) -> XY:
 def _improvement_panel(answers: Sequence[SideAggregates], rival: str) -> XY:
     estimates = [(one.side, one.improvement) for one in answers if one.improvement is not None]
     found = _interval_panel("Improvement", f"P(better than {rival})", estimates, answers)
-    ticks = tuple((at / 4, number(at / 4)) for at in range(5))
+    ticks = labelled_ticks(QUARTERS, number)
     even = Line(((0.5, found.y.low), (0.5, found.y.high)), "muted", thin=True, dashed=True)
     x = Scale(-0.02, 1.02, ticks, found.x.label)
     return replace(found, x=x, marks=(even, *found.marks))
@@ -320,26 +339,21 @@ def _profile_panel(found: Sides) -> XY:
     finite = [score for score in scores if math.isfinite(score)]
     if found.label != "normalised score":
         low = max(low, min([*finite, high]))
-    marks: list[Line | Dot | Band] = []
+    marks: list[Line | Band] = []
     labels: list[Label] = []
     for place, (side, one) in enumerate(zip(found.sides, curves, strict=True)):
         style = _side_style(place, side)
-        points = tuple(zip(one.thresholds, one.shares, strict=True))
-        if one.band is not None:
-            ends = zip(one.thresholds, one.band, strict=True)
-            marks.append(Band(tuple((at, *end) for at, end in ends), style))
-        marks.append(Line(points, style, tip=side.name, dashed=side.is_default))
-        labels.append(Label(_profile_height(points, low, high), side.name, style))
-    marks.sort(key=lambda mark: isinstance(mark, Line))  # bands below lines
-    ticks = tuple((at, number(at)) for at in round_ticks(low, high, 4))
+        marks += profile_marks(one, Line((), style, tip=side.name, dashed=side.is_default))
+        labels.append(Label(_profile_height(one, low, high), side.name, style))
+    ticks = labelled_ticks(round_ticks(low, high, 4), number)
     x = Scale(low, high, ticks, found.label, cut=True)
-    return XY("Performance profile", x, _SHARES, tuple(marks), labels=tuple(labels))
+    return XY("Performance profile", x, SHARES, bands_first(marks), labels=tuple(labels))
 
 
-def _profile_height(points: Sequence[tuple[float, float]], low: float, high: float) -> float:
+def _profile_height(found: Profile, low: float, high: float) -> float:
     """Return a profile's height near its right end, before it drops to 0."""
     at = low + 0.9 * (high - low)
-    for (_, before), (x, _) in pairwise(points):
+    for before, x in zip(found.shares, found.thresholds[1:], strict=False):
         if x > at:
             return before
-    return points[-1][1]
+    return found.shares[-1]

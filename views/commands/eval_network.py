@@ -257,7 +257,7 @@ def blocking_picture(results: Compared, title: str) -> Picture:
     sums = list(results.values())
     styles = [f"c{place % _COLOURS}" for place in range(len(sums))]
     loads = [float(load) for load in sums[0].loads]
-    ticks = tuple((at, number(at)) for at in round_ticks(min(loads), max(loads)))
+    ticks = labelled_ticks(round_ticks(min(loads), max(loads)), number)
     reach = 0.02 * (max(loads) - min(loads)) or 1.0
     x = Scale(min(loads) - reach, max(loads) + reach, ticks, "load, Erlang")
     named = list(zip(names, styles, sums, strict=True))

@@ -135,9 +135,7 @@ def do_import(args: Namespace) -> int:
         # again, because they override settings that came with the space
         draft.override({key: value for key, value in given.items() if is_of_the_file(key)})
     text = draft.text()
-    for title, items in (("changed", draft.notes), ("left out", draft.left_out)):
-        for item in items:
-            note(f"{title}: {item}")
+    _note_changes(draft)
     if any("system=" in item for item in draft.notes):
         note("pass such options after --, as in: -- system=none")
     version = re.search(r"version=(\S+)", "\n".join(draft.notes))
@@ -149,6 +147,12 @@ def do_import(args: Namespace) -> int:
     else:
         write_study(text, args.to)
     return 0
+
+
+def _note_changes(draft: ConvertedStudy) -> None:
+    for title, items in (("changed", draft.notes), ("left out", draft.left_out)):
+        for item in items:
+            note(f"{title}: {item}")
 
 
 def _existing_file(given: str) -> Path:
@@ -181,9 +185,7 @@ def _import_program(path: Path, given: Mapping[str, Any], args: Namespace) -> in
     first = {key: data[key] for key in _ORDER if key in data}
     text = "\n".join([*head, ""]) + to_yaml({**first, **data})
     loads(text, path.name, path.parent)
-    for title, items in (("changed", draft.notes), ("left out", draft.left_out)):
-        for item in items:
-            note(f"{title}: {item}")
+    _note_changes(draft)
     note("to train with hpo's PPO instead, add: -- --env ID")
     write_study(text, args.to)
     return 0

@@ -159,6 +159,10 @@ class _StudyResults:
     audit: Audit | None
     conclusion: Conclusion
 
+    @property
+    def front_line(self) -> str:
+        return front_line(self.entries, volume_of(self.entries, Ranking.of(self.meta)))
+
 
 def _read_results(folder: StudyFolder) -> _StudyResults:
     with Journal(folder.path) as journal, journal.at_one_commit():
@@ -228,9 +232,7 @@ def _print_top(out: Console, folder: Path, results: _StudyResults, most: int | N
     for text in _ways_on(folder, results):
         out.print(text, soft_wrap=True)
     if board.objectives:
-        out.print(
-            front_line(results.entries, volume_of(results.entries, Ranking.of(results.meta)))
-        )
+        out.print(results.front_line)
     out.print()
     print_leaderboard(out, board, most or _ROWS, which)
     if board.entries and not board.objectives and not most:
@@ -340,8 +342,7 @@ def do_best(args: Namespace) -> int:
 
 
 def _front_lines(results: _StudyResults, first: Entry) -> list[str]:
-    said = [*results.conclusion.said]
-    said.append(front_line(results.entries, volume_of(results.entries, Ranking.of(results.meta))))
+    said = [*results.conclusion.said, results.front_line]
     lines = [in_columns(text, sys.stdout) for text in said]
     front = [e for e in results.entries if e.front == 1 and e.confirmed == first.confirmed]
     if len(front) > 1:

@@ -303,9 +303,7 @@ def _load_study(
     """Load a study; if it resumes an existing one, compare the two before its files run."""
     if isinstance(study, Study):
         return read_study(study, name)
-    names = ("new", "accept_changed_files", "retry_failed")
-    asked = {one: settings[one] for one in names if one in settings}
-    return api.load_to_run(study, Path(out), name, **asked)
+    return api.load_to_run(study, Path(out), name, **api.resume_settings(settings))
 
 
 def _check_options(progress: Any, **several: Any) -> None:

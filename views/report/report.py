@@ -22,7 +22,19 @@ from ...store.value_bounds import value_bounds
 from ...studies.study_environments import env_words
 from ...version import __version__
 from ..charts.knob_charts import effects, importance, parallel, slices
-from ..charts.model import XY, Band, Key, Line, Picture, Scale, round_ticks
+from ..charts.model import (
+    SHARES,
+    XY,
+    Band,
+    Key,
+    Line,
+    Picture,
+    Scale,
+    bands_first,
+    labelled_ticks,
+    profile_marks,
+    round_ticks,
+)
 from ..charts.search_charts import curves, history, pareto, schedule
 from ..charts.snapshot import Snapshot, read_snapshot
 from ..environment_text import AGGREGATES_NOTE, TOGETHER, signed
@@ -59,7 +71,6 @@ from .page import TableCell, facts, figure, page, table
 _MOST_COMPARED = 4
 _TITLE = "Performance profile"
 _NEXT = '<h2 class="next">'  # before commands that name the folder
-_SHARES = Scale(0.0, 1.0, tuple((at / 4, f"{at / 4:.0%}") for at in range(5)), "share of runs")
 _ROWS, _LONGEST_CELL = 200, 60
 
 
@@ -87,7 +98,7 @@ def profile(snapshot: Snapshot) -> Picture:
     sides = [snapshot.scores.of(trial, stream) for trial in trials]
     found = profiles(sides)
     low, high = found[0].thresholds[0], found[0].thresholds[-1]
-    ticks = tuple((at, number(at)) for at in round_ticks(low, high))
+    ticks = labelled_ticks(round_ticks(low, high), number)
     marks: list[Line | Band] = []
     keys: list[Key] = []
     for place, (trial, side, one) in enumerate(zip(trials, sides, found, strict=True)):
@@ -96,16 +107,11 @@ def profile(snapshot: Snapshot) -> Picture:
         if is_default:
             style, shape = "base", "dashed"
         name = f"trial {trial}{', the default' * is_default}"
-        points = tuple(zip(one.thresholds, one.shares, strict=True))
-        if one.band is not None:
-            ends = zip(one.thresholds, one.band, strict=True)
-            marks.append(Band(tuple((at, low, high) for at, (low, high) in ends), style))
         tip = f"{name}, {counted(len(side), 'seed')}"
-        marks.append(Line(points, style, trial, tip, dashed=is_default))
+        marks += profile_marks(one, Line((), style, trial, tip, dashed=is_default))
         keys.append(Key(tip, style, shape))
-    marks.sort(key=lambda mark: isinstance(mark, Line))  # bands below lines
     scale = Scale(low, high, ticks, "score")
-    panel = XY("Runs above a score", scale, _SHARES, tuple(marks), tuple(keys), wide=True)
+    panel = XY("Runs above a score", scale, SHARES, bands_first(marks), tuple(keys), wide=True)
     caption = (
         "Each line is the share of runs, over all environments and seeds, that score above x. "
     )
