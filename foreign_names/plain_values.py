@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from ..errors import ConfigError
 from ..files.plain_data import shortened
+
+Node = TypeVar("Node", bound=ast.AST)
 
 _LONGEST = 200_000
 _LARGEST = 2.0**80
@@ -142,6 +144,11 @@ def _call_safely(node: ast.AST, act: Callable[..., Any], *given: Any) -> Any:
 
 def _not_plain_error(node: ast.AST | None) -> NotPlain:
     return NotPlain(f"{shown_node(node)} is not a plain value")
+
+
+def nodes_of(tree: ast.AST, kind: type[Node]) -> Iterator[Node]:
+    """Yield the nodes of one kind, outer ones first."""
+    return (node for node in ast.walk(tree) if isinstance(node, kind))
 
 
 def last_name(node: ast.AST) -> str:

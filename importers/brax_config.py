@@ -13,7 +13,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..foreign_names.plain_values import NotPlain, Unread, last_name, parsed_source, plain_node
+from ..foreign_names.plain_values import (
+    NotPlain,
+    Unread,
+    last_name,
+    nodes_of,
+    parsed_source,
+    plain_node,
+)
 from .python_names import Names
 
 _CONFIG = "brax_ppo_config"
@@ -42,11 +49,7 @@ def read_brax(text: str, env: str | None) -> BraxArguments:
     if name is not None:
         name = name.rpartition(":")[2]
     function = next(
-        (
-            node
-            for node in ast.walk(tree)
-            if isinstance(node, ast.FunctionDef) and node.name == _CONFIG
-        ),
+        (node for node in nodes_of(tree, ast.FunctionDef) if node.name == _CONFIG),
         None,
     )
     if function is not None:
@@ -57,8 +60,8 @@ def read_brax(text: str, env: str | None) -> BraxArguments:
 
 def _env_in(tree: ast.AST, known: Mapping[str, Any]) -> str | None:
     """Return the name of the environment that a file creates."""
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Call) or last_name(node.func) not in _LOADS:
+    for node in nodes_of(tree, ast.Call):
+        if last_name(node.func) not in _LOADS:
             continue
         given = [*node.args[:1], *(word.value for word in node.keywords if word.arg == "env_name")]
         if _owner_name(node.func) in _MAKERS_OF and given:
@@ -81,9 +84,7 @@ def _owner_name(called: ast.AST) -> str:
 def _call_for(tree: ast.AST, env: str | None) -> ast.Call:
     """Return the call to `train`, or the entry for one environment in a dictionary of calls."""
     of_env = dict[str, ast.Call]()
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Dict):
-            continue
+    for node in nodes_of(tree, ast.Dict):
         for key, value in zip(node.keys, node.values, strict=True):
             if (
                 isinstance(key, ast.Constant)
@@ -96,9 +97,7 @@ def _call_for(tree: ast.AST, env: str | None) -> ast.Call:
     if of_env:
         text = f"it has settings for {', '.join(of_env)}; name one of them"
         raise NotPlain(text, env=next(iter(of_env)))
-    calls = [
-        node for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_training_call(node)
-    ]
+    calls = list(filter(_is_training_call, nodes_of(tree, ast.Call)))
     if len(calls) != 1:
         text = "it has no call to train"
         if calls:
@@ -210,7 +209,7 @@ class _Config:
             )
 
     def _mentions_variable(self, node: ast.AST) -> bool:
-        names = (one.id for one in ast.walk(node) if isinstance(one, ast.Name))
+        names = (one.id for one in nodes_of(node, ast.Name))
         return self.variable in names
 
     def _follow_assignment(self, node: ast.Assign) -> None:

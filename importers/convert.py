@@ -233,14 +233,7 @@ def _count_loops(draft: ConvertedStudy, source: ImportSource) -> None:
     calls = ("learn", "train")
     if "AutoRLEnv" in source.calls:
         calls = ("step",)
-    name = next(
-        (
-            name
-            for name in source.constants
-            if (row := draft.row(name)) and row.target == "env_steps"
-        ),
-        None,
-    )
+    name = next(iter(named_lengths(draft, source.constants)), None)
     called = next((call for call in calls if source.loops.get(call, 1) != 1), None)
     if name is None or called is None:
         return

@@ -16,6 +16,7 @@ from ..foreign_names.plain_values import (
     NotPlain,
     Unread,
     last_name,
+    nodes_of,
     plain_node,
     shown_node,
 )
@@ -287,7 +288,7 @@ def _is_computed(target: ast.AST, value: ast.AST) -> bool:
     if name is None or _is_plain(value) or _copied_name(value) == name:
         return False
     if isinstance(target, ast.Name):
-        return any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(value))
+        return any(one.id == name for one in nodes_of(value, ast.Name))
     return _copied_name(value) is None
 
 
@@ -322,7 +323,7 @@ def _other_variables(tree: ast.AST) -> set[str]:
     They are parameters with a default, for which a call passes another value, and variables that
     are computed from a setting of their name, as in `lr = 2 * args.lr`.
     """
-    functions = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    functions = {node.name: node for node in nodes_of(tree, ast.FunctionDef)}
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign):

@@ -341,10 +341,9 @@ def _shared_sizes(draft: ConvertedStudy, source: ImportSource) -> None:
 
 
 def _translate_init(draft: ConvertedStudy, source: ImportSource) -> None:
-    path, keep, retrain, name = (
-        source.find(flag) for flag in ("MODEL_PATH", "KEEP_VF", "RETRAIN_MODEL", "EXPERIMENT_NAME")
-    )
-    source.drop("MODEL_PATH", "KEEP_VF", "RETRAIN_MODEL", "EXPERIMENT_NAME")
+    flags = ("MODEL_PATH", "KEEP_VF", "RETRAIN_MODEL", "EXPERIMENT_NAME")
+    path, keep, retrain, name = map(source.find, flags)
+    source.drop(*flags)
     if name:
         draft.rest["name"] = file_name(str(name), "xlron")
     if not retrain or "RETRAIN_MODEL" in draft.without:
