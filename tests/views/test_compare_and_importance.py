@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -23,6 +24,7 @@ from hpo.studies.env_spec import EnvSpec
 from hpo.studies.execution_spec import Budget
 from hpo.studies.search_spec import Constraint, EarlyTerminate, Metric, SearchSpec, Seeds
 from hpo.views.commands import compare
+from hpo.views.compare.deciding_runs import why_unpaired
 from hpo.views.compare.sides import sides_of_trials
 from hpo.views.compare.values import ComparedValues
 from hpo.views.compare.verdict import compare_values as compared_sides
@@ -114,6 +116,18 @@ def test_stopped_trial_is_compared_at_the_last_common_env_steps(capsys, results)
     words = " ".join(text.split())
     assert f"at {steps(data['at'])} env steps, the last point both reached" in words
     assert data["caution"] == ""
+
+
+def test_unpaired_sides_at_a_common_point_list_their_seeds(results):
+    """They have no values on test seeds."""
+    stopped = next(e for e in results.leaderboard if e.state == "stopped" and not e.is_default)
+    ran = next(e for e in results.leaderboard if e.value_from == "search")
+    folder = StudyFolder(Path(results.folder))
+    _, sides = sides_of_trials(folder, [ran.trial, stopped.trial])
+    assert [set(side.values) for side in sides] == [{Stream.SEARCH}] * 2
+    text = why_unpaired(*sides)
+    assert text.startswith(f"trial {ran.trial} has ")
+    assert text.endswith(" search seeds; not all of these are shared.")
 
 
 @pytest.fixture

@@ -98,7 +98,7 @@ def _what_to_run_for_studies(
 
 def _test_commands(sides: Sequence[Side]) -> list[str]:
     """Return the commands that run each side on as many test seeds as a verdict needs."""
-    tested = [len(side.values[Stream.REPORT]) for side in sides]
+    tested = [len(side.values.get(Stream.REPORT, ())) for side in sides]
     wanted = max(*tested, FEWEST_PAIRS)
     if not any(tested):
         wanted = max(wanted, seeds_to_propose(0, 0))
