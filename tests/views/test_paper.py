@@ -35,6 +35,7 @@ from hpo.store.verdict import Conclusion
 from hpo.studies.env_spec import EnvSpec
 from hpo.studies.execution_spec import Budget
 from hpo.studies.search_spec import Confirm, Constraint, EarlyTerminate, Metric, SearchSpec, Seeds
+from hpo.views.charts import several_studies
 from hpo.views.charts.environment_names import environment_names
 from hpo.views.charts.several_studies import compared, sides_of
 from hpo.views.charts.snapshot import read_snapshot
@@ -374,6 +375,24 @@ def test_studies_on_different_environments_are_compared_by_normalised_scores(tmp
     scores = [scores[0] for scores in found.sides[0].scores.values()]
     by_hand = [(first[seed] - 22.1572) / (500 - 22.1572) for seed in sorted(first)]
     assert scores == pytest.approx(by_hand)
+
+
+def test_figure_of_a_single_side_has_no_probability_of_improvement(tmp_path, monkeypatch):
+    seen = []
+    for name in ("CartPole-v1", "Acrobot-v1"):
+        samples.make_audited(tmp_path, name, env=EnvSpec(name))
+        seen.append(read_snapshot(StudyFolder(tmp_path / name)))
+    both = several_studies.several_studies(seen)
+    assert [panel.title for panel in both.panels][1] == "Improvement"
+    assert "(IQM), probability of improvement over default, and performance" in both.caption
+    found = sides_of(seen)
+    alone = replace(found, sides=found.sides[:1])
+    monkeypatch.setattr(several_studies, "sides_of", lambda snapshots: alone)
+    picture = several_studies.several_studies(seen)
+    titles = [panel.title for panel in picture.panels]
+    assert titles == ["Interquartile mean", "Performance profile"]
+    assert all(panel.y.low < panel.y.high for panel in picture.panels)
+    assert "(IQM) and performance profile" in picture.caption
 
 
 def test_studies_on_one_id_with_different_keys_are_on_different_environments(tmp_path):

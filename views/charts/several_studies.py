@@ -265,7 +265,10 @@ def several_studies(snapshots: Sequence[Snapshot]) -> Picture:
     found = sides_of(snapshots)
     answers = compared(found)
     rival = found.rival
-    panels = [_iqm_panel(answers, found.label), _improvement_panel(answers, rival.name)]
+    panels, improvement = [_iqm_panel(answers, found.label)], ""
+    if len(answers) > 1:
+        panels.append(_improvement_panel(answers, rival.name))
+        improvement = f", probability of improvement over {rival.name},"
     panels.append(_profile_panel(found))
     seeds = {len(side.scores) for side in found.sides}
     count = str(min(seeds))
@@ -274,8 +277,7 @@ def several_studies(snapshots: Sequence[Snapshot]) -> Picture:
     where = enumerated(found.environments)
     caption = f"Winners of {counted(len(snapshots), 'study').replace('studys', 'studies')} on "
     caption += f"{where}, {count} test seeds each, with 95 % intervals: interquartile mean "
-    caption += f"(IQM), probability of improvement over {rival.name}, and performance profile "
-    caption += "(share of runs above a score)."
+    caption += f"(IQM){improvement} and performance profile (share of runs above a score)."
     lost = sum(_diverged_seeds(side) for side in found.sides)
     if lost:
         caption += f" The IQM excludes {counted(lost, 'seed')} with a diverged run; the profile "
