@@ -97,7 +97,7 @@ def _call_for(tree: ast.AST, env: str | None) -> ast.Call:
     if of_env:
         text = f"it has settings for {', '.join(of_env)}; name one of them"
         raise NotPlain(text, env=next(iter(of_env)))
-    calls = list(filter(_is_training_call, nodes_of(tree, ast.Call)))
+    calls = [call for call in nodes_of(tree, ast.Call) if _is_training_call(call)]
     if len(calls) != 1:
         text = "it has no call to train"
         if calls:

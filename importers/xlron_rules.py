@@ -342,7 +342,7 @@ def _shared_sizes(draft: ConvertedStudy, source: ImportSource) -> None:
 
 def _translate_init(draft: ConvertedStudy, source: ImportSource) -> None:
     flags = ("MODEL_PATH", "KEEP_VF", "RETRAIN_MODEL", "EXPERIMENT_NAME")
-    path, keep, retrain, name = map(source.find, flags)
+    path, keep, retrain, name = (source.find(flag) for flag in flags)
     source.drop(*flags)
     if name:
         draft.rest["name"] = file_name(str(name), "xlron")

@@ -23,13 +23,7 @@ from ..samplers.registry import PriorTrial
 from ..state.buckets import Bucket
 from ..state.loop_state import BucketState, LoopState
 from ..state.search_state import SearchState
-from ..state.trials import (
-    LIVE,
-    Replicate,
-    RunState,
-    Trial,
-    lanes_of,
-)
+from ..state.trials import LIVE, Replicate, RunState, Trial, lanes_of
 
 _FOLDER = "paused"
 _GOING_ON = (RunState.WAITING, RunState.RUNNING, RunState.PAUSED)

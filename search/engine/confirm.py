@@ -36,13 +36,7 @@ from ..state.budget import env_steps_left, reserve
 from ..state.loop_state import Phase
 from ..state.progress import bounds_of
 from ..state.search_state import SearchState
-from ..state.trials import (
-    Replicate,
-    RunState,
-    Trial,
-    any_live,
-    in_state,
-)
+from ..state.trials import Replicate, RunState, Trial, any_live, in_state
 from .evaluate import AddRows
 from .finish_trials import KeptPolicies, in_lanes
 

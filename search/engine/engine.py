@@ -32,12 +32,7 @@ from ..state.budget import (
 )
 from ..state.loop_state import LoopState, Phase
 from ..state.search_state import SearchState
-from ..state.trials import (
-    Replicate,
-    Trial,
-    cut,
-    lanes_of,
-)
+from ..state.trials import Replicate, Trial, cut, lanes_of
 from .callbacks import StopStudy
 from .commits import Committer, PausedStates
 from .evaluate import (

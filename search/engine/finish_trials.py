@@ -21,14 +21,7 @@ from ...studies.study_environments import value_words
 from ..state.buckets import Bucket
 from ..state.schedule import BUDGET_ENDED, CLEARLY_BELOW, stages
 from ..state.search_state import SearchState
-from ..state.trials import (
-    Replicate,
-    RunState,
-    Trial,
-    any_live,
-    cut,
-    in_state,
-)
+from ..state.trials import Replicate, RunState, Trial, any_live, cut, in_state
 from .extend_run import keep_for_growth
 
 

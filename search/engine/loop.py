@@ -13,12 +13,7 @@ from ..rules.stopping import PromotingAsha
 from ..state.budget import may_propose
 from ..state.loop_state import Phase
 from ..state.schedule import EventSchedule
-from ..state.trials import (
-    RunState,
-    Trial,
-    cut,
-    in_state,
-)
+from ..state.trials import RunState, Trial, cut, in_state
 from .confirm import ConfirmStage, Fresh, first_confirmed
 from .engine import Engine, Outcome
 from .finish_trials import close_search, finish_trials

@@ -13,13 +13,7 @@ from ..samplers.registry import draws_ahead
 from ..state.buckets import Bucket, next_bucket
 from ..state.budget import may_propose, trials_left
 from ..state.loop_state import PendingAsk
-from ..state.trials import (
-    RunState,
-    Trial,
-    any_live,
-    cut,
-    in_state,
-)
+from ..state.trials import RunState, Trial, any_live, cut, in_state
 from .engine import Engine
 
 

@@ -16,12 +16,7 @@ from ..rules.registry import Judged, Pruner, Rung, TrialAtRung, Verdict, is_audi
 from ..rules.stopping import PromotingAsha
 from ..state.schedule import EventSchedule
 from ..state.search_state import SearchState
-from ..state.trials import (
-    Replicate,
-    RunState,
-    Trial,
-    any_live,
-)
+from ..state.trials import Replicate, RunState, Trial, any_live
 
 
 def rung_of(search_state: SearchState, rung: int) -> Rung:

@@ -23,15 +23,7 @@ from ..engine.interrupts import Interrupts
 from ..lanes.contract import Population
 from ..state.buckets import Bucket
 from ..state.search_state import SearchState
-from ..state.trials import (
-    Replicate,
-    RunState,
-    Segment,
-    Trial,
-    cut,
-    in_state,
-    lineage_of,
-)
+from ..state.trials import Replicate, RunState, Segment, Trial, cut, in_state, lineage_of
 from .desk import Desk, DeskRequest, Reports, Waiting
 
 _KEPT = 4  # number kept: another trial may request a state after its trial has continued or ended

@@ -48,14 +48,7 @@ from ...studies.resolved import as_recorded
 from ...studies.stopping_rules import finishing_rules
 from ...studies.tuned.record import PLACE, shipped
 from ..arguments import path_or_none, study_of
-from ..formatting import (
-    SEED_KINDS,
-    aligned_line,
-    number,
-    recorded_value_words,
-    steps,
-    unit_of,
-)
+from ..formatting import SEED_KINDS, aligned_line, number, recorded_value_words, steps, unit_of
 from ..leaderboard_text import (
     audit_words,
     deciding_command,
