@@ -207,6 +207,17 @@ def clause(form: str, text: object) -> str:
     return form.format(text)
 
 
+def enumerated(names: Sequence[str]) -> str:
+    """Join names as an enumeration in a sentence.
+
+    >>> enumerated(["a"]), enumerated(["a", "b", "c"])
+    ('a', 'a, b and c')
+    """
+    if len(names) < 2:
+        return "".join(names)
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
 def quoted_number(value: object) -> str:
     """Return ` use 16, without quotes;` for a number given as text; or "".
 

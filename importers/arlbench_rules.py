@@ -37,10 +37,7 @@ def steps_of_autorl(draft: ConvertedStudy, source: ImportSource) -> None:
         )
     if not made:
         return
-    for name, value in _AUTORL.items():
-        if name not in source.names():
-            source.constants[name] = value
-            draft.defaults.append(f"{name} {value}")
+    draft.add_defaults(source, _AUTORL)
 
 
 def parts_of_checkpoints(draft: ConvertedStudy, source: ImportSource) -> None:

@@ -8,19 +8,19 @@ import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ..environments.registry import full_id
 from ..environments.table import ENVIRONMENTS, EnvEntry
 from ..environments.via_gymnasium import lacking_package
-from ..errors import ConfigError, HpoError, StudyError
+from ..errors import ConfigError, HpoError, StudyError, enumerated
 from ..foreign_names.name_mapping import COMMON, NameRow, NoCounterpart, System, plain_name
 from ..foreign_names.optax_calls import OptaxSchedule
 from ..foreign_names.plain_values import Unread
 from ..foreign_names.tables import find, hints
-from ..knobs import KNOBS, RECURRENT_NETWORKS, canonical_name, check_value
+from ..knobs import KNOBS, canonical_name, check_value
+from ..knobs.configuration import minibatches_per_epoch
 from ..studies.check import check
 from ..studies.chunk_sizes import chunk_sizes_of
 from ..studies.load import loads, loads_elsewhere
@@ -64,15 +64,6 @@ _SCHEDULED = {
     "clip_eps": " (a schedule: clip_eps_schedule=linear)",
 }
 """Target that another system sets with a function -> what to set for a schedule."""
-
-
-def joined(names: Sequence[str]) -> str:
-    """Join names into a readable phrase.
-
-    >>> joined(["a"]), joined(["a", "b", "c"])
-    ('a', 'a, b and c')
-    """
-    return " and ".join([*filter(None, [", ".join(names[:-1])]), *names[-1:]])
 
 
 @dataclass
@@ -191,11 +182,20 @@ class ConvertedStudy:
         """Return the error for searched names that would be lost, grouped by reason."""
         flags = {"without": ",".join(reasons)}
         if len(reasons) > 1:
-            text = f"{joined(list(reasons))} are searched, but hpo has no counterparts for them"
+            text = (
+                f"{enumerated(list(reasons))} are searched, but hpo has no counterparts for them"
+            )
             return ConfigError(f"{text}; import without them", flags=flags)
         ((name, why),) = reasons.items()
         text = f"{name} is searched, but {why}; import without it"
         return ConfigError(f"{self._line_prefix(name)}{text}", flags=flags)
+
+    def add_defaults(self, source: ImportSource, values: Mapping[str, Any]) -> None:
+        """Set the system's defaults of names that the source does not give."""
+        for name, value in values.items():
+            if name not in source.names():
+                source.constants[name] = value
+                self.defaults.append(f"{name} {value}")
 
     def section(self, name: str) -> dict[str, Any]:
         return self.rest.setdefault(name, {})
@@ -310,9 +310,9 @@ class ConvertedStudy:
         self._search_no_more(target)
         if target in KNOBS:
             plain = plain_value(target, value)
-            self.fixed[target] = _call_with_name(name, lambda: check_value(target, plain))
+            self.fixed[target] = _call_with_name(name, check_value, target, plain)
         elif section == "env" and key:
-            self.env[key] = _call_with_name(name, lambda: env_value(self.entry, key, value))
+            self.env[key] = _call_with_name(name, env_value, self.entry, key, value)
         elif section == "loggers":
             kind, _, option = key.partition(".")
             logger = self.loggers.setdefault(kind, {"on": False})
@@ -465,7 +465,7 @@ class ConvertedStudy:
         if "id" not in self.env and "algorithm" not in self.rest:
             raise self.fault("no environment is named; name one", flags={"env": "CartPole-v1"})
         if self.lost and not self.space and "seeds" not in self.rest:
-            names = joined(self.lost)
+            names = enumerated(self.lost)
             text = f"nothing would be searched, because hpo has no counterpart for {names}; "
             raise self.fault(
                 f"{text}is this a sweep from another system?", flags={"system": "NAME"}
@@ -595,7 +595,7 @@ class ConvertedStudy:
         assert schedule is not None
         total = _gradient_steps(study)
         for name, value in schedule.settings(total).items():
-            self.fixed[name] = _call_with_name(name, partial(check_value, name, value))
+            self.fixed[name] = _call_with_name(name, check_value, name, value)
         text = (
             f"lr_schedule: {schedule.kind}, counted in optimiser steps; a run has {total:,} steps"
         )
@@ -644,20 +644,8 @@ def _gradient_steps(study: Study) -> int:
     config = study.default()
     chunk_sizes = chunk_sizes_of(study, study.steps_per_update(config))
     updates = chunk_sizes.schedule_chunks * chunk_sizes.updates_per_chunk
-    per_epoch = math.ceil(_minibatches_per_epoch(config) / config["accumulate_minibatches"])
+    per_epoch = math.ceil(minibatches_per_epoch(config) / config["accumulate_minibatches"])
     return updates * config["update_epochs"] * per_epoch
-
-
-def _minibatches_per_epoch(config: Mapping[str, Any]) -> int:
-    """Return the number of minibatches per epoch; some settings require whole segments."""
-    envs, parts = config["num_envs"], config["num_minibatches"]
-    cut = math.ceil(envs * config["rollout_length"] / config["minibatch_size"])
-    drawn = config["priority_alpha"] > 0 and config["priority_over"] == "segments"
-    traced = config["rho_clip"] is not None
-    whole = traced or drawn or config["network"] in RECURRENT_NETWORKS
-    if parts != cut or not whole:
-        return parts
-    return math.ceil(envs / math.ceil(envs / parts))
 
 
 def _yaml_text(data: Mapping[str, Any]) -> str:
@@ -693,8 +681,8 @@ def _is_off(value: Any) -> bool:
     return value is None or value is False  # 0 may be a device
 
 
-def _call_with_name(name: str, check: Callable[[], Any]) -> Any:
+def _call_with_name(name: str, check: Callable[..., Any], *args: Any) -> Any:
     try:
-        return check()
+        return check(*args)
     except ConfigError as error:
         raise ConfigError(f"{name}: {error}") from None

@@ -73,10 +73,7 @@ def _translate_model(draft: ConvertedStudy, source: ImportSource) -> None:
     if model != "LSTMActorCritic":
         return
     draft.silent.add("architecture")
-    for name, default in (("hidden_features", 64), ("lstm_features", 128)):
-        if name not in source.names():
-            source.constants[name] = default
-            draft.defaults.append(f"{name} {default}")
+    draft.add_defaults(source, {"hidden_features": 64, "lstm_features": 128})
 
 
 def _refuse_unequal_towers(draft: ConvertedStudy, source: ImportSource) -> None:

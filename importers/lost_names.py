@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..errors import enumerated
 from ..foreign_names.name_mapping import COMMON
 from ..foreign_names.tables import recognise
-from .converted_study import NOWHERE, ConvertedStudy, ImportSource, joined
+from .converted_study import NOWHERE, ConvertedStudy, ImportSource
 from .formats import read_word
 
 _SHOWN = 4  # names in a sentence
@@ -36,7 +37,7 @@ def refuse_lost(draft: ConvertedStudy, source: ImportSource) -> None:
 
 
 def nothing_searched(draft: ConvertedStudy, names: Sequence[str]) -> Exception:
-    text = f"nothing would be searched, because hpo has no counterpart for {joined(names)}; "
+    text = f"nothing would be searched, because hpo has no counterpart for {enumerated(names)}; "
     return draft.fault(f"{text}is this a sweep from another system?", flags={"system": "NAME"})
 
 
@@ -101,5 +102,5 @@ def _has_meaning(source: ImportSource, name: str) -> bool:
 def _first_names(names: Sequence[str]) -> str:
     more = len(names) - _SHOWN
     if more <= 1:
-        return joined(names)
+        return enumerated(names)
     return f"{', '.join(names[:_SHOWN])} and {more} others"

@@ -253,13 +253,27 @@ def _check_heads(config: dict[str, Any]) -> None:
         raise ConfigError(f"{text}multiple of {2 * heads} (an even width per head); use {near}")
 
 
-def _check_segments(config: dict[str, Any]) -> None:
-    """Reject more minibatches than segments if minibatches are whole segments."""
+def _cuts_segments(config: Mapping[str, Any]) -> bool:
+    """Return whether an epoch divides whole segments, instead of env steps, into minibatches."""
     drawn = config["priority_alpha"] > 0 and config["priority_over"] == "segments"
     whole = drawn or config["rho_clip"] is not None or config["network"] in RECURRENT_NETWORKS
+    samples = config["num_envs"] * config["rollout_length"]
+    fills = config["num_minibatches"] == math.ceil(samples / config["minibatch_size"])
+    return whole and fills
+
+
+def minibatches_per_epoch(config: Mapping[str, Any]) -> int:
+    """Return the number of minibatches per epoch; some settings require whole segments."""
+    envs, parts = config["num_envs"], config["num_minibatches"]
+    if not _cuts_segments(config):
+        return parts
+    return math.ceil(envs / math.ceil(envs / parts))
+
+
+def _check_segments(config: dict[str, Any]) -> None:
+    """Reject more minibatches than segments if minibatches are whole segments."""
     parts, envs = config["num_minibatches"], config["num_envs"]
-    free = parts != math.ceil(envs * config["rollout_length"] / config["minibatch_size"])
-    if whole and not free and parts > envs:
+    if _cuts_segments(config) and parts > envs:
         text = f"num_minibatches is {parts}, but here minibatches consist of whole segments, one "
         raise ConfigError(f"{text}per environment; allowed: at most num_envs, which is {envs}")
 

@@ -67,6 +67,21 @@ class Against:
         return self.verdict == "better" and self.difference is None
 
     @property
+    def trails(self) -> bool:
+        """Whether the opponent has the better mean."""
+        return self.verdict == "worse" or (self.difference is not None and self.difference < 0.0)
+
+    @property
+    def leader_probability(self) -> tuple[float, Interval] | None:
+        """The probability that the side with the better mean is better on a new seed."""
+        spread = self.probability_interval
+        if self.probability is None or spread.low is None or spread.high is None:
+            return None
+        if self.trails:
+            return 1.0 - self.probability, spread.complement()
+        return self.probability, spread
+
+    @property
     def is_behind_unless(self) -> bool:
         """Whether the opponent is better under the condition in `unless`."""
         return self.unless is not None and (self.difference or 0.0) < 0.0

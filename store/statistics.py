@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
@@ -31,6 +31,18 @@ class Interval:
     low: float | None
     high: float | None
     kind: IntervalKind
+
+    def times(self, sign: float) -> Interval:
+        """Return the interval of a value that is multiplied by 1 or -1."""
+        if sign > 0.0 or self.low is None or self.high is None:
+            return self
+        return replace(self, low=-self.high, high=-self.low)
+
+    def complement(self) -> Interval:
+        """Return the interval of 1 minus the value."""
+        if self.low is None or self.high is None:
+            return self
+        return replace(self, low=1.0 - self.high, high=1.0 - self.low)
 
 
 NO_INTERVAL = Interval(None, None, "none")

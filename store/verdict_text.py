@@ -11,6 +11,7 @@ from .against import Against, Verdict
 from .comparison import WORDS
 from .constraint_tests import ConstraintTest, Limit
 from .front_text import front_sentences
+from .statistics import Interval
 from .verdict import Conclusion
 
 _COLUMNS = 79
@@ -63,11 +64,7 @@ def sentences(conclusion: Conclusion) -> list[str]:
         return [*conclusion.why] or [none]
     least: list[str] = []
     if conclusion.violates:
-        winner = conclusion.winner
-        least = [
-            "No trial satisfies the constraints on the selection seeds; "
-            f"{winner} has the smallest violation."
-        ]
+        least = [violation_sentence(conclusion.winner)]
     rule = conclusion.better_rule
     said = list[str]()
     if rule is not None:
@@ -99,6 +96,11 @@ def sentences(conclusion: Conclusion) -> list[str]:
     if conclusion.tells:
         said.append(conclusion.tells)
     return said
+
+
+def violation_sentence(winner: str) -> str:
+    least = f"{winner} has the smallest violation"
+    return f"No trial satisfies the constraints on the selection seeds; {least}."
 
 
 def _of_one(conclusion: Conclusion, against: Against) -> list[str]:
@@ -185,10 +187,7 @@ def _of_limits(winner: str, against: Against) -> list[str]:
 
 
 def _limited_value(test: ConstraintTest) -> str:
-    around = test.interval
-    if around.low is None or around.high is None:
-        return _number_text(test.value)
-    return f"{_number_text(test.value)} [{_number_text(around.low)}, {_number_text(around.high)}]"
+    return f"{_number_text(test.value)}{_ends_text(test.interval)}"
 
 
 def _allowed_range(limit: Limit) -> str:
@@ -316,11 +315,13 @@ def _lead_sentences(winner: str, against: Against, seeds: str) -> list[str]:
 
 
 def _interval_text(against: Against, sign: float) -> str:
-    low, high = against.interval.low, against.interval.high
-    if low is None or high is None:
+    return _ends_text(against.interval.times(sign))
+
+
+def _ends_text(around: Interval) -> str:
+    if around.low is None or around.high is None:
         return ""
-    low, high = sorted((sign * low, sign * high))
-    return f" [{_number_text(low)}, {_number_text(high)}]"
+    return f" [{_number_text(around.low)}, {_number_text(around.high)}]"
 
 
 def _keeps_default(conclusion: Conclusion, against: Against) -> bool:
@@ -419,15 +420,14 @@ def _difference_text(against: Against) -> str:
 
 
 def _probability_sentence(winner: str, against: Against) -> list[str]:
-    spread = against.probability_interval
-    if against.probability is None or spread.low is None or spread.high is None:
+    found = against.leader_probability
+    if found is None:
         return []
-    likely, low, high = against.probability, spread.low, spread.high
+    likely, spread = found
     ahead = winner
-    if against.verdict == "worse" or (against.difference is not None and against.difference < 0.0):
-        likely, low, high = 1 - likely, 1 - high, 1 - low
+    if against.trails:
         ahead = against.rival
-    chance = f"{likely:.2f} [{low:.2f}, {high:.2f}]"
+    chance = f"{likely:.2f} [{spread.low:.2f}, {spread.high:.2f}]"
     return [f"On a new seed {ahead} is better with probability {chance}."]
 
 

@@ -23,7 +23,7 @@ from .stopping_rules import foreign_keys
 from .study_environments import environments_of
 from .study_keys import DRIVEN_KEYS, EXECUTOR_KEYS, SEARCHER_KEYS, TOP
 from .train_study import LENGTH_KEYS, why_not_longer
-from .yaml_io import plain, read_text, to_yaml
+from .yaml_io import recorded_data, to_yaml
 
 ABSENT = "absent"
 
@@ -140,7 +140,7 @@ def as_recorded(text: str, shown: str = "study.resolved.yaml") -> dict[str, Any]
     >>> as_recorded("{fixed: {learning_rate: 0.01}, space: {}}")["fixed"]
     {'learning_rate': 0.01, 'normalise_rewards': False}
     """
-    data = plain(read_text(text, shown))
+    data = recorded_data(text, shown)
     fixed = {**dict(defaults_of_old(data)), **data.get("fixed", {}), **meanings_of_old(data)}
     data["fixed"] = dict(sorted(fixed.items()))
     if searched := _searched_of_old(data):

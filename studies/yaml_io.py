@@ -96,6 +96,11 @@ class Node:
         return shortened(repr(self.value))
 
 
+def recorded_data(study_text: str, shown: str = "study.resolved.yaml") -> dict[str, Any]:
+    """Return the data of a recorded study, as written; `resolved.as_recorded` adds defaults."""
+    return plain(read_text(study_text, shown))
+
+
 def plain(node: Node) -> Any:
     """Return a node's plain value.
 

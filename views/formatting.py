@@ -35,17 +35,6 @@ def seeds_text(count: int, stream: str) -> str:
     return counted(count, f"{SEED_KINDS[stream]} seed")
 
 
-def enumerated(names: Sequence[str]) -> str:
-    """Join names as an enumeration in a sentence.
-
-    >>> enumerated(["a"]), enumerated(["a", "b", "c"])
-    ('a', 'a, b and c')
-    """
-    if len(names) < 2:
-        return "".join(names)
-    return f"{', '.join(names[:-1])} and {names[-1]}"
-
-
 def origin_words(about: Mapping[str, Any]) -> str:
     """Describe a kept policy's origin, with the value measured in its study; "" if unknown.
 
@@ -186,6 +175,19 @@ def param(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(param, value))}]"
     return str(value)
+
+
+def params_text(params: Mapping[str, Any]) -> str:
+    """Format hyperparameters with their values.
+
+    >>> params_text({"learning_rate": 0.0023123, "gamma": 0.99})
+    'learning_rate 0.00231, gamma 0.99'
+    """
+    return ", ".join(f"{name} {param(value)}" for name, value in params.items())
+
+
+def versions_text(versions: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in versions.items())
 
 
 def sparkline(values: Sequence[float | None], width: int = 40, plain: bool = False) -> str:

@@ -32,6 +32,7 @@ from .formatting import (
     broken_name,
     number,
     param,
+    params_text,
     seeds_text,
     steps,
     with_interval,
@@ -98,7 +99,7 @@ def knob_columns(trials: Sequence[TrialView]) -> tuple[list[BoardColumn], str]:
     equal = [name for name in names if _is_equal(name, trials)]
     apart = [name for name in names if name not in equal]
     apart.sort(key=_is_traced)
-    words = ", ".join(f"{name} {param(trials[0].params[name])}" for name in equal)
+    words = params_text({name: trials[0].params[name] for name in equal})
     return [_knob_column(name, trials) for name in apart], clause("Equal in all: {}.", words)
 
 

@@ -14,7 +14,7 @@ from ..store.chance_of_best import ChosenTrial
 from ..store.front_verdict import FrontConclusion
 from ..store.interim_analyses import is_few
 from ..store.verdict import Conclusion
-from ..store.verdict_text import upper_first
+from ..store.verdict_text import upper_first, violation_sentence
 from ..studies.spec import Study
 from .formatting import between, number, seeds_text
 
@@ -143,8 +143,13 @@ def _conditional_sentence(
         ahead, behind = winner, rival
     numbers = _numbers_text(winner, rival, replace(against, interval=unless.interval))
     first = f"{upper_first(ahead)} has a significantly better {metric} than {behind} on {seeds}"
-    condition = f"fewer than 1 in {unless.one_in} seeds give a result not observed on these"
-    return f"{first}, provided that {condition} ({numbers}; {test_words(against.pairs)})."
+    condition = _provided_that(unless.one_in)
+    return f"{first}{condition} ({numbers}; {test_words(against.pairs)})."
+
+
+def _provided_that(one_in: int) -> str:
+    """Return the condition of a verdict that only unobserved outcomes could reverse."""
+    return f", provided that fewer than 1 in {one_in} seeds give a result not observed on these"
 
 
 def _numbers_and_test(winner: str, rival: str, against: Against) -> str:
@@ -171,12 +176,10 @@ def _numbers_text(winner: str, rival: str, against: Against) -> str:
     sign = 1.0
     if against.difference < 0.0:
         sign = -1.0
-    low, high = against.interval.low, against.interval.high
-    if low is not None and high is not None:
-        low, high = sorted((sign * low, sign * high))
+    around = against.interval.times(sign)
     means = f"{winner} {number(own)}, {rival} {number(other)}"
     text = f"{means}; difference {number(abs(against.difference))}"
-    return text + clause(", {}", interval_words(low, high))
+    return text + clause(", {}", interval_words(around.low, around.high))
 
 
 def _difference_sentences(winner: str, against: Against, seeds: str) -> list[str]:
@@ -198,15 +201,14 @@ def _diverged_sentences(winner: str, rival: str, against: Against) -> list[str]:
 
 
 def _probability_sentences(winner: str, rival: str, against: Against) -> list[str]:
-    spread = against.probability_interval
-    if against.probability is None or spread.low is None or spread.high is None:
+    found = against.leader_probability
+    if found is None:
         return []
-    likely, low, high = against.probability, spread.low, spread.high
+    likely, spread = found
     ahead, behind = winner, rival
-    if against.difference is not None and against.difference < 0.0:
-        likely, low, high = 1.0 - likely, 1.0 - high, 1.0 - low
+    if against.trails:
         ahead, behind = rival, winner
-    around = f"95 % CI {between(low, high, '.2f')}"
+    around = f"95 % CI {between(spread.low, spread.high, '.2f')}"
     return [
         f"The probability of improvement of {ahead} over {behind} on a new seed is "
         f"{likely:.2f} ({around})."
@@ -264,8 +266,7 @@ def other_quotes(conclusion: Conclusion, metric: str) -> list[str]:
             for one in versus(winner, conclusion.copying, metric)
         ]
     if conclusion.violates:
-        least = f"{winner} has the smallest violation"
-        said.append(f"No trial satisfies the constraints on the selection seeds; {least}.")
+        said.append(violation_sentence(winner))
     if conclusion.chosen is not None and conclusion.ceiling is None:
         said.append(chosen_quote(winner, conclusion.chosen))
     return said
@@ -303,8 +304,7 @@ def front_quotes(front: FrontConclusion) -> list[str]:
     verdict, condition = front.verdict, ""
     if front.unless is not None and front.of_seen is not None:
         verdict = front.of_seen
-        condition = f", provided that fewer than 1 in {front.unless} seeds give a result not "
-        condition += "observed on these"
+        condition = _provided_that(front.unless)
     match verdict:
         case "behind":
             first = f"Trial {front.trial} is significantly better than {_DEFAULT} in every "

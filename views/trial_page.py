@@ -32,7 +32,7 @@ from ..store.verdict import Conclusion
 from ..store.verdict_text import as_json
 from ..studies.search_methods import METHODS
 from ..studies.stopping_rules import finishing_rules
-from ..studies.yaml_io import plain, read_text
+from ..studies.yaml_io import recorded_data
 from .formatting import unit_of
 from .output import finite_or_none
 from .time_spent import usage_at
@@ -200,7 +200,7 @@ def trial_page(folder: StudyFolder, number: int) -> TrialPage:
         ]
         decisions = journal.decisions(number)
         conclusion = conclusion_of(journal, rows, entries)
-        study = plain(read_text(meta.study_text, "study.resolved.yaml"))
+        study = recorded_data(meta.study_text)
         weight = _training_weight(study)
         scores = None
         verdict = None

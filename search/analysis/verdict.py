@@ -35,7 +35,7 @@ from ...studies.evaluation import OF_THE_POLICY, SHORTEST_CUT, cut_words
 from ...studies.load import recorded
 from ...studies.search_spec import Constraint
 from ...studies.study_keys import COSTS
-from ...studies.yaml_io import plain, read_text
+from ...studies.yaml_io import recorded_data
 
 
 def evaluated_in(study: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
@@ -150,7 +150,7 @@ def how_to_know(name: str) -> str:
 def without_copying(
     folder: Path, meta: StudyMeta, params: Mapping[str, Any]
 ) -> WithoutCopying | None:
-    asked = _study_data(meta.study_text)
+    asked = recorded_data(meta.study_text)
     if not copies(asked) or meta.objectives:
         return None
     try:
@@ -160,7 +160,7 @@ def without_copying(
             other, rows = journal.meta, journal.trials()
     except StoreError:  # missing or damaged; `hpo list` reports it
         return None
-    study = _study_data(other.study_text)
+    study = recorded_data(other.study_text)
     entries = leaderboard_of(other, rows)
     if study["early_terminate"] is not None or other.files != meta.files or not entries:
         return None
@@ -180,10 +180,6 @@ def _comparable_settings(study: Mapping[str, Any]) -> dict[str, Any]:
     kept = {key: value for key, value in study.items() if key not in _FREE}
     kept["evaluation"] = {k: v for k, v in study["evaluation"].items() if k != "every"}
     return kept
-
-
-def _study_data(text: str) -> Mapping[str, Any]:
-    return plain(read_text(text, "study.resolved.yaml"))
 
 
 def conclusion_of(
@@ -240,7 +236,7 @@ def _without_training(
         return entries
     meta, first = journal.meta, entries[0].trial
     reported = {value for row in rows if row.trial == first for value in row.report_values}
-    if len(reported) != 1 or not _study_data(meta.study_text).get("metric", {}).get(
+    if len(reported) != 1 or not recorded_data(meta.study_text).get("metric", {}).get(
         "training_weight"
     ):
         return entries
@@ -327,7 +323,7 @@ def cut_of(journal: Journal, entries: Sequence[Entry]) -> str:
         return ""
     lengths = journal.last_lengths(entries[0].trial, entries[0].value_from)
     text = journal.meta.study_text
-    steps = _study_data(text)["evaluation"].get("steps")
+    steps = recorded_data(text)["evaluation"].get("steps")
     if steps is None and max(lengths, default=0) < SHORTEST_CUT:  # no need to read the study
         return ""
     return cut_words(recorded(text), lengths)
@@ -358,7 +354,7 @@ class JournalData:
 def conclusion_from(study: StudyRows, measured: JournalData) -> Conclusion:
     """Return a study's conclusion from rows and measurements that have been read."""
     meta, rows, entries = study.meta, study.rows, study.entries
-    given, front = _study_data(meta.study_text), None
+    given, front = recorded_data(meta.study_text), None
     params = {row.trial: row.params for row in rows}
     worlds = [evaluated_in(given, params[one.trial]) for one in entries if one.confirmed]
     if measured.fresh and not any(apart(worlds[0], world) for world in worlds[1:]):

@@ -44,17 +44,10 @@ from ...store.verdict_text import as_json
 from ...studies.load import recorded
 from ...studies.spec import Study
 from ...studies.study_environments import WITH_TRAINING, env_words
-from ...studies.yaml_io import plain, read_text
+from ...studies.yaml_io import recorded_data
 from ..formatting import SEED_KINDS, seeds_text, unit_of
 from ..output import finite_or_none
-from ..quotes import (
-    limit_quotes,
-    metric_name,
-    no_verdict,
-    other_quotes,
-    value_quote,
-    versus,
-)
+from ..quotes import limit_quotes, metric_name, no_verdict, other_quotes, value_quote, versus
 from ..quotes import value_words as quoted_value
 
 _MEAN = "hpo.store.statistics: aggregate, interval (95 %)"
@@ -133,7 +126,7 @@ def _possible_values(study: _Study) -> dict[str, Any]:
     """Return the range of possible values, and the best possible one, for readers without hpo."""
     meta = study.meta
     bounds = value_bounds(meta)
-    resolved = plain(read_text(meta.study_text, "study.resolved.yaml"))
+    resolved = recorded_data(meta.study_text)
     best = None
     if not study.objective.scales:
         best = ceiling_of(resolved, meta)
@@ -329,7 +322,7 @@ class _Tables:
 
         As in the study's verdict, values from different environments are not compared.
         """
-        study = plain(read_text(self.meta.study_text, "study.resolved.yaml"))
+        study = recorded_data(self.meta.study_text)
         if apart(evaluated_in(study, row.params), evaluated_in(study, default.params)):
             return None
         trial_sql, default_sql = (self._values_sql(one.trial, "report") for one in (row, default))

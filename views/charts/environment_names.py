@@ -8,7 +8,7 @@ from typing import Any
 from ...files.plain_data import freeze
 from ...search.analysis.verdict import evaluated_in
 from ...studies.study_environments import env_words
-from ...studies.yaml_io import plain, read_text
+from ...studies.yaml_io import recorded_data
 from .snapshot import Snapshot
 
 
@@ -29,7 +29,7 @@ def _evaluation_settings(snapshot: Snapshot) -> Mapping[str, Any]:
     study = snapshot.study
     if not study.algorithm.takes_env:
         return {"env": study.algorithm.name}
-    resolved, params = plain(read_text(snapshot.meta.study_text, "study.resolved.yaml")), {}
+    resolved, params = recorded_data(snapshot.meta.study_text), {}
     if snapshot.winner is not None:
         params = snapshot.winner.params
     return evaluated_in(resolved, params)

@@ -16,7 +16,7 @@ from ...search.analysis.knob_significance import answer_at
 from ...spaces.distributions import Distribution
 from ...spaces.space import Parameter, Space
 from ...store.importance import EffectPoint
-from ..formatting import around, number, param, steps, with_interval
+from ..formatting import around, number, param, params_text, steps, with_interval
 from .model import (
     XY,
     Band,
@@ -105,7 +105,7 @@ def parallel(snapshot: Snapshot) -> Picture:
         own, height = compared.shares[trial], compared.values[trial]
         crossed = [own.get(key, _NOWHERE) for key in keys] + [values.share(height)]
         params = snapshot.points.params(trial, compared.at)
-        said = ", ".join(f"{name} {param(value)}" for name, value in params.items())
+        said = params_text(params)
         style, tip = f"s{place * 5 // len(ordered)}", f"trial {trial}: {number(height)}; {said}"
         strands.append(Strand(tuple(crossed), style, trial, tip))
     left_out = len(compared.knobs) - len(keys)

@@ -16,17 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ...environments.registry import Reference, normalised, reference_of
-from ...errors import ConfigError, counted
-from ...store.aggregate_environments import (
-    BySeed,
-    Estimate,
-    Profile,
-    beside,
-    on_each,
-    profiles,
-)
+from ...errors import ConfigError, counted, enumerated
+from ...store.aggregate_environments import BySeed, Estimate, Profile, beside, on_each, profiles
 from ...store.rows import Stream
-from ..formatting import around, enumerated, method_words, number
+from ..formatting import around, method_words, number
 from ..quotes import metric_name
 from .environment_names import environment_names
 from .model import (

@@ -24,7 +24,7 @@ from ...store.study_folder import StudyFolder
 from ...store.tables import TABLES, damaged_table
 from ...studies.load import logger_of, recorded
 from ...studies.study_environments import only_one_environment
-from ...studies.yaml_io import plain, read_text
+from ...studies.yaml_io import recorded_data
 from ..arguments import study_of
 from ..output import note, print_answer
 from .init_check_run import write_study
@@ -50,7 +50,7 @@ def do_export(args: Namespace) -> int:
         text = journal.meta.study_text
     if args.format != "csv":
         only_one_environment(recorded(text), f"hpo export {args.format}")
-    study = plain(read_text(text, "study.resolved.yaml"))
+    study = recorded_data(text)
     sink = make_sink(logger_of(args.format, args.set), study, target)
     if not target.is_dir():  # it may be a link
         make_folder(target)

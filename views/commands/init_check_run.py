@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ...environments.registry import gymnax_class
-from ...errors import ConfigError, clause, counted
+from ...errors import ConfigError, clause, counted, enumerated
 from ...files.atomic_files import output
 from ...studies.algorithm_section import loaded_algorithm
 from ...studies.check import CheckReport
@@ -27,7 +27,7 @@ from ...studies.study_environments import env_words
 from ...studies.tuned.record import known_record
 from ...studies.tuned.study_text import around_text
 from ...studies.user_code import import_user_code
-from ..formatting import enumerated, steps
+from ..formatting import steps
 from ..output import echo, note, print_json
 from ..terminal.console import fitted, in_columns, plain_warnings
 

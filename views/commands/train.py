@@ -21,7 +21,7 @@ from ...studies.study_environments import env_words, metric_words, value_words
 from ...studies.train_study import single
 from ...studies.tuned.study_text import load_given
 from ..arguments import path_or_none
-from ..formatting import number, param, steps, with_interval
+from ..formatting import number, params_text, steps, with_interval
 from ..output import finite_or_none, note, print_answer
 from ..terminal.console import in_columns, knows_blocks
 from ..time_spent import confirm_cost
@@ -84,7 +84,7 @@ def do_train(args: Namespace) -> int:
     if args.export is not None:
         check_export(Path(args.export))
     if given.space.parameters and not args.quiet:
-        own = ", ".join(f"{name} {param(value)}" for name, value in given.space.default().items())
+        own = params_text(given.space.default())
         words = f"training only the default configuration of the space: {own}"
         note(in_columns(words, sys.stderr))
     results = watch(study, text, args)

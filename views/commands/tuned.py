@@ -36,7 +36,7 @@ from ...studies.tuned.summary import (
     summary_in,
 )
 from ..arguments import path_or_none
-from ..formatting import aligned, around, narrow, number, param, steps
+from ..formatting import aligned, around, narrow, number, param, params_text, steps, versions_text
 from ..output import finite_or_none, print_answer
 from ..terminal.console import in_columns
 
@@ -107,7 +107,7 @@ def record_words(record: TunedRecord, stream: TextIO, verbose: bool = False) -> 
     ]
     if verbose:
         commit = f"{made.commit[:12]}{' with changes' * made.commit.endswith('+')}" or "unknown"
-        versions = ", ".join(f"{name} {version}" for name, version in made.versions.items())
+        versions = versions_text(made.versions)
         lines += [
             "",
             *_source_lines(record),
@@ -134,7 +134,7 @@ def _verdict_lines(record: TunedRecord) -> list[str]:
     what += f" over {len(record.tuned.greedy)} test seeds; {steps(record.env_steps)} env steps"
     lines = [f"{said}.", f"{record.metric} ({record.goal}): {what} per run"]
     if moved := former_default(record):
-        words = ", ".join(f"{name} {param(value)}" for name, value in moved.items())
+        words = params_text(moved)
         day = f"This default is from {record.made.on}"
         lines.append(f"{day}, with {words}; the current default was not run.")
     return lines

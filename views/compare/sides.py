@@ -25,7 +25,7 @@ from ...store.rows import Stream, StudyMeta, TrialRow, TrialState
 from ...store.study_folder import StudyFolder, find_study, trials_seen
 from ...studies.load import recorded
 from ...studies.spec import Study
-from ...studies.yaml_io import plain, read_text
+from ...studies.yaml_io import recorded_data
 from ..formatting import seeds_text
 from ..leaderboard_text import target
 from ..output import note
@@ -240,7 +240,7 @@ def _make_side(
         wins=view.place == 1 and len(study_trials.trials) > 1,
         values={Stream.SEARCH: _search_seeds(study, row, searched), **_finite_seeds(fresh)},
         partial=_unfinished_streams(row, fresh),
-        world=evaluated_in(plain(read_text(meta.study_text, "study.resolved.yaml")), row.params),
+        world=evaluated_in(recorded_data(meta.study_text), row.params),
         weight=study_trials.weight,
         unfit=view.feasible is False,
         scores=study_trials.scores,

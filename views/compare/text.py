@@ -25,7 +25,7 @@ from ...store.study_verdict import COPIES_REMEDY
 from ...store.unobserved import bounded_interval
 from ...store.verdict_text import upper_first
 from ..environment_text import AGGREGATES_NOTE, beside_lines
-from ..formatting import aligned, between, number, with_interval
+from ..formatting import aligned, around, between, number
 from .deciding_runs import deciding_lines, why_unpaired
 from .sides import Side
 from .values import ComparedValues
@@ -115,13 +115,13 @@ def _cautions_text(
 def _values_table(sides: Sequence[Side], chosen: ComparedValues, result: Comparison) -> list[str]:
     rows: list[list[str]] = []
     for side, values, mean in zip(sides, chosen.values, result.means, strict=True):
-        around = bounded_interval(values, chosen.bounds)
+        spread = bounded_interval(values, chosen.bounds)
         if side.name in chosen.copied:
-            around = NO_INTERVAL
+            spread = NO_INTERVAL
         few = ""
         if len(values) <= _LISTED:
             few = " ".join(map(number, values))
-        rows.append([f"  {side.name}", number(mean), between(around.low, around.high), few])
+        rows.append([f"  {side.name}", number(mean), between(spread.low, spread.high), few])
     header = ("  ", "mean", "95% interval", "every seed")
     columns = [column for column in zip(header, *rows, strict=True) if any(column[1:])]
     first, *others = zip(*columns, strict=True)
@@ -141,11 +141,9 @@ def _seed_by_seed(result: Comparison, sides: Sequence[Side], chosen: ComparedVal
     if result.verdict not in ("better", "worse"):
         return counts
     chance, spread = result.probability, result.probability_interval
-    low, high = spread.low, spread.high
     if ahead:
-        chance = 1.0 - chance
-        low, high = (None if end is None else 1.0 - end for end in (high, low))
-    return f"{counts} P(win on a new seed): {with_interval(chance, low, high, '.2f')}."
+        chance, spread = 1.0 - chance, spread.complement()
+    return f"{counts} P(win on a new seed): {around(chance, spread, '.2f')}."
 
 
 def _environment_part(

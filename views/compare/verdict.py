@@ -12,7 +12,7 @@ from ...store.rows import Stream
 from ...store.statistics import NO_INTERVAL
 from ...store.study_verdict import copies_sentence
 from ...store.verdict_text import upper_first
-from ..formatting import SEED_KINDS, steps, with_interval
+from ..formatting import SEED_KINDS, around, steps
 from .sides import Side
 from .values import ComparedValues
 
@@ -172,13 +172,10 @@ def _lead_text(result: Comparison, sides: Sequence[Side], chosen: ComparedValues
 def _leader_and_lead(result: Comparison, sides: Sequence[Side]) -> tuple[str, str, str]:
     """Return the leader, the other side, and the lead."""
     a, b = (side.name for side in sides)
-    ahead, behind = a, b
+    ahead, behind, lead = a, b, result.difference_interval
     if result.difference < 0.0:
-        ahead, behind = b, a
-    low, high = result.difference_interval.low, result.difference_interval.high
-    if result.difference < 0.0 and low is not None and high is not None:
-        low, high = -high, -low
-    return ahead, behind, with_interval(abs(result.difference), low, high)
+        ahead, behind, lead = b, a, lead.times(-1.0)
+    return ahead, behind, around(abs(result.difference), lead)
 
 
 def _seeds_words(result: Comparison, chosen: ComparedValues) -> str:

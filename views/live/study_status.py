@@ -19,7 +19,7 @@ from ...studies.load import recorded
 from ...studies.spec import Study
 from ..charts.model import Key
 from ..charts.snapshot import Snapshot
-from ..formatting import SEED_KINDS, duration, moment, param
+from ..formatting import SEED_KINDS, duration, moment, params_text
 from ..report.page import legend
 from ..report.report import PARTS, head_html
 from ..terminal.run_view import left_text, progress_facts
@@ -137,7 +137,7 @@ def _lane_html(lane: int, run: Replicate | None, state: LoopState) -> str:
     if run is None:
         return f'<li class="idle" title="lane {lane}: idle"></li>'
     trial = state.live[run.trial]
-    knobs = ", ".join(f"{name} {param(value)}" for name, value in trial.params.items())
+    knobs = params_text(trial.params)
     title = (
         f"lane {lane}: trial {run.trial}, {SEED_KINDS[run.stream]} seed {run.replicate}, "
         f"{counted(run.chunks, 'chunk')} done; {knobs}"

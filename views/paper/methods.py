@@ -12,17 +12,11 @@ from collections import Counter
 from hashlib import sha256
 from typing import Any
 
-from ...errors import clause, counted
+from ...errors import clause, counted, enumerated
 from ...spaces.distributions import Distribution
 from ...spaces.space import Parameter
 from ...store.against import Sample
-from ...store.interim_analyses import (
-    begins_interim,
-    is_few,
-    looks_of,
-    next_level,
-    winners_looks,
-)
+from ...store.interim_analyses import begins_interim, is_few, looks_of, next_level, winners_looks
 from ...store.journal import Journal
 from ...store.rows import TrialState
 from ...store.value_bounds import value_bounds
@@ -32,7 +26,7 @@ from ...studies.spec import Study
 from ...studies.study_environments import environments_of, labels
 from ...version import __version__
 from ..charts.snapshot import Snapshot
-from ..formatting import duration, enumerated, number, param
+from ..formatting import duration, number, param, versions_text
 from ..quotes import metric_name, plain_metric
 from .markup import code
 from .references import OF_METHODS, OF_RULES
@@ -530,7 +524,7 @@ def _software_sentences(snapshot: Snapshot) -> str:
     meta = snapshot.meta
     versions = {name: one for name, one in meta.versions.items() if one != "absent"}
     versions.pop("hpo-lanes", None)
-    software = ", ".join(f"{name} {version}" for name, version in versions.items())
+    software = versions_text(versions)
     digest = sha256(meta.study_text.encode()).hexdigest()
     text = f"Software: {software}. Random seed of the study: {snapshot.study.seed}. "
     text += f"The resolved study file has SHA-256 {code(digest)}."

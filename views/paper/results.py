@@ -14,6 +14,7 @@ from ...store.rows import StudyMeta
 from ...store.statistics import mean
 from ...store.unobserved import bounded_interval
 from ...store.value_bounds import value_bounds
+from ...store.verdict_text import upper_first
 from ...studies.study_environments import env_words
 from ..charts.environment_names import environment_names
 from ..charts.snapshot import Snapshot
@@ -279,7 +280,7 @@ def _value_name(metrics: Sequence[str]) -> str:
     """Return the heading of the value column, which depends on the number of metrics."""
     if len(metrics) != 1:
         return "Value"
-    return _upper_first(metrics[0])
+    return upper_first(metrics[0])
 
 
 def _seeds_cell(count: int, stream: str) -> str:
@@ -307,17 +308,13 @@ def _marks_words(rows: Sequence[PaperRow]) -> str:
     return " ".join(said)
 
 
-def _upper_first(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
 def front_table(snapshot: Snapshot) -> MarkupTable | None:
     """Return the rows of the Pareto front of a study with several objectives, and its default."""
     shown = _front_and_default(snapshot)
     if not shown:
         return None
     names = [plain_metric(str(objective["name"])) for objective in snapshot.meta.objectives]
-    header = ["Configuration", "On the front", "Seeds", *map(_upper_first, names)]
+    header = ["Configuration", "On the front", "Seeds", *map(upper_first, names)]
     right = [False, False, *[True] * (len(names) + 1)]
     (environment,) = environment_names([snapshot])
     caption = f"The Pareto front of {code(snapshot.meta.name)} on {code(environment)}"

@@ -44,9 +44,10 @@ from ..formatting import (
     duration,
     method_words,
     number,
-    param,
+    params_text,
     seeds_text,
     steps,
+    versions_text,
 )
 from ..leaderboard_text import (
     BoardColumn,
@@ -391,7 +392,7 @@ def _conclusion_html(snapshot: Snapshot, portable: bool) -> str:
         why = f"{left[snapshot.standing]}; {escape(resuming(snapshot.folder.path))}"
         shown += f'<p class="note">{why}</p>'
     if best is not None and best.params:
-        params = ", ".join(f"{name} {param(value)}" for name, value in best.params.items())
+        params = params_text(best.params)
         shown += f'<p class="note">Trial {best.trial}: {escape(params)}</p>'
     return shown
 
@@ -499,7 +500,7 @@ def _stopping_html(snapshot: Snapshot) -> str:
 
 def _study_html(snapshot: Snapshot, portable: bool = False) -> str:
     meta = snapshot.meta
-    versions = ", ".join(f"{name} {version}" for name, version in meta.versions.items())
+    versions = versions_text(meta.versions)
     where = counted(meta.devices, f"{meta.backend} device")
     if meta.bits:
         where += f"; resumed {counted(meta.bits, 'time')} on different hardware or versions"
