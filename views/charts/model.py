@@ -292,9 +292,8 @@ def labelled_ticks(
     return tuple((value, say(value)) for value in values)
 
 
-SHARES = Scale(
-    0.0, 1.0, labelled_ticks([0.0, 0.25, 0.5, 0.75, 1.0], "{:.0%}".format), "share of runs"
-)
+QUARTERS = (0.0, 0.25, 0.5, 0.75, 1.0)
+SHARES = Scale(0.0, 1.0, labelled_ticks(QUARTERS, "{:.0%}".format), "share of runs")
 
 
 def profile_marks(found: Profile, line: Line) -> list[Line | Band]:

@@ -22,7 +22,18 @@ from ...store.mean_difference import paired_interval
 from ...store.statistics import NO_INTERVAL, interval
 from ...store.value_bounds import RATE
 from ...studies.env_section import EnvFile, read_env_file
-from ..charts.model import XY, Band, Dot, Label, Line, Picture, Scale, round_ticks, value_scale
+from ..charts.model import (
+    XY,
+    Band,
+    Dot,
+    Label,
+    Line,
+    Picture,
+    Scale,
+    labelled_ticks,
+    round_ticks,
+    value_scale,
+)
 from ..formatting import aligned, between, number, origin_lines
 from ..output import finite_or_none, note, print_answer, write_csv
 from ..terminal.console import plain_warnings
