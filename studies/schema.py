@@ -57,7 +57,7 @@ def schema(algorithm: Algorithm = _PPO) -> dict[str, Any]:
 
 
 def _of_algorithm(algorithm: Algorithm) -> dict[str, Any]:
-    properties = {field.key: _top_level_schema(field, algorithm) for field in TOP}
+    properties = _top_schemas(_special_of_algorithm(algorithm))
     required = {"required": [field.key for field in TOP if not field.has_default]}
     if not algorithm.is_ppo:
         if not algorithm.takes_env:
@@ -69,7 +69,7 @@ def _of_algorithm(algorithm: Algorithm) -> dict[str, Any]:
 
 def _of_command() -> dict[str, Any]:
     """Return the schema for a study whose hyperparameters are placeholders in its command."""
-    properties = {field.key: _top_of_command(field) for field in TOP}
+    properties = _top_schemas({**_special_of_algorithm(_PPO), **_special_of_command()})
     properties["length"] = _length_schema("env steps, or in the unit written after the number")
     needed = _any_of([{"required": ["metric"]}, {"required": ["objectives"]}])
     return {
@@ -120,61 +120,63 @@ def _with_meaning(field: Field, body: dict[str, Any]) -> dict[str, Any]:
     return {"description": field.meaning, **_any_of(options)}
 
 
-def _top_level_schema(field: Field, algorithm: Algorithm) -> dict[str, Any]:
+def _top_schemas(special: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return the schemas of all top-level keys; `special` has those that no field describes."""
+    found: dict[str, Any] = {}
+    for field in TOP:
+        if field.key in special:
+            found[field.key] = _with_meaning(field, special[field.key])
+        else:
+            found[field.key] = {"description": field.meaning, **_field_schema(field)}
+    return found
+
+
+def _special_of_algorithm(algorithm: Algorithm) -> dict[str, dict[str, Any]]:
     knobs = algorithm.knobs
     known = _any_of([{"enum": list(ENVIRONMENTS)}, {"type": "string"}])
     given = {"type": "object", "required": ["id"], "properties": {"id": known}}
     rule = {"type": "string", "description": "such as gamma < gae_lambda - 0.15"}
     values = {r"^env\.": {"type": ["number", "string", "boolean", "array"]}}
-    special: Mapping[str, Callable[[], dict[str, Any]]] = {
-        "env": lambda: _any_of([known, given, _array_schema(_any_of([known, given]), minItems=2)]),
-        "algorithm": lambda: {"const": algorithm.name},
-        "fixed": lambda: _object_schema(_each_knob(knobs, _knob_value)),
-        "space": lambda: _space_schema(
+    fixed = _object_schema(_each_knob(knobs, _knob_value))
+    return {
+        "env": _any_of([known, given, _array_schema(_any_of([known, given]), minItems=2)]),
+        "algorithm": {"const": algorithm.name},
+        "fixed": fixed,
+        "space": _space_schema(
             _parameters_schema(knobs), _parameters_schema(knobs, nullable=True)
         ),
-        "forbid": lambda: _array_schema(
+        "forbid": _array_schema(
             _any_of([_condition_schema("a combination of values", _names_schema(knobs)), rule])
         ),
-        "enqueue": lambda: _array_schema(
-            {**_object_schema(_each_knob(knobs, _knob_value)), "patternProperties": values}
-        ),
-        "imports": lambda: _array_schema({"type": "string"}),
-        "eval_env": lambda: {"type": "object"},
-        "loggers": _loggers_schema,
-        "objectives": _objectives_schema,
-        "constraints": lambda: _array_schema(_section_schema(keys_of(Constraint))),
-        "search": _search_schema,
-        "early_terminate": _early_terminate_schema,
+        "enqueue": _array_schema({**fixed, "patternProperties": values}),
+        "imports": _array_schema({"type": "string"}),
+        "eval_env": {"type": "object"},
+        "loggers": _loggers_schema(),
+        "objectives": _objectives_schema(),
+        "constraints": _array_schema(_section_schema(keys_of(Constraint))),
+        "search": _search_schema(),
+        "early_terminate": _early_terminate_schema(),
     }
-    if field.key not in special:
-        return {"description": field.meaning, **_field_schema(field)}
-    return _with_meaning(field, special[field.key]())
 
 
-def _top_of_command(field: Field) -> dict[str, Any]:
-    """Return the schema for a top-level key of a study with `command`."""
+def _special_of_command() -> dict[str, dict[str, Any]]:
+    """Return the schemas that differ in a study with `command`."""
     any_object = {"type": "object"}
     one = {"$ref": "#/$defs/distribution_of_command"}
     options = _any_of([one, _array_schema(one, minItems=1)])
-    special: Mapping[str, Callable[[], dict[str, Any]]] = {
-        "env": lambda: _any_of([{"type": "string"}, any_object]),  # in a resolved study
-        "algorithm": lambda: any_object,  # in a resolved study
-        "fixed": lambda: any_object,
-        "space": lambda: _space_schema({"type": "object", "additionalProperties": options}),
-        "forbid": lambda: _array_schema(_any_of([any_object, {"type": "string"}])),
-        "enqueue": lambda: _array_schema(any_object),
-        "metric": lambda: _with_any("name", {"type": "string"}, SECTIONS["metric"]),
-        "objectives": lambda: _array_schema(
-            _with_any("name", {"type": "string"}, SECTIONS["metric"])
-        ),
-        "confirm": lambda: _with_any(
-            "default", _any_of([{"type": "boolean"}, any_object]), SECTIONS["confirm"]
-        ),
+    metric = _with_any("name", {"type": "string"}, SECTIONS["metric"])
+    default = _any_of([{"type": "boolean"}, any_object])
+    return {
+        "env": _any_of([{"type": "string"}, any_object]),  # in a resolved study
+        "algorithm": any_object,  # in a resolved study
+        "fixed": any_object,
+        "space": _space_schema({"type": "object", "additionalProperties": options}),
+        "forbid": _array_schema(_any_of([any_object, {"type": "string"}])),
+        "enqueue": _array_schema(any_object),
+        "metric": metric,
+        "objectives": _array_schema(metric),
+        "confirm": _with_any("default", default, SECTIONS["confirm"]),
     }
-    if field.key not in special:
-        return _top_level_schema(field, _PPO)
-    return _with_meaning(field, special[field.key]())
 
 
 def _with_any(key: str, value: dict[str, Any], fields: Iterable[Field]) -> dict[str, Any]:
