@@ -77,6 +77,10 @@ class EnvEntry:
     # keys that evaluations change unless `eval_env` gives them: for whole games and true scores
     eval_keys: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def key_defaults(self) -> dict[str, Any]:
+        return {name: key.default for name, key in self.keys.items()}
+
     def makes_program(self, key: str) -> bool:
         """Return whether each value of a key needs a separate program."""
         return key in self.keys or self.is_unnamed(key)
@@ -87,7 +91,7 @@ class EnvEntry:
 
     def return_range(self, given: Mapping[str, Any]) -> tuple[float, float]:
         """Return an episode's lowest and highest possible return for given keys and parameters."""
-        values = {**{name: key.default for name, key in self.keys.items()}, **self.params, **given}
+        values = {**self.key_defaults, **self.params, **given}
         low, high = (
             self._range_end(end, values, infinite)
             for end, infinite in zip(self.returns, (-math.inf, math.inf), strict=True)

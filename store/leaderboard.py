@@ -127,7 +127,7 @@ class Ranking:
     @classmethod
     def of(cls, meta: StudyMeta) -> Ranking:
         return cls(
-            tuple(str(objective["goal"]) for objective in meta.objectives),
+            tuple(meta.objective_goals),
             tuple((limit["min"], limit["max"]) for limit in meta.constraints),
         )
 

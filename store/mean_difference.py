@@ -18,7 +18,7 @@ allows for such outcomes on either side; the less a side varies, the larger this
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..errors import ConfigError
@@ -194,20 +194,31 @@ def _compare_few(
 
     The interval is Welch's; it includes 0 unless the test over all splits excludes 0.
     """
-    if not all(map(math.isfinite, [*a, *b])):
-        return _NOTHING
-    observed = _welch_interval(a, b, level)
-    if split_p(a, b) > level or is_rounding(mean(a) - mean(b), a, b):
-        observed = with_zero(observed)
-    return _with_unseen(observed, a, b, unpaired_ends(a, b, level, bounds), bounds)
+    return _compare_by_welch(a, b, level, bounds, split_p)
 
 
 def compare_unpaired(a: Sequence[float], b: Sequence[float], bounds: Bounds) -> DifferenceInterval:
-    if min(len(a), len(b)) < FEWEST_EACH or not all(map(math.isfinite, [*a, *b])):
+    if min(len(a), len(b)) < FEWEST_EACH:
         return _NOTHING
-    level = level_of(1)
+    return _compare_by_welch(a, b, level_of(1), bounds, _deal_one_p)
+
+
+def _deal_one_p(a: Sequence[float], b: Sequence[float]) -> float:
+    return deal_p([a], [b])
+
+
+def _compare_by_welch(
+    a: Sequence[float],
+    b: Sequence[float],
+    level: float,
+    bounds: Bounds,
+    p_of: Callable[[Sequence[float], Sequence[float]], float],
+) -> DifferenceInterval:
+    """Return Welch's interval, which includes 0 unless the exact test excludes 0."""
+    if not all(map(math.isfinite, [*a, *b])):
+        return _NOTHING
     observed = _welch_interval(a, b, level)
-    if deal_p([a], [b]) > level or is_rounding(mean(a) - mean(b), a, b):
+    if p_of(a, b) > level or is_rounding(mean(a) - mean(b), a, b):
         observed = with_zero(observed)
     return _with_unseen(observed, a, b, unpaired_ends(a, b, level, bounds), bounds)
 

@@ -213,6 +213,14 @@ class StudyMeta:
     environments: Sequence[Mapping[str, Any]] = ()  # `name`, `random`, `reference`; if several
     files: Mapping[str, str] = field(default_factory=dict[str, str])  # imported path -> sha256
 
+    @property
+    def objective_names(self) -> list[str]:
+        return [str(objective["name"]) for objective in self.objectives]
+
+    @property
+    def objective_goals(self) -> list[str]:
+        return [str(objective["goal"]) for objective in self.objectives]
+
 
 Phase = Literal["running", "interrupted", "finished"]
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from ..errors import ignore
 from ..files import atomic_files
 from .codec import strict_json
 from .libraries import csv, pa, pq
@@ -33,7 +34,7 @@ class Sink(Protocol):
 class Sinks:
     """Several sinks; each is dropped after its first failure, which is reported to `warn`."""
 
-    def __init__(self, sinks: Sequence[Sink], warn: Callable[[str], None] = lambda text: None):
+    def __init__(self, sinks: Sequence[Sink], warn: Callable[[str], None] = ignore):
         self._sinks, self._warn = list(sinks), warn
 
     def published(self, directory: Path) -> None:
@@ -64,7 +65,7 @@ class Background:
     def __init__(
         self,
         sink: Sink,
-        warn: Callable[[str], None] = lambda text: None,
+        warn: Callable[[str], None] = ignore,
         patience_seconds: float = 60.0,
     ):
         self.name = sink.name

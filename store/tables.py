@@ -159,8 +159,8 @@ def _measured_columns(
 ) -> dict[str, Any]:
     """Return the columns for objectives, constraints (without costs), fronts and feasibility."""
     found: dict[str, list[float | None]] = {}
-    for index, objective in enumerate(meta.objectives):
-        found[str(objective["name"])] = [_value_at(entry.objectives, index) for entry in entries]
+    for index, name in enumerate(meta.objective_names):
+        found[name] = [_value_at(entry.objectives, index) for entry in entries]
     for index, limit in enumerate(meta.constraints):
         values = [_value_at(entry.constraints, index) for entry in entries]
         found.setdefault(str(limit["metric"]), values)

@@ -10,6 +10,7 @@ from ..environments.registry import find
 from ..environments.table import EnvEntry
 from .env_spec import LONGEST, SHORTEST_CUT, EnvSpec
 from .spec import Study
+from .study_environments import environments_of
 from .yaml_io import flow
 
 _FRAMES, _SKIP = "max_num_frames_per_episode", "frameskip"
@@ -68,7 +69,7 @@ def cut_after(study: Study) -> int:
 
 def _environments_without_limit(study: Study) -> list[EnvSpec]:
     found: list[EnvSpec] = []
-    for env in (study.env, *study.more_envs):
+    for env in environments_of(study):
         entry = find(env.id)
         gym = entry is not None and entry.source == "gymnasium"
         if entry is None or (gym and own_limit(study, env) is None):
@@ -108,7 +109,7 @@ def window_note(study: Study, limit_of: LimitOf = unknown_limit) -> str:
     steps, cut = study.evaluation.steps, cut_after(study)
     if steps is None or not study.algorithm.is_ppo:
         return ""
-    for env in (study.env, *study.more_envs):
+    for env in environments_of(study):
         limit = own_limit(study, env) or limit_of(env)
         if limit is None or limit > cut:
             continue
@@ -119,7 +120,7 @@ def window_note(study: Study, limit_of: LimitOf = unknown_limit) -> str:
 
 
 def may_cut(study: Study) -> bool:
-    limits = [own_limit(study, env) or 0 for env in (study.env, *study.more_envs)]
+    limits = [own_limit(study, env) or 0 for env in environments_of(study)]
     return study.evaluation.steps is None and bool(
         _environments_without_limit(study) or max(limits) > LONGEST
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from ..environments.registry import find
+from ..environments.table import EnvEntry
 from ..errors import ConfigError
 from ..files.plain_data import as_lists, freeze
 from ..knobs import KNOBS, RECURRENT_NETWORKS
@@ -75,6 +76,11 @@ def _better_counts(rows: int, asked: int, alone: bool) -> str:
     return f"use {' or '.join(map(str, near))}"
 
 
+def _entries_of(study: Study) -> list[EnvEntry | None]:
+    """Return the entries of a study's environments; None for one that only user code defines."""
+    return [find(one.id) for one in environments_of(study)]
+
+
 @dataclass(frozen=True)
 class _Cutting:
     """How a study's rollouts are divided into minibatches, like `Plan.by_segments` in the core."""
@@ -85,7 +91,7 @@ class _Cutting:
 
     @classmethod
     def of(cls, study: Study) -> _Cutting:
-        known = [find(one.id) for one in environments_of(study)]
+        known = _entries_of(study)
         agents = any(entry and not set(_AGENTS).isdisjoint(entry.keys) for entry in known)
         return cls(
             traced=any(value is not None for value in possible_values(study, "rho_clip")),
@@ -225,7 +231,7 @@ def is_static(study: Study, name: str) -> bool:
     """Return whether a hyperparameter or environment key is compiled into the program."""
     if not name.startswith("env."):
         return not study.algorithm.knobs[name].traced
-    key, each = name.removeprefix("env."), [find(one.id) for one in environments_of(study)]
+    key, each = name.removeprefix("env."), _entries_of(study)
     return any(known and known.makes_program(key) for known in each)
 
 
@@ -281,7 +287,7 @@ def _with_several_values(study: Study) -> str:
 def open_searched(study: Study) -> list[str]:
     """Return the searched numbers that an environment's constructor accepts through `**kwargs`."""
     found: list[str] = []
-    known = [find(one.id) for one in environments_of(study)]
+    known = _entries_of(study)
     for name in static_searched(study):
         key = name.removeprefix("env.")
         if key != name and any(one and one.is_unnamed(key) for one in known):

@@ -33,15 +33,7 @@ from .execution_spec import (
     Processes,
 )
 from .field import REQUIRED, Field, key
-from .search_spec import (
-    Confirm,
-    Constraint,
-    EarlyTerminate,
-    Evaluation,
-    Metric,
-    SearchSpec,
-    Seeds,
-)
+from .search_spec import Confirm, Constraint, EarlyTerminate, Evaluation, Metric, SearchSpec, Seeds
 
 _MOST_UNITS = 20_000  # largest number of steps counted in one run of a process
 
@@ -143,6 +135,11 @@ class Study:
     source: str = field(default=".", compare=False)
     goals_left_out: tuple[str, ...] = field(default=(), compare=False)
     """The metrics whose goal is the default, because the file does not give it."""
+
+    @property
+    def objective_names(self) -> list[str]:
+        """The metrics of the objectives; [] if there is only one."""
+        return [metric.name for metric in self.objectives]
 
     @property
     def spread(self) -> int:

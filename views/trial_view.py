@@ -126,8 +126,7 @@ class Board:
 
     @classmethod
     def of_study(cls, meta: StudyMeta, entries: Iterable[Entry]) -> Board:
-        objectives = [str(objective["name"]) for objective in meta.objectives]
-        return cls.of(entries, objectives, environment_names(meta.environments))
+        return cls.of(entries, meta.objective_names, environment_names(meta.environments))
 
     def first(self, most: int | None) -> Board:
         """Return a board with only the first trials, and the default regardless of its rank."""

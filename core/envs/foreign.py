@@ -50,7 +50,7 @@ def imported(module: str, entry: EnvEntry) -> Any:
 
 
 def limit_and_keys(entry: EnvEntry, keys: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
-    given = {name: key.default for name, key in entry.keys.items()} | dict(keys)
+    given = entry.key_defaults | dict(keys)
     return int(given.pop(_LIMIT)), given
 
 

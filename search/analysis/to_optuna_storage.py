@@ -55,7 +55,7 @@ def write_storage(storage: str, name: str, meta: StudyMeta, points: CheckpointVa
                 f"{storage} already has a study {name!r}; choose a different storage or name",
                 name="NAME",
             )
-        goals = [str(objective["goal"]) for objective in meta.objectives] or [meta.goal]
+        goals = meta.objective_goals or [meta.goal]
         directions = [StudyDirection[goal.upper()] for goal in goals]
         optuna_study = optuna.create_study(storage=opened, study_name=name, directions=directions)
         try:
@@ -75,7 +75,7 @@ def _set_study_attributes(
 ) -> None:
     """Record the metric names, and everything that `hpo import optuna` needs."""
     study = resolved(points.study)
-    names = [str(objective["name"]) for objective in meta.objectives] or [meta.metric]
+    names = meta.objective_names or [meta.metric]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Optuna marks metric names as experimental
         optuna_study.set_metric_names(names)

@@ -99,7 +99,7 @@ def front_values(
     meta, score = journal.meta, None
     if meta.environments:
         score = Objective.of(recorded(meta.study_text))
-    names = [str(objective["name"]) for objective in meta.objectives]
+    names = meta.objective_names
 
     def value(place: int, found: EvaluationRow, known: Sequence[float]) -> float:
         if place == 0 and score is not None:

@@ -68,7 +68,7 @@ class TrainingFactory(DeviceFactory["TrainingPopulation"]):
             name for name in METRICS if name.removeprefix("eval/").rpartition("_")[0] in values
         ]
         study = self.study
-        asked = [study.metric.name, *(one.name for one in study.objectives)]
+        asked = [study.metric.name, *study.objective_names]
         for name in (*asked, *(one.metric for one in study.constraints)):
             if name not in known and name not in COSTS:
                 where = method_of(type(resolved.payload.training), "evaluate")

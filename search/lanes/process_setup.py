@@ -67,7 +67,7 @@ class ProcessSetup:
     def wanted(self) -> tuple[str, ...]:
         """The metrics that the study needs."""
         study = self.study
-        names = [one.name for one in study.objectives] or [study.metric.name]
+        names = study.objective_names or [study.metric.name]
         names += [one.metric for one in study.constraints]
         return tuple(dict.fromkeys(name for name in names if name not in COSTS))
 

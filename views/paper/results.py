@@ -313,7 +313,7 @@ def front_table(snapshot: Snapshot) -> MarkupTable | None:
     shown = _front_and_default(snapshot)
     if not shown:
         return None
-    names = [plain_metric(str(objective["name"])) for objective in snapshot.meta.objectives]
+    names = [plain_metric(name) for name in snapshot.meta.objective_names]
     header = ["Configuration", "On the front", "Seeds", *map(upper_first, names)]
     right = [False, False, *[True] * (len(names) + 1)]
     (environment,) = environment_names([snapshot])

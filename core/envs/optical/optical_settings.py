@@ -20,7 +20,7 @@ _ENTRY = ENVIRONMENTS["rmsa"]
 _DEFAULTS: dict[str, Any] = {
     "id": "rmsa",
     **_ENTRY.params,
-    **{name: key.default for name, key in _ENTRY.keys.items()},
+    **_ENTRY.key_defaults,
 }
 # The names in `heuristics`, which imports jax.
 HEURISTIC_NAMES = (
@@ -111,7 +111,7 @@ def _default_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     kind = given.get("id", _DEFAULTS["id"])
     if kind not in ENVIRONMENT_IDS:
         raise UnknownNameError("environment", kind, ENVIRONMENT_IDS)
-    own = {name: key.default for name, key in ENVIRONMENTS[kind].keys.items()}
+    own = ENVIRONMENTS[kind].key_defaults
     if kind == "rwa":
         own["bitrates"] = (given.get("slot_width", own["slot_width"]),)
     if given.get("requests") or given.get("incremental"):
