@@ -218,6 +218,15 @@ def enumerated(names: Sequence[str]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
+def ignore(*_: object, **__: object) -> None:
+    """Do nothing: the default of callbacks for warnings and progress."""
+
+
+def never(*_: object) -> bool:
+    """Return False: the default of callbacks that ask whether to do something."""
+    return False
+
+
 def quoted_number(value: object) -> str:
     """Return ` use 16, without quotes;` for a number given as text; or "".
 

@@ -17,6 +17,7 @@ from ..studies.algorithm_section import is_library
 from ..studies.portfolio import read_portfolio
 from ..studies.search_methods import method_row
 from ..studies.spec import Study
+from ..studies.study_environments import environments_of
 
 _LEAST_SECONDS = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
 
@@ -83,7 +84,7 @@ def versions_of_study(study: Study) -> dict[str, str]:
         own = {"hpo-lanes": _installed_version("hpo-lanes") or "absent"}
         found = {**own, **code_version(Path(study.source))}
     else:
-        found = versions(env.id for env in (study.env, *study.more_envs))
+        found = versions(env.id for env in environments_of(study))
         if is_library(study.algorithm.name):
             found |= _installed_versions(_OF_REJAX)
     method = method_row(study.search.method)

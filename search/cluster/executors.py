@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from functools import partial
 from typing import Any
 
+from ...errors import ignore
 from ...machine.processes import LocalProcesses, ProcessExecutor
 from ...machine.slurm import SlurmJobs
 from ...machine.software import enable_compilation_cache, versions
@@ -19,6 +20,7 @@ from ...studies.check import spread_note
 from ...studies.execution_spec import Processes
 from ...studies.programs import words_of_bucket
 from ...studies.spec import Study
+from ...studies.study_environments import environments_of
 from ...studies.user_code import check_registered, run_own_code
 from ..lanes.contract import EvaluationResult, PopulationFactory, Resolved
 from ..lanes.factories import factory_here
@@ -44,7 +46,7 @@ class LocalShares:
         study = with_code(study)
         self._factory = factory_here(study, warn=warn, cores=cores)
         self._shares, self._neighbours = shares, neighbours
-        packages = versions(env.id for env in (study.env, *study.more_envs))
+        packages = versions(env.id for env in environments_of(study))
         self.machine = Machine(self._factory.backend, self._factory.device_count, packages)
         self.resolve, self.make = self._factory.resolve, self._factory.make_share
         self.baseline = self._factory.baseline
@@ -109,7 +111,7 @@ _MOST_HANDLES = 64  # upper limit for the number of Ray Tune processes
 def factory_of(
     study: Study,
     compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
-    warn: Callable[[str], None] = lambda text: None,
+    warn: Callable[[str], None] = ignore,
 ) -> Iterator[PopulationFactory]:
     """Yield a study's factory, which is usable while the context is open."""
     config, executor = study.default(), study.executor

@@ -28,7 +28,8 @@ from ...machine.processes import (
     thread_settings,
 )
 from ...studies.execution_spec import Processes
-from .via_ray import line_of
+from .via_ray import answer_of
+from .worker_shards import Lost
 
 _THREADS = 2  # threads of an actor: one follows the process, one replies
 _RUN = Wish()
@@ -90,19 +91,12 @@ class RayProcess:
         return bool(ready)
 
     def _read_exit_code(self) -> int:
-        errors = self._ray.exceptions
-        try:
-            result = self._ray.get(self._ended)
-        except (errors.RayActorError, errors.OutOfMemoryError, errors.ObjectLostError) as error:
+        result = answer_of(self._ray, self._ended)
+        if isinstance(result, Lost):
             if self._deadline is None:
-                self.lost = f"the Ray worker died: {line_of(error)}"
+                self.lost = f"the Ray worker died: {result}"
             self._kill_actor()
             return -signal.SIGKILL
-        except (errors.LocalRayletDiedError, errors.RaySystemError) as error:
-            raise SearchError(
-                f"lost the Ray cluster: {line_of(error)}; all commits are safe; run the same "
-                "command to resume"
-            ) from error
         if isinstance(result, str):
             raise SearchError(result)
         self._give_back(self._actor)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from ...errors import ConfigError, HpoError, MissingExtraError, SearchError
+from ...errors import ConfigError, HpoError, MissingExtraError, SearchError, ignore
 from ...studies.execution_spec import Executor
 from .worker_shards import Call, Lost, Machine, ShareHost, ShareSource, sound
 
@@ -152,7 +152,7 @@ class RayTeam:
         shares: int,
         place: WorkerResources,
         source: Callable[[int, Callable[[str], None]], ShareSource],
-        warn: Callable[[str], None] = lambda text: None,
+        warn: Callable[[str], None] = ignore,
     ):
         self.shares = shares
         self._ray, self._place, self._source, self._warn = ray, place, source, warn
@@ -174,7 +174,7 @@ class RayTeam:
                 "executor.cpus, or add nodes"
             )
         for share, name in names.items():
-            self._machines[share] = self._get_answer(name)
+            self._machines[share] = answer_of(self._ray, name)
             if isinstance(self._machines[share], Lost):
                 raise SearchError(f"worker {share} died immediately: {self._machines[share]}")
         neighbours = Counter(self._machines.values())
@@ -208,7 +208,7 @@ class RayTeam:
         return actor.remote(self._source)
 
     def process_of(self, share: int) -> int:
-        return self._get_answer(self._hosts[share].process.remote())
+        return answer_of(self._ray, self._hosts[share].process.remote())
 
     def end(self) -> None:
         """Stop all workers; the cluster keeps running."""
@@ -232,7 +232,7 @@ class RayTeam:
         }
         answers: dict[int, Any] = {}
         for share, reference in given.items():
-            reply = self._get_answer(reference)
+            reply = answer_of(self._ray, reference)
             if isinstance(reply, Lost):
                 answers[share] = reply
                 continue
@@ -240,19 +240,6 @@ class RayTeam:
             for text in reply.warnings:
                 self._warn(text)
         return answers
-
-    def _get_answer(self, reference: Any) -> Any:
-        """Return a worker's reply, or `Lost`; SearchError if the cluster is gone."""
-        errors = self._ray.exceptions
-        try:
-            return self._ray.get(reference)
-        except (errors.RayActorError, errors.OutOfMemoryError, errors.ObjectLostError) as error:
-            return Lost(line_of(error))
-        except (errors.LocalRayletDiedError, errors.RaySystemError) as error:
-            raise SearchError(
-                f"lost the Ray cluster: {line_of(error)}; all commits are safe; run the same "
-                "command to resume"
-            ) from error
 
     def replace(self, share: int) -> None:
         """See `Team`; if a new worker does not fit, a live one takes over the share."""
@@ -284,7 +271,7 @@ class RayTeam:
         ready, _ = self._ray.wait([reference := host.machine_name.remote()], timeout=seconds)
         if not ready:
             return None
-        name = self._get_answer(reference)
+        name = answer_of(self._ray, reference)
         return None if isinstance(name, Lost) else name
 
     def _least_loaded_host(self, lost: int) -> tuple[Any, str]:
@@ -310,6 +297,20 @@ def _machine_differences(machine: Machine, other: Machine) -> str:
         if version != other.versions.get(name, "absent"):
             parts.append(f"{name} {version}")
     return ", ".join(parts)
+
+
+def answer_of(ray: ModuleType, reference: Any) -> Any:
+    """Return a worker's reply, or `Lost`; SearchError if the cluster is gone."""
+    errors = ray.exceptions
+    try:
+        return ray.get(reference)
+    except (errors.RayActorError, errors.OutOfMemoryError, errors.ObjectLostError) as error:
+        return Lost(line_of(error))
+    except (errors.LocalRayletDiedError, errors.RaySystemError) as error:
+        raise SearchError(
+            f"lost the Ray cluster: {line_of(error)}; all commits are safe; run the same "
+            "command to resume"
+        ) from error
 
 
 def line_of(error: Exception) -> str:
