@@ -5,13 +5,13 @@ jax is imported on the first call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import StoreError
+from ..errors import StoreError, ignore
 from ..store.journal import Journal
 from ..store.leaderboard import default_of
 from ..store.lock import lock_holder
@@ -57,7 +57,7 @@ def run(
     study_text: str = "",
     given: Given | None = None,
     compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
-    warn: Callable[[str], None] = lambda text: None,
+    warn: Callable[[str], None] = ignore,
 ) -> RunResults:
     """Run or resume a study; return the results of a finished one at once.
 
@@ -293,7 +293,7 @@ def confirm(
     accept_new_bits: bool = False,
     accept_changed_files: bool = False,
     compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
-    warn: Callable[[str], None] = lambda text: None,
+    warn: Callable[[str], None] = ignore,
 ) -> RunResults:
     """Run a request from `ask` on the seeds without results; for the arguments, see `run`.
 

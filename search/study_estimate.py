@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ConfigError, HpoError
+from ..errors import ConfigError, HpoError, ignore
 from ..machine.slurm import SlurmJobs
 from ..machine.timings import Timings
 from ..studies.check import CheckReport, ProgramCost, check
@@ -46,7 +46,7 @@ def preview(
     study: Study,
     timing: bool = False,
     own_code: bool = False,
-    notify: Callable[[str], None] = lambda text: None,
+    notify: Callable[[str], None] = ignore,
 ) -> tuple[CheckReport, str]:
     """Return the report, and why it has no lane and memory estimates ("" if it has them)."""
     # a training's code ran when the study was loaded

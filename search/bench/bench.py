@@ -12,6 +12,7 @@ from functools import cache
 
 import numpy as np
 
+from ...errors import ignore
 from ...store.leaderboard import leaderboard
 from ...studies.bench_file import BenchFile
 from ...studies.spec import Study
@@ -157,7 +158,7 @@ _Task = tuple[str, str, int, Sequence[int]]
 
 
 def run_bench(
-    file: BenchFile, jobs: int = 1, report: Callable[[int, int], None] = lambda done, total: None
+    file: BenchFile, jobs: int = 1, report: Callable[[int, int], None] = ignore
 ) -> BenchResults:
     """Run every method on every environment with every budget, `searches` times each.
 

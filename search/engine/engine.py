@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import Any, Literal
 from weakref import WeakSet
 
-from ...errors import ConfigError, HpoError, Leave, StoreError, counted, format_error_if_own
+from ...errors import (
+    ConfigError,
+    HpoError,
+    Leave,
+    StoreError,
+    counted,
+    format_error_if_own,
+    ignore,
+)
 from ...files.atomic_files import has_refused, telling
 from ...store.rows import EvaluationRow, Stream, TrialState
 from ...studies.chunk_sizes import chunk_sizes_of, rung_steps
@@ -526,7 +534,7 @@ def engine_in_memory(study: Study, factory: PopulationFactory, rows: bool = Fals
         search_state,
         factory,
         buckets := {},
-        add_rows=lambda **rows: None,
+        add_rows=ignore,
         committer=_NoCommits(search_state, rows),
         policies=KeptPolicies(search_state, buckets, Path("nowhere"), study.checkpoint),
         notifier=Notifier(search_state, buckets, ()),

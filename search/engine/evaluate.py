@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ...errors import never
 from ...store.baselines import attribute_of
 from ...store.rows import BaselineRow, EvaluationRow, Stream, TrialState
 from ...studies.spec import Study
@@ -112,9 +113,7 @@ def _digest_metrics(shown: Mapping[int, Replicate], result: ChunkResult) -> None
         run.digest_chunk(table[lane].tobytes())
 
 
-def retire_diverged(
-    search_state: SearchState, set_aside: Callable[[Trial], bool] = lambda trial: False
-) -> None:
+def retire_diverged(search_state: SearchState, set_aside: Callable[[Trial], bool] = never) -> None:
     """End trials with more diverged replicates than the study tolerates."""
     for trial in search_state.live():
         diverged = [run.state is RunState.DIVERGED for run in trial.runs]
@@ -239,7 +238,7 @@ def _not_finite(
     search_state: SearchState, result: EvaluationResult, values: Sequence[float]
 ) -> str:
     study = search_state.study
-    names = [metric.name for metric in study.objectives or (study.metric,)]
+    names = study.objective_names or [study.metric.name]
     shown = zip(names, values, strict=False)  # objectives first, then constraints
     bad_ones = (f"{name} is {value}" for name, value in shown if not _is_usable(value))
     named = next(bad_ones, "the value of a constraint is not finite")

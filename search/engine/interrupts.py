@@ -14,7 +14,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from ...errors import Leave
+from ...errors import Leave, ignore, never
 
 HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that end a study, except SIGHUP in a process started by `nohup`."""
@@ -39,8 +39,8 @@ class Interrupts:
 
     def __init__(
         self,
-        on_first: Callable[[], None] = lambda: None,
-        asked: Callable[[], bool] = lambda: False,
+        on_first: Callable[[], None] = ignore,
+        asked: Callable[[], bool] = never,
         clock: Callable[[], float] = time.monotonic,
     ):
         self._requested, self._requested_at = False, 0.0

@@ -25,7 +25,7 @@ from ...core.population import Device, Initial, kept, lane_shapes
 from ...core.saved_policy import load_policy
 from ...environments.hosted import is_hosted
 from ...environments.registry import find
-from ...errors import ConfigError, counted
+from ...errors import ConfigError, counted, ignore
 from ...machine.devices import prepare_devices
 from ...machine.in_process import InProcess
 from ...machine.workers import Workers, workers_of
@@ -129,7 +129,7 @@ class DeviceFactory(Generic[_Lanes]):
         self,
         study: Study,
         compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
-        warn: Callable[[str], None] = lambda text: None,
+        warn: Callable[[str], None] = ignore,
         cores: int | None = None,
         environments: int = 1,
     ):

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from ...errors import ConfigError
+from ...errors import ConfigError, ignore
 from ...machine.processes import ProcessExecutor
 from ...store.rows import Stream
 from ...studies.spec import Study
@@ -25,7 +25,7 @@ class ProcessFactory:
         self,
         study: Study,
         compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
-        warn: Callable[[str], None] = lambda text: None,
+        warn: Callable[[str], None] = ignore,
         *,
         cores: int | None = None,
         environments: int = 1,

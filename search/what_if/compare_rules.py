@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from ...errors import ignore
 from ...studies.search_methods import METHODS
 from ...studies.study_environments import metric_words
 from ..state.objective import Objective
@@ -72,7 +73,7 @@ def what_if(
     *,
     quantum: Quantum = quantum_of,
     source: Path | None = None,
-    report: Callable[[int, int, str], None] = lambda at, total, rule: None,
+    report: Callable[[int, int, str], None] = ignore,
 ) -> WhatIf:
     """Apply different rules to a study's recorded curves.
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from rich.console import Console
 
-from ...errors import HpoError, counted
+from ...errors import HpoError, counted, ignore, never
 from ...search.api import run as run_study
 from ...search.checks import check_before_code
 from ...search.engine.interrupts import HEARD, leaves_at_once
@@ -186,7 +186,7 @@ class InterruptListener:
         on_first: Callable[[], None],
         on_second: Callable[[], None],
         leave: Callable[[int], object] = os._exit,
-        is_stuck: Callable[[], bool] = lambda: False,
+        is_stuck: Callable[[], bool] = never,
         clock: Callable[[], float] = time.monotonic,
     ):
         self._on_first, self._on_second, self._leave = on_first, on_second, leave
@@ -285,7 +285,7 @@ def _words_of(study: Study, results: RunResults) -> StudyWords:
         alone = counts_evaluations_alone(journal.attributes())
     return StudyWords(
         value_words(study, alone),
-        [metric.name for metric in study.objectives],
+        study.objective_names,
         environments,
         study.algorithm.unit,
         study.algorithm.lanes,
@@ -297,9 +297,7 @@ def nothing_learnt(results: RunResults) -> bool:
     return bool(states) and states <= {"failed", "diverged"}
 
 
-def watch(
-    study: Study, text: str, args: Namespace, show: _Show = lambda results: None
-) -> RunResults:
+def watch(study: Study, text: str, args: Namespace, show: _Show = ignore) -> RunResults:
     name, new_name = args.name, None
     if args.new:
         name = new_name = free_name(Path(args.out), study.name)

@@ -14,6 +14,7 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.segment import Segment
 
+from ...errors import ignore
 from ..formatting import Listing, folded
 from ..output import discard, echo, shown
 
@@ -72,7 +73,7 @@ def hush_keys() -> Callable[[], None]:
         after[3] &= ~termios.ECHOCTL
         termios.tcsetattr(keyboard, termios.TCSADRAIN, after)
     except (AttributeError, ValueError, OSError, termios.error):
-        return lambda: None  # stdin is not a terminal
+        return ignore  # stdin is not a terminal
 
     def undo() -> None:
         with suppress(OSError, termios.error):  # the terminal is closed

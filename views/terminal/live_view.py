@@ -17,7 +17,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from ...errors import clause, counted
+from ...errors import clause, counted, ignore
 from ...search.state.progress import Progress
 from ...studies.algorithm import ENV_STEPS
 from ...studies.spec import Study
@@ -52,7 +52,7 @@ class LiveView(RunView):
         self._began = self._updated = time.monotonic()
         self._progress: Progress | None = None
         self._compiles, self._compile_seconds = 0, 0.0
-        self._unhush: Callable[[], None] = lambda: None
+        self._unhush: Callable[[], None] = ignore
         self._console = terminal or console(sys.stderr)
         self._live = live(self._console, self._current_panel)
 

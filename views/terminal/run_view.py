@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from ...errors import clause
+from ...errors import clause, ignore
 from ...search.state.loop_state import Phase
 from ...search.state.progress import Best, Observer, Progress
 from ...store.rows import TrialRow, TrialState
@@ -135,7 +135,7 @@ class RunView(Observer):
     def __init__(self, stream: TextIO | None = None, command: str = "hpo run"):
         self.stream: TextIO | None = stream or sys.stderr
         self.command, self.unit, self.lanes = command, ENV_STEPS, "lanes"
-        self.on_ready: Callable[[], None] = lambda: None
+        self.on_ready: Callable[[], None] = ignore
         self._best: int | None = None
         self._failures, self._resumed = 0, False
         self._evolves = False  # whether trial 0 may no longer be the default
