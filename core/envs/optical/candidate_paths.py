@@ -156,7 +156,7 @@ class _Finder:
         hops = np.full((*shape, longest), self.topology.num_links, np.int32)
         lengths, efficiency, capacity = np.zeros(shape), np.ones(shape), np.zeros(shape)
         counts = np.zeros(shape, np.int32)
-        kms = [km for _, _, km in self.topology.links]
+        kms = self.topology.link_kms
         for row, paths in enumerate(nodes):
             for column, path in enumerate(paths):
                 links = [self.topology.link_index[hop] for hop in pairwise(path)]

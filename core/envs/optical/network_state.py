@@ -63,7 +63,7 @@ def make_tables(settings: OpticalSettings) -> NetworkTables:
         hop_counts=paths.hop_counts,
         width=(paths.efficiency * settings.width).astype(np.float32),
         capacity=paths.capacity.astype(np.float32),
-        km=np.array([km for _, _, km in topology.links]),
+        km=np.array(topology.link_kms),
     )
 
 

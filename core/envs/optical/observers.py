@@ -79,7 +79,7 @@ def laplacian_features(topology: Topology, count: int) -> np.ndarray:
 
 def line_graph_features(topology: Topology, count: int) -> np.ndarray:
     """Return the links' spectral features, float32 [links, count]; adjacent links share a node."""
-    ends = np.array([link[:2] for link in topology.links])
+    ends = np.array(topology.link_ends)
     shared = (ends[:, None, :, None] == ends[None, :, None, :]).any((-1, -2))
     np.fill_diagonal(shared, False)
     return _smallest_eigenvectors(shared.astype(float), count)
@@ -250,7 +250,7 @@ def _graph_observer(env: Network) -> Observer:
 
     topology = env.tables.topology
     spectral = laplacian_features(topology, SPECTRAL_FEATURES)
-    ends = np.array([link[:2] for link in topology.links], np.int32)
+    ends = np.array(topology.link_ends, np.int32)
     senders, receivers = ends[:, 0], ends[:, 1]
     if not topology.directed:
         senders, receivers = np.append(senders, receivers), np.append(receivers, senders)
@@ -280,7 +280,7 @@ def _graph_observer(env: Network) -> Observer:
 def _link_tokens(env: Network, kind: str) -> Observer:
     topology = env.tables.topology
     position = line_graph_features(topology, SPECTRAL_FEATURES)
-    ends = np.array([link[:2] for link in topology.links])
+    ends = np.array(topology.link_ends)
 
     def observe(state: OpticalState, params: OpticalParams) -> LinkTokens:
         if kind == "departure" and not env.settings.incremental:

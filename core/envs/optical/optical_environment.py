@@ -200,7 +200,7 @@ class OpticalEnvironment:
     @functools.cached_property
     def routes(self) -> Routes:
         topology, tables = self.tables.topology, self.tables
-        ends = np.array([link[:2] for link in topology.links], np.int32)
+        ends = np.array(topology.link_ends, np.int32)
         return Routes(
             num_nodes=topology.num_nodes,
             senders=ends[:, 0],

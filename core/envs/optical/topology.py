@@ -56,6 +56,15 @@ class Topology:
             arcs = [(*sorted(ends), km) for *ends, km in arcs]
         return tuple(sorted((int(u), int(v), float(km)) for u, v, km in arcs))
 
+    @property
+    def link_ends(self) -> list[tuple[int, int]]:
+        """(source, destination) of each link."""
+        return [link[:2] for link in self.links]
+
+    @property
+    def link_kms(self) -> list[float]:
+        return [km for _, _, km in self.links]
+
     @cached_property
     def link_index(self) -> dict[tuple[int, int], int]:
         index = {(u, v): number for number, (u, v, _) in enumerate(self.links)}
