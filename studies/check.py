@@ -29,7 +29,7 @@ from .search_methods import METHODS, method_row
 from .search_spec import Confirm, Constraint, EarlyTerminate, SearchSpec
 from .spec import Study
 from .stopping_rules import rule_row
-from .study_environments import env_words, environments_of, metric_words
+from .study_environments import env_words, environments_of, metric_words, searched_settings
 from .unused_knobs import idle_knobs
 
 _DRAWS = 2000
@@ -174,7 +174,7 @@ def _unknown_env_arguments(study: Study) -> list[str]:
     is_known = all(find(one.id) is not None for one in environments_of(study))
     if is_known or not is_hosted(study.env.id):
         return []
-    return [name for name in study.space.names if name.startswith("env.")]
+    return searched_settings(study)
 
 
 def _draw_errors(study: Study, draws: list[dict[str, Any]]) -> list[str]:

@@ -16,7 +16,7 @@ from ..knobs import KNOBS, RECURRENT_NETWORKS
 from ..spaces.space import Parameter, Space
 from .chunk_sizes import ChunkSizes, chunk_sizes_of
 from .spec import Study
-from .study_environments import environments_of
+from .study_environments import env_settings, environments_of, searched_settings
 from .unused_knobs import possible_values
 
 _LISTED = 4
@@ -187,7 +187,7 @@ def env_kinds(study: Study) -> list[dict[str, Any]]:
     """Return the distinct environment settings that occur in the study's buckets."""
     kinds: list[dict[str, Any]] = []
     for bucket in buckets_of(study).found:
-        searched = {k[4:]: v for k, v in bucket.config.items() if k.startswith("env.")}
+        searched = env_settings(bucket.config)
         if (kind := {**study.env.values, **searched}) not in kinds:
             kinds.append(kind)
     return kinds
@@ -280,8 +280,7 @@ def _with_several_values(study: Study) -> str:
     """Explain why there are several programs although no static hyperparameter is searched."""
     if study.enqueue:
         return "enqueue"
-    searched = [name for name in study.space.names if name.startswith("env.")]
-    return ", ".join(searched) or "the space"
+    return ", ".join(searched_settings(study)) or "the space"
 
 
 def open_searched(study: Study) -> list[str]:

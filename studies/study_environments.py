@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from ..environments.registry import Reference
 from ..errors import ConfigError
@@ -15,6 +17,20 @@ WITH_TRAINING = " with training returns"
 
 def environments_of(study: Study) -> tuple[EnvSpec, ...]:
     return (study.env, *study.more_envs)
+
+
+def env_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration's environment settings, without the prefix `env.`.
+
+    >>> env_settings({"gamma": 0.99, "env.gravity": 9.8})
+    {'gravity': 9.8}
+    """
+    return {name[4:]: value for name, value in config.items() if name.startswith("env.")}
+
+
+def searched_settings(study: Study) -> list[str]:
+    """Return the names of searched environment settings."""
+    return [name for name in study.space.names if name.startswith("env.")]
 
 
 def labels(study: Study) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..environments.registry import files_of
 from .spec import Study
+from .study_environments import env_settings
 from .user_code import imported_files
 
 _SHOWN = 12
@@ -54,7 +55,7 @@ def files_of_environment(study: Study) -> list[str]:
             values = getattr(parameter.distribution, "values", ())
             given += [{name: value} for value in (*values, parameter.default)]
     for entry in study.enqueue:
-        given.append({n[4:]: value for n, value in entry.items() if n.startswith("env.")})
+        given.append(env_settings(entry))
     own = [*((study.env.id, keys) for keys in given)]
     for one in study.more_envs:
         own += [(one.id, keys) for keys in (one.values, *given[2:])]

@@ -22,6 +22,7 @@ from ...spaces.space import Condition
 from ...studies.chunk_sizes import ChunkSizes, chunk_sizes_of
 from ...studies.env_spec import EnvSpec
 from ...studies.spec import Study
+from ...studies.study_environments import env_settings
 from .contract import Resolved
 
 _SEPARATE = "separate_vf_optimiser"
@@ -81,7 +82,7 @@ class Split:
         return Resolved(config, plan_hash(parts.plan), steps, parts)
 
     def parts(self, config: Mapping[str, Any]) -> Parts:
-        given = {name[4:]: value for name, value in config.items() if name.startswith("env.")}
+        given = env_settings(config)
         train = {**self.study.env.values, **given}
         env, params = self._env_plan(train)
         eval_env, eval_params = self._env_plan(
