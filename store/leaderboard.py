@@ -155,7 +155,7 @@ def volume_of(entries: Sequence[Entry], ranking: Ranking) -> float | None:
     In each objective, the box extends from the best to the worst among feasible trials with the
     same state as the front. The result is None with one objective, or if the box has no volume.
     """
-    group = _shown_front(entries)
+    group = on_fronts(entries)
     if not group:
         return None
     losses = np.array([ranking.losses(entry.objectives) for entry in group])
@@ -166,7 +166,12 @@ def volume_of(entries: Sequence[Entry], ranking: Ranking) -> float | None:
     return hypervolume(((front - low) / (high - low)).tolist(), [1.0] * len(low))
 
 
-def _shown_front(entries: Sequence[Entry]) -> list[Entry]:
+def default_entry(entries: Iterable[Entry]) -> Entry | None:
+    return next((entry for entry in entries if entry.is_default), None)
+
+
+def on_fronts(entries: Sequence[Entry]) -> list[Entry]:
+    """Return the entries on any Pareto front: the confirmed ones, or else all."""
     placed = [entry for entry in entries if entry.front is not None]
     return [entry for entry in placed if entry.confirmed] or placed
 
@@ -226,7 +231,7 @@ def leaderboard(
 
 def _with_volume(ranked: list[Entry], ranking: Ranking) -> list[Entry]:
     """Set the front's hypervolume in the entries that are compared on it."""
-    shown = {entry.trial for entry in _shown_front(ranked)}
+    shown = {entry.trial for entry in on_fronts(ranked)}
     if not shown:
         return ranked
     volume = volume_of(ranked, ranking)

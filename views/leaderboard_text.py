@@ -20,7 +20,7 @@ from ..errors import clause, counted
 from ..knobs import KNOBS
 from ..store.audits import Audit
 from ..store.baselines import BaselineEntry
-from ..store.leaderboard import Entry
+from ..store.leaderboard import Entry, default_entry, on_fronts
 from ..store.study_folder import PROCESS, RESULTS, StudyFolder, look_inside
 from ..store.verdict import Conclusion
 from ..studies.algorithm import ENV_STEPS
@@ -153,13 +153,13 @@ def deciding_command(
     conclusion: Conclusion, entries: Sequence[Entry], folder: Path
 ) -> tuple[str, str] | None:
     """Return the command that decides between the first trial and the default, and its cost."""
-    default = next((entry.trial for entry in entries if entry.is_default), None)
+    default = default_entry(entries)
     if default is None or conclusion.better_rule is not None:
         return None  # a heuristic is better than the first trial, so the other ranks do not matter
     seeds = _deciding_seeds(conclusion, entries)
     if not seeds:
         return None
-    trials = (entries[0].trial, default)
+    trials = (entries[0].trial, default.trial)
     return confirm_command(trials, seeds, target(folder)), confirm_cost(folder, trials, seeds)
 
 
@@ -404,10 +404,9 @@ def baselines_listing(baselines: Sequence[BaselineEntry]) -> Listing:
 
 
 def front_line(entries: Sequence[Entry], volume: float | None) -> str:
-    placed = [entry for entry in entries if entry.front is not None]
-    if not placed:
+    group = on_fronts(entries)
+    if not group:
         return _empty_front(entries)
-    group = [entry for entry in placed if entry.confirmed] or placed
     kind = "confirmed" if group[0].confirmed else "finished"
     if group[0].feasible:
         kind = f"feasible {kind}"

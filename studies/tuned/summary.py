@@ -125,6 +125,10 @@ def comparisons(record: TunedRecord) -> list[TunedComparison]:
     return [compare(record.tuned, other, record.goal) for other in record.contenders[1:]]
 
 
+def comparisons_by_name(record: TunedRecord) -> dict[str, TunedComparison]:
+    return {one.who: one for one in comparisons(record)}
+
+
 def compare(tuned: Contender, other: Contender, goal: str = "maximize") -> TunedComparison:
     goals = {"greedy": goal, "training": "maximize", "area": goal}
     chances = {

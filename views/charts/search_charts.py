@@ -174,7 +174,7 @@ def _in_evaluations(
 def _winner_and_default(snapshot: Snapshot) -> list[Entry]:
     """Return the first trial and the default, or a single entry if they are the same."""
     found = snapshot.leaders(1)
-    default = next((entry for entry in snapshot.entries if entry.is_default), None)
+    default = snapshot.default_entry
     if default is not None and default.trial not in {entry.trial for entry in found}:
         found.append(default)
     return found
@@ -557,8 +557,8 @@ def schedule(snapshot: Snapshot) -> Picture:
     copies = [row for row in snapshot.decisions if row.source is not None]
     if not copies:
         return Picture("schedule", title, "No trial has copied another one.")
-    place = {entry.trial: entry.rank for entry in snapshot.entries}
-    members = sorted(snapshot.thinned(snapshot.searched, _MEMBERS), key=lambda n: -place[n])
+    drawn = snapshot.thinned(snapshot.searched, _MEMBERS)
+    members = sorted(drawn, key=lambda trial: -snapshot.places[trial])
     ways = {trial: _schedule_of(snapshot, trial) for trial in members}
     last = max((way[-1][0] for way in ways.values()), default=0)
     named = dict(snapshot.study.space.keyed)

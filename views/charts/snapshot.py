@@ -16,7 +16,7 @@ from ...search.state.usage import Usage
 from ...store.audits import Audit, audit_of
 from ...store.baselines import BaselineEntry, baseline_entries, baselines_of
 from ...store.journal import Journal
-from ...store.leaderboard import Entry, Ranking, leaderboard_of, volume_of
+from ...store.leaderboard import Entry, Ranking, default_entry, leaderboard_of, volume_of
 from ...store.rows import (
     BaselineRow,
     CommitHead,
@@ -111,9 +111,20 @@ class Snapshot:
             return "winner"
         return "leader"
 
+    @cached_property
+    def default_entry(self) -> Entry | None:
+        return default_entry(self.entries)
+
     @property
     def default(self) -> int | None:
-        return next((entry.trial for entry in self.entries if entry.is_default), None)
+        if self.default_entry is None:
+            return None
+        return self.default_entry.trial
+
+    @cached_property
+    def places(self) -> Mapping[int, int]:
+        """The ranks of trials."""
+        return {entry.trial: entry.rank for entry in self.entries}
 
     @property
     def volume(self) -> float | None:
@@ -133,8 +144,7 @@ class Snapshot:
 
     def thinned(self, trials: Iterable[int], most: int) -> list[int]:
         """Return at most `most` trials: half are the best, half an even sample of the rest."""
-        place = {entry.trial: entry.rank for entry in self.entries}
-        ordered = sorted(trials, key=lambda trial: place[trial])
+        ordered = sorted(trials, key=lambda trial: self.places[trial])
         if len(ordered) <= most:
             return ordered
         best, rest = ordered[: most // 2], ordered[most // 2 :]

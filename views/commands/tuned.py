@@ -32,7 +32,7 @@ from ...studies.tuned.summary import (
     TestSummary,
     TunedComparison,
     beside_heuristics,
-    comparisons,
+    comparisons_by_name,
     summary_in,
 )
 from ..arguments import path_or_none
@@ -55,7 +55,7 @@ def records_table(records: Sequence[TunedRecord]) -> str:
     rows = list[list[str]]()
     for record in records:
         found = {who: summary.greedy[0] for who, summary in _test_summaries(record).items()}
-        compared = {one.who: one for one in comparisons(record)}
+        compared = comparisons_by_name(record)
         against = compared.pop(DEFAULT, None)
         default_verdict = "-"
         if against is not None:
@@ -125,7 +125,7 @@ def record_words(record: TunedRecord, stream: TextIO, verbose: bool = False) -> 
 
 def _verdict_lines(record: TunedRecord) -> list[str]:
     found = _test_summaries(record)
-    verdicts = {one.who: one.verdict for one in comparisons(record)}
+    verdicts = {who: one.verdict for who, one in comparisons_by_name(record).items()}
     said = f"{record.name}: {around(*found[TUNED].greedy)}"
     if DEFAULT in found:
         how = _HOW.get(verdicts[DEFAULT], _NO_DIFFERENCE)
@@ -156,7 +156,7 @@ def _configuration_lines(record: TunedRecord) -> list[str]:
 
 
 def _benchmark_lines(record: TunedRecord, verbose: bool) -> list[str]:
-    compared = {one.who: one for one in comparisons(record)}
+    compared = comparisons_by_name(record)
     to = f"to {number(record.threshold)}"
     header = ["", "value", "P(tuned better)", "AUC", to]
     if verbose:
@@ -201,7 +201,7 @@ def _benchmark_lines(record: TunedRecord, verbose: bool) -> list[str]:
 
 
 def _source_lines(record: TunedRecord) -> list[str]:
-    compared = {one.who: one for one in comparisons(record)}
+    compared = comparisons_by_name(record)
     lines = list[str]()
     for one in record.contenders:
         if (beside := compared.get(one.who)) is None:
@@ -219,7 +219,7 @@ def _source_lines(record: TunedRecord) -> list[str]:
 
 
 def record_data(record: TunedRecord) -> dict[str, Any]:
-    compared = {one.who: one for one in comparisons(record)}
+    compared = comparisons_by_name(record)
     return {
         "name": record.name,
         "env": record.env,

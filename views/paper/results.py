@@ -67,7 +67,7 @@ def result_rows(snapshot: Snapshot) -> list[PaperRow]:
     rows = [_of_entry(snapshot, first, _configuration_name(snapshot, first), None)]
     conclusion = snapshot.conclusion
     against = None
-    default = next((one for one in snapshot.entries if one.is_default), None)
+    default = snapshot.default_entry
     if conclusion.winner is not None:
         against = conclusion.against
     if default is not None and default is not first:
