@@ -28,7 +28,7 @@ from ..studies.expected_cost import Expected, TimeEstimate, expected_steps
 from ..studies.search_spec import SearchSpec
 from ..studies.spec import Study
 from .engine.engine import Engine, engine_in_memory, lanes_to_keep
-from .engine.evaluate import replicates_of
+from .engine.evaluate import each_seed, replicates_of
 from .engine.refill import RefillQueue
 from .lanes.contract import PopulationFactory, Refill, Resolved, refuse_failed
 from .lanes.multi_environment import SeveralFactory
@@ -408,7 +408,7 @@ def _time_evaluation(population: Any, hosted: bool) -> tuple[float, int]:
 
 def _time_baseline(factory: Any) -> float:
     study: Study = factory.study
-    seeds = [(stream, i) for stream, count in replicates_of(study).items() for i in range(count)]
+    seeds = each_seed(replicates_of(study))
     started = time.perf_counter()
     factory.baseline(study.baselines[0], factory.resolve(study.default()), seeds)
     return time.perf_counter() - started

@@ -287,8 +287,7 @@ def restore_buckets(
                 new=True,
             )
         bucket = Bucket.of(search_state.study, resolved, entry.example)
-        mine = [trial for trial in search_state.state.live.values() if trial.bucket == entry.key]
-        runs = [run for trial in mine for run in trial.runs]
+        runs = [run for trial in search_state.live_in(entry.key) for run in trial.runs]
         bucket.lay_out(entry.lanes, entry.settled, runs, entry.offered)
         buckets[entry.key] = bucket
     for key, bucket in buckets.items():

@@ -249,6 +249,11 @@ def _not_finite(
     return f"{named} in the evaluation ({bad} of {len(returns)} returns not finite)"
 
 
+def each_seed(counts: Mapping[Stream, int]) -> list[tuple[Stream, int]]:
+    """Return (stream, replicate) of these numbers of replicates."""
+    return [(stream, i) for stream, count in counts.items() for i in range(count)]
+
+
 def replicates_of(study: Study) -> dict[Stream, int]:
     counts = {Stream.SEARCH: study.seeds.per_config}
     if study.confirm is not None:
@@ -278,7 +283,7 @@ def measure_baselines(
     for name in study.baselines:
         if name in complete:
             continue
-        seeds = [(stream, i) for stream, count in wanted.items() for i in range(count)]
+        seeds = each_seed(wanted)
         with search_state.state.usage.spending("evaluate"):
             results = factory.baseline(name, resolved, seeds)
         values: dict[str, tuple[float, ...]] = {}

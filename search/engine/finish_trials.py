@@ -194,9 +194,7 @@ class KeptPolicies:
 
     def forget_snapshots(self) -> None:
         if self._has_snapshots:
-            self._search_state.state.forget_bests(
-                {trial.number for trial in self._search_state.going_on()}
-            )
+            self._search_state.state.forget_bests(self._search_state.numbers_going_on())
             self._delete_folders("steps", but=self._kept_or_live())
 
     def tidy_snapshots(self) -> None:
@@ -247,8 +245,7 @@ class KeptPolicies:
         return self._wanted.policies_every is not None or self._wanted.best_of_each
 
     def _kept_or_live(self) -> set[int]:
-        live = {trial.number for trial in self._search_state.going_on()}
-        return live | self._search_state.state.kept_trials
+        return self._search_state.numbers_going_on() | self._search_state.state.kept_trials
 
     def _trial_folders(self) -> list[tuple[Path, int, str]]:
         """Return each trial folder, with trial number and kind ("" for the policy itself)."""

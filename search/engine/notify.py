@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...store.rows import EvaluationRow, Stream
-from ..state.buckets import Bucket
+from ..state.buckets import Bucket, compiles_of
 from ..state.budget import check_health
 from ..state.loop_state import Outlook, Phase
 from ..state.progress import Observer, Progress, ReplicateProgress, picture
@@ -100,7 +100,7 @@ class Notifier:
         usage, wall = search_state.state.usage, search_state.study.budget.wall_seconds
         if search_state.state.phase is Phase.ALSO:
             wall = None
-        compiled = sum(entry.population.compiles for entry in buckets if entry.population)
+        compiled = compiles_of(buckets)
         self._rates.pass_boundary(usage, compiled)
         if 0.0 <= self._clock - self._looked < self._wait:
             self._store_outlook(self._found)

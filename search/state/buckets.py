@@ -172,3 +172,8 @@ def next_bucket(buckets: Mapping[str, Bucket], running: str) -> str:
         if bucket.work > most:
             best, most = key, bucket.work
     return best
+
+
+def compiles_of(buckets: Iterable[Bucket]) -> int:
+    """Return the number of compilations of all buckets' populations."""
+    return sum(entry.population.compiles for entry in buckets if entry.population)

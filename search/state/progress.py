@@ -14,7 +14,7 @@ from ...store.unobserved import Bounds
 from ...store.value_bounds import metric_range, range_over, score_range
 from ...studies.spec import Study
 from ...studies.study_environments import environments_of, scales
-from .buckets import Bucket
+from .buckets import Bucket, compiles_of
 from .loop_state import LoopState, Outlook, Phase
 from .objective import Objective, Objectives
 from .search_state import SearchState
@@ -154,7 +154,7 @@ def picture(
     lanes = 0
     if running is not None:
         lanes = running.lanes
-    compiles = sum(entry.population.compiles for entry in buckets if entry.population)
+    compiles = compiles_of(buckets)
     return replace(found, lanes=lanes, compiles=compiles)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -101,7 +100,7 @@ class RemainingWork:
     ) -> list[tuple[Work, Work]]:
         """Return the work of the search and of the confirm stage, by bucket."""
         self._block = max(bucket.block for bucket in buckets)  # including buckets without lanes
-        counts = Counter(trial.bucket for trial in search_state.trials.values())
+        counts = search_state.trials_by_bucket()
         total = sum(counts[bucket.key] for bucket in buckets)
         shares = [counts[bucket.key] / max(1, total) for bucket in buckets]
         search, finishes = self._search_work(search_state, buckets, shares)
@@ -250,9 +249,7 @@ class RemainingWork:
         """Return the confirm stage's work in a bucket: running replicates, and later ones."""
         phase, stage = search_state.state.phase, self._study.confirm
         length, warmup = bucket.schedule.length, bucket.warmup
-        trials = [
-            trial for trial in search_state.state.live.values() if trial.bucket == bucket.key
-        ]
+        trials = search_state.live_in(bucket.key)
         runs = [
             run
             for trial in trials
@@ -283,7 +280,7 @@ class RemainingWork:
             bool(bucket.work) and (bucket.population is None or not bucket.population.compiles)
             for bucket in buckets
         )
-        counts = Counter(trial.bucket for trial in search_state.trials.values())
+        counts = search_state.trials_by_bucket()
         if search_state.state.phase is not Phase.SEARCH or self._trials is None or len(counts) < 2:
             return float(there)
         alone = sum(count == 1 for count in counts.values()) / len(search_state.trials)

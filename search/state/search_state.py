@@ -178,8 +178,18 @@ class SearchState:
     def paused(self) -> list[Trial]:
         return [trial for trial in self.state.live.values() if trial.is_paused]
 
+    def trials_by_bucket(self) -> Counter[str]:
+        """Return the number of trials in each bucket."""
+        return Counter(trial.bucket for trial in self.trials.values())
+
+    def live_in(self, bucket: str) -> list[Trial]:
+        return [trial for trial in self.state.live.values() if trial.bucket == bucket]
+
     def going_on(self) -> list[Trial]:
         return [t for t in self.state.live.values() if t.is_live or t.is_paused]
+
+    def numbers_going_on(self) -> set[int]:
+        return {trial.number for trial in self.going_on()}
 
     def pause(self, trial: Trial, rule: str) -> None:
         """Pause a trial at its rung; samplers receive it as stopped there."""
