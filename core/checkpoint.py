@@ -20,7 +20,7 @@ import numpy as np
 
 from ..errors import ConfigError, StoreError
 from ..files import atomic_files
-from ..files.atomic_files import make_folder, replacing, sha256_of
+from ..files.atomic_files import files_below, make_folder, replacing, sha256_of
 from .pytree import named_leaves
 
 _SUMS = "SHA256SUMS"
@@ -45,7 +45,7 @@ def save_tree(directory: Path, tree: Any) -> None:
         checkpointer.save(directory.resolve(), here)
         checkpointer.wait_until_finished()
     with atomic_files.telling(directory):
-        files = sorted(path for path in directory.rglob("*") if path.is_file())
+        files = files_below(directory)
         lines = [
             f"{sha256_of(path)}  {path.relative_to(directory).as_posix()}\n" for path in files
         ]

@@ -213,6 +213,11 @@ def read_text(path: Path) -> str:
         return file.read()
 
 
+def files_below(folder: Path) -> list[Path]:
+    """Return all files in a folder and its subfolders, sorted."""
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
 def sha256_of(path: Path) -> str:
     with os.fdopen(open_plain(path), "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -79,6 +79,16 @@ class Range:
         return f"{start} and at most {last}"
 
 
+def escaped(text: str) -> str:
+    """Return text with unprintable characters escaped."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def spaced(text: str) -> str:
+    """Return text with spaces in place of unprintable characters."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
 def shortened(text: str) -> str:
     """Shorten text to 60 characters, ending in three dots."""
     if len(text) <= 60:

@@ -16,7 +16,7 @@ import yaml
 
 from ..environments.table import EnvEntry
 from ..errors import ConfigError
-from ..files.plain_data import as_lists, is_number, shortened
+from ..files.plain_data import as_lists, is_number, shortened, spaced
 from ..files.plain_yaml import PlainLoader
 from ..foreign_names.name_mapping import NameRow, NoCounterpart, rounded
 from ..knobs import KNOBS
@@ -60,7 +60,7 @@ def read_word(value: Any) -> Any:
 
 
 def one_line(text: str) -> str:
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return " ".join(spaced(text).split())
 
 
 def file_name(name: str, otherwise: str) -> str:

@@ -108,9 +108,13 @@ def _read_study(storage: str, name: str | None) -> OptunaStudy:
     )
 
 
+def study_names(opened: optuna.storages.BaseStorage) -> list[str]:
+    return [summary.study_name for summary in optuna.get_all_study_summaries(opened)]
+
+
 def _chosen_study(storage: str, opened: optuna.storages.BaseStorage, name: str | None) -> str:
     """Return the name of the study to read: the given one, or the only one."""
-    names = [summary.study_name for summary in optuna.get_all_study_summaries(opened)]
+    names = study_names(opened)
     known = ", ".join(names) or "none"
     if name is None and len(names) != 1:
         raise ConfigError(f"{storage} has {len(names)} studies; name one: {known}", study=True)

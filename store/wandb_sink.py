@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import ConfigError
+from ..files.atomic_files import files_below
 from .follow import FINAL, Follower, FollowingSink, LoggedPoint, News, RunSettings, TrialNews
 
 if TYPE_CHECKING:  # an optional package, loaded on use
@@ -104,7 +105,7 @@ class WandbSink(FollowingSink["Run"]):
         if policy is not None:
             about = {"trial": winner, "value": news.best, "params": news.table["params"][0]}
             artifact = wandb.Artifact(f"{directory.name}-policy", "policy", metadata=about)
-            for file in sorted(path for path in policy.rglob("*") if path.is_file()):
+            for file in files_below(policy):
                 artifact.add_file(str(file), name=file.relative_to(policy).as_posix())
             study.log_artifact(artifact)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import StudyError
+from ..files.plain_data import escaped
 from ..knobs import canonical_name
 from .yaml_io import Node, Notes, read_text
 
@@ -112,7 +113,7 @@ class Given:
     def command(self) -> str:
         """The command as a line to type, with unprintable characters escaped."""
         line = shlex.join(self.words)
-        return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
+        return escaped(line)
 
     def on_top_of(self, text: str) -> str:
         """Return the file's text, with the command as a comment if options changed the study."""

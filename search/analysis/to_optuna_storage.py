@@ -18,7 +18,7 @@ from optuna.trial import FrozenTrial, create_trial
 from optuna.trial import TrialState as Theirs
 
 from ...errors import ConfigError
-from ...spaces.via_optuna import open_storage, refusals, told_changes, written_params
+from ...spaces.via_optuna import open_storage, refusals, study_names, told_changes, written_params
 from ...store.codec import finite_json
 from ...store.rows import StudyMeta, TrialRow, TrialState
 from ...studies.resolved import resolved
@@ -49,8 +49,7 @@ def write_storage(storage: str, name: str, meta: StudyMeta, points: CheckpointVa
     """Write a study to a storage atomically; return the features that Optuna cannot represent."""
     with refusals(storage):
         opened = open_storage(storage, make=True)
-        known = [summary.study_name for summary in optuna.get_all_study_summaries(opened)]
-        if name in known:
+        if name in study_names(opened):
             raise ConfigError(
                 f"{storage} already has a study {name!r}; choose a different storage or name",
                 name="NAME",

@@ -24,6 +24,7 @@ import numpy as np
 from ...errors import ConfigError, HpoError, SearchError, StoreError
 from ...files.atomic_files import (
     delete_folder,
+    files_below,
     make_folder,
     new_folder,
     read_text,
@@ -219,7 +220,7 @@ class ShareHost:
 
 
 def pack(folder: Path) -> Files:
-    found = sorted(path for path in folder.rglob("*") if path.is_file())
+    found = files_below(folder)
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
 
 

@@ -20,6 +20,7 @@ from rich.text import Text
 from ...core.policy_document import IMPORTS, NAME, TRAINING, read_about, read_imports
 from ...errors import ConfigError, StoreError, counted
 from ...files.atomic_files import copy_folder, write_bytes
+from ...files.plain_data import escaped
 from ...search.analysis.verdict import conclusion_of
 from ...store.audits import Audit, audit_of
 from ...store.baselines import BaselineEntry, baseline_entries, baselines_of
@@ -129,7 +130,7 @@ def _cell_text(value: Any) -> str:
     if isinstance(value, dict):
         return f"{{{', '.join(f'{key}: {_cell_text(item)}' for key, item in value.items())}}}"
     # Each row is one line, and text from a study must not control the terminal.
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(value))
+    return escaped(str(value))
 
 
 def _csv_cell(value: Any) -> Any:

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from ...files.plain_data import spaced
+
 Form = Literal["latex", "markdown"]
 _MARKED = re.compile(r"`([^`]*)`|\[(@[\w-]+(?:; @[\w-]+)*)\]")
 _SPECIAL = {
@@ -66,7 +68,7 @@ def markdown(text: str) -> str:
     >>> print(markdown("my_env | *"))
     my\_env \| \*
     """
-    return _one_line(re.sub(r"([\\`*_{}\[\]<>|#~])", r"\\\1", text))
+    return spaced(re.sub(r"([\\`*_{}\[\]<>|#~])", r"\\\1", text))
 
 
 def code(text: str) -> str:
@@ -98,17 +100,13 @@ def written(source: str, form: Form) -> str:
 def _replace_mark(found: re.Match[str], form: Form) -> str:
     name, cited = found.groups()
     if form == "markdown" and name is not None:
-        return f"`{_one_line(name)}`"
+        return f"`{spaced(name)}`"
     if form == "markdown":
         return found.group()
     if name is not None:
         return rf"\texttt{{{_break_long_word(latex(name))}}}"
     keys = ",".join(key.strip().removeprefix("@") for key in cited.split(";"))
     return rf"~\cite{{{keys}}}"
-
-
-def _one_line(text: str) -> str:
-    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def _break_long_word(text: str) -> str:
