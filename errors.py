@@ -18,6 +18,7 @@ command line exits with `exit_code`.
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import signal
@@ -26,7 +27,6 @@ import threading
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -137,6 +137,16 @@ class MissingExtraError(HpoError):
     def __init__(self, package: str, extra: str, purpose: str):
         text = f"{purpose} needs the package {package!r}, which is not installed"
         super().__init__(f"{text}; type: {install_command(extra)}")
+
+
+def extra_module(module: str, extra: str, what: str) -> Any:
+    """Import an optional package; `MissingExtraError` names the extra that installs it."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        raise MissingExtraError(module.replace("_", "-"), extra, what) from error
 
 
 def install_command(extra: str) -> str:
@@ -431,7 +441,7 @@ def check_platform() -> None:
     """Raise `ConfigError` on Windows, or if Python lacks `fcntl` or `termios`."""
     for module, purpose in (("fcntl", "lock studies"), ("termios", "show running studies")):
         try:
-            import_module(module)
+            importlib.import_module(module)
         except ImportError:
             text = f"hpo runs on Linux and macOS; Python on {sys.platform} has no module {module},"
             text += f" which hpo needs to {purpose}; on Windows use WSL 2"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import warnings
 from collections.abc import Generator, Mapping
@@ -12,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..errors import MissingExtraError, UnknownNameError, blamed
+from ..errors import UnknownNameError, blamed, extra_module
 from .hosted import ENVPOOL, Answers
 from .table import EnvEntry, EnvKey, type_of
 
@@ -146,12 +145,7 @@ def _bare_id(id_: str) -> str:
 
 
 def _import_envpool(id_: str) -> Any:
-    try:
-        return importlib.import_module("envpool")
-    except ModuleNotFoundError as error:
-        if error.name != "envpool":
-            raise
-        raise MissingExtraError("envpool", "envpool", f"env {id_}") from error
+    return extra_module("envpool", "envpool", f"env {id_}")
 
 
 def _make_spec(id_: str, values: Mapping[str, Any]) -> Any:

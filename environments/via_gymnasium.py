@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .. import errors
-from ..errors import ConfigError, MissingExtraError, UnknownNameError, blamed
+from ..errors import ConfigError, MissingExtraError, UnknownNameError, blamed, extra_module
 from ..files.working_folder import same_working_folder
 from .table import EnvEntry, EnvKey, KeyType, type_of
 
@@ -228,12 +228,7 @@ def space_kinds(id_: str) -> Any:
 
 
 def _import_gymnasium(id_: str) -> Any:
-    try:
-        return importlib.import_module("gymnasium")
-    except ModuleNotFoundError as error:
-        if error.name != "gymnasium":
-            raise
-        raise MissingExtraError("gymnasium", _EXTRA, f"env {id_}") from error
+    return extra_module("gymnasium", _EXTRA, f"env {id_}")
 
 
 def spec_of(id_: str, said: str = "") -> Any:
@@ -254,13 +249,8 @@ def spec_of(id_: str, said: str = "") -> Any:
 
 def _register_atari(id_: str) -> None:
     """Import ale-py, which registers its games; an id never imports any other module."""
-    try:
-        ale = importlib.import_module("ale_py")
-        ale.ALEInterface.setLoggerMode(ale.LoggerMode.Error)  # else it prints a banner
-    except ModuleNotFoundError as error:
-        if error.name != "ale_py":
-            raise
-        raise MissingExtraError("ale-py", "atari", f"env {id_}") from error
+    ale = extra_module("ale_py", "atari", f"env {id_}")
+    ale.ALEInterface.setLoggerMode(ale.LoggerMode.Error)  # else it prints a banner
 
 
 def _refuse_elsewhere(id_: str, name: str) -> None:
