@@ -26,13 +26,7 @@ from ..studies.spec import Study
 from ..studies.train_study import single
 from ..studies.user_code import check_registered, run_own_code
 from ..studies.yaml_io import read_text
-from .checks import (
-    check_before_code,
-    check_files_to_resume,
-    kept_text,
-    source_of,
-    takes_changed_files,
-)
+from .checks import check_before_code, check_files_to_resume, source_of, takes_changed_files
 from .cluster.executors import factory_of
 from .engine.callbacks import Callback
 from .engine.extend_run import as_begun, asked_for, resume_note, single_as_begun
@@ -270,7 +264,7 @@ def ask(
             "resume the study first"
         )
     numbers = tuple(dict.fromkeys(_trial_number(folder, rows, trial) for trial in trials))
-    kept = kept_text(folder)
+    kept = folder.kept_text()
     at = source_of(meta, kept, source)
     takes_changed_files(meta.name, meta.files, at, accept_changed_files)
     of_old = of_its_day(read_text(meta.study_text, _RESOLVED))

@@ -80,7 +80,7 @@ def check_before_code(
 
 def _given_as_before(folder: Path, text: str, overrides: Sequence[str]) -> bool:
     """Return whether a study's text and settings are the same as in its last run."""
-    kept = kept_text(StudyFolder(folder))
+    kept = StudyFolder(folder).kept_text()
     before = given_in(kept)
     settings = ()
     if before is not None:
@@ -95,13 +95,6 @@ def check_same_files(meta: StudyMeta, source: str | Path) -> None:
             f"study {meta.name!r} was trained with different versions of these files, so "
             f"nothing can be compared; undo the changes:\n{words_of_changes(changes)}"
         )
-
-
-def kept_text(folder: StudyFolder) -> str:
-    """Return the original text of the study file, or "" if the folder has none."""
-    if not folder.study_file.is_file():
-        return ""
-    return folder.study_file.read_text(encoding="utf-8", errors="replace")
 
 
 def source_of(meta: StudyMeta, kept: str, given: Path | None = None) -> Path:

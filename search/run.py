@@ -32,13 +32,7 @@ from ..studies.resolved import as_recorded
 from ..studies.spec import Study
 from ..studies.study_meta import study_meta
 from .analysis.verdict import conclusion_of
-from .checks import (
-    check_continues,
-    check_runnable,
-    gives_new_bits,
-    kept_text,
-    takes_changed_files,
-)
+from .checks import check_continues, check_runnable, gives_new_bits, takes_changed_files
 from .engine.callbacks import Callback, Callbacks
 from .engine.commits import Committer, PausedStates, restore_buckets, restore_search_state
 from .engine.confirm import Fresh, read_fresh
@@ -209,7 +203,7 @@ def _check_resumes(asked: Asked, store: StudyStore) -> None:
     if not settings.resume:
         place = as_given(asked.shown, store.folder.path)
         raise StoreError(f"{place} already has a study; start a new one", new=True)
-    kept = kept_text(store.folder)
+    kept = store.folder.kept_text()
     same = without_given(kept) == without_given(settings.study_text)
     check_continues(store.meta, asked.study, given_in(kept), settings.given, same)
 

@@ -69,6 +69,12 @@ class StudyFolder:
     def study_file(self) -> Path:
         return self.path / "study.yaml"
 
+    def kept_text(self) -> str:
+        """Return the original text of the study file, or "" if the folder has none."""
+        if not self.study_file.is_file():
+            return ""
+        return self.study_file.read_text(encoding="utf-8", errors="replace")
+
     @property
     def resolved_file(self) -> Path:
         return self.path / "study.resolved.yaml"

@@ -28,7 +28,7 @@ def resume_command(folder: StudyFolder) -> str:
     """
     if not folder.study_file.is_file():
         return ""
-    kept = folder.study_file.read_text(encoding="utf-8", errors="replace")
+    kept = folder.kept_text()
     given = given_in(kept)
     if given is not None:
         return given.command

@@ -29,7 +29,7 @@ from ...studies.chunk_sizes import chunk_sizes_of
 from ...studies.load import loads, recorded
 from ...studies.spec import Study
 from ...studies.user_code import run_own_code
-from ..checks import check_same_files, kept_text, source_of
+from ..checks import check_same_files, source_of
 from ..lanes.contract import EvaluationResult
 from ..state.loop_state import LoopState
 from ..state.objective import Objective
@@ -167,7 +167,7 @@ def read_record(
 def checked_source(folder: Path, given: Path | None) -> Path:
     """Return the folder of the study's files, which must be unchanged since it ran."""
     with Journal(folder) as journal:
-        source = source_of(journal.meta, kept_text(StudyFolder(folder)), given)
+        source = source_of(journal.meta, StudyFolder(folder).kept_text(), given)
         check_same_files(journal.meta, source)
     return source
 

@@ -506,8 +506,7 @@ def _study_html(snapshot: Snapshot, portable: bool = False) -> str:
         where += f"; resumed {counted(meta.bits, 'time')} on different hardware or versions"
     given = ""
     if snapshot.folder.study_file.is_file() and not portable:
-        text = snapshot.folder.study_file.read_text(encoding="utf-8", errors="replace")
-        given = _details_html("as given", text)
+        given = _details_html("as given", snapshot.folder.kept_text())
     return (
         f"{given}{_details_html('with every default written out', meta.study_text)}"
         f"<details><summary>time, speed, versions</summary>{_costs_html(snapshot)}"
