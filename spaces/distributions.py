@@ -319,6 +319,9 @@ class _Range(Distribution):
     def _why_not(self, value: Any) -> str | None:
         return _why_outside(value, self.min, self.max)
 
+    def _inside(self, value: float) -> float:
+        return min(max(value, float(self.min)), float(self.max))
+
 
 def _why_outside(value: Any, low: float, high: float) -> str | None:
     if not is_number(value):
@@ -491,7 +494,7 @@ class OneMinusLog(_Range):
     def _value_at(self, position: float) -> float:
         # Rounded, so that 1 - (1 - value) gives back the value, to the last bit.
         value = round(1.0 - position, _needed_decimals(1.0 - self.max, 15))
-        return min(max(value, float(self.min)), float(self.max))
+        return self._inside(value)
 
     def _position_of(self, value: float) -> float:
         return 1.0 - value
@@ -510,7 +513,7 @@ class Logit(_Range):
     def _value_at(self, position: float) -> float:
         decimals = _needed_decimals(min(self.min, 1.0 - self.max), 14)
         value = round(1.0 / (1.0 + math.exp(-position)), decimals)
-        return min(max(value, float(self.min)), float(self.max))
+        return self._inside(value)
 
     def _position_of(self, value: float) -> float:
         return math.log(value) - math.log1p(-value)

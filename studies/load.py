@@ -85,8 +85,12 @@ def loads(
 
 def loads_elsewhere(text: str, shown: str) -> Study:
     """Load a study that runs on other machines, without looking up its files and packages here."""
-    root, notes = read_text(text, shown), Notes(shown)
-    return _StudyReader(notes, root, Path("."), PurePosixPath(shown).stem, checked=True).read()
+    return _read_unchecked(read_text(text, shown), Notes(shown))
+
+
+def _read_unchecked(root: Node, notes: Notes) -> Study:
+    stem = PurePosixPath(notes.shown).stem
+    return _StudyReader(notes, root, Path("."), stem, checked=True).read()
 
 
 def of_its_day(root: Node) -> list[str]:
@@ -103,7 +107,7 @@ def recorded(
     """Load the text of a study that has already run; its files may no longer exist."""
     root, notes = read_text(text, shown), Notes(shown)
     apply_overrides(notes, root, [*of_its_day(root), *overrides])
-    return _StudyReader(notes, root, Path("."), PurePosixPath(shown).stem, checked=True).read()
+    return _read_unchecked(root, notes)
 
 
 def logger_of(kind: str, overrides: Sequence[str]) -> Logger:

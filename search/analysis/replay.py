@@ -31,7 +31,7 @@ from ..checks import check_same_files
 from ..lanes.contract import ChunkResult, LaneChange, Population, Refill, Resolved, refuse_failed
 from ..lanes.factories import factory_here
 from ..lanes.resolver import Resolver
-from ..state.objective import TRAINING_RETURN
+from ..state.objective import with_training
 from ..state.schedule import rows_of, schedule_of
 from ..state.trials import Replicate, Segment, lineage_of, params_at
 
@@ -378,9 +378,7 @@ class _Again:
     ) -> ReplayedPoint:
         if not self._study.metric.training_weight:
             return point_of(self._study, recorded, now)
-        trained = {TRAINING_RETURN: np.full(len(now.returns), run.training_return)}
-        whole = replace(now, metrics={**now.metrics, **trained})
-        return point_of(self._study, recorded, whole)
+        return point_of(self._study, recorded, with_training(now, run.training_return))
 
     def _is_finite(self, found: EpisodeRow) -> bool:
         return bool(np.all(np.isfinite(_episode_values(found, self._study.metric.name))))

@@ -7,7 +7,6 @@ or above 1e70, also counts as divergence.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from ...store.rows import BaselineRow, EvaluationRow, Stream, TrialState
 from ...studies.spec import Study
 from ..lanes.contract import ChunkResult, EvaluationResult, LaneChange, PopulationFactory, Refill
 from ..state.buckets import Bucket
-from ..state.objective import TRAINING_RETURN
+from ..state.objective import TRAINING_RETURN, with_training
 from ..state.schedule import rows_of
 from ..state.search_state import SearchState
 from ..state.trials import Replicate, RunState, Trial
@@ -220,8 +219,7 @@ def _with_training(
     """
     if not search_state.study.metric.training_weight or TRAINING_RETURN in result.metrics:
         return result
-    trained = {TRAINING_RETURN: np.full(len(result.returns), run.training_return)}
-    return replace(result, metrics={**result.metrics, **trained})
+    return with_training(result, run.training_return)
 
 
 def _mark_diverged(search_state: SearchState, bucket: Bucket, run: Replicate, why: str) -> None:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -31,6 +31,13 @@ TRAINING_RETURN = "training_return"
 _STATISTICS: Mapping[str, Callable[..., np.ndarray]] = {
     "mean": np.mean, "median": np.median, "min": np.min, "max": np.max, "std": np.std,
 }  # fmt: skip
+E = TypeVar("E", bound=EpisodeRow)
+
+
+def with_training(result: E, training_return: float) -> E:
+    """Add a seed's training return to the metrics of its evaluation."""
+    trained = {TRAINING_RETURN: np.full(len(result.returns), training_return)}
+    return replace(result, metrics={**result.metrics, **trained})
 
 
 def measure(name: str, result: EpisodeRow) -> float:
