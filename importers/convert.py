@@ -47,6 +47,15 @@ _GONE = object()
 _OF_TORCH = ("sb3", "cleanrl", "torch_ppo")
 
 
+def names_given(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the flags that are names of the source, with their values."""
+    return {
+        name: value
+        for name, value in given.items()
+        if not is_of_the_file(name) and name not in NOT_NAMES
+    }
+
+
 def begin(draft: ConvertedStudy, source: ImportSource, given: Mapping[str, Any]) -> None:
     draft.without = tuple(filter(None, str(given.get("without", "")).replace("-", "_").split(",")))
     if "system" in given:
@@ -138,11 +147,7 @@ def _merge_given(
     draft: ConvertedStudy, source: ImportSource, given: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Add the user's names to the source; return them."""
-    merged = {
-        name: value
-        for name, value in given.items()
-        if not is_of_the_file(name) and name not in NOT_NAMES
-    }
+    merged = names_given(given)
     for name, value in merged.items():
         source.drop(name, name.replace("-", "_"))
         for other in _overridden(draft, source, name):

@@ -16,15 +16,8 @@ from ..spaces.forbid import ValueRule
 from ..spaces.make import make_distribution
 from ..spaces.space import Parameter, Space
 from ..spaces.via_configspace import read_configspace
-from .convert import (
-    NOT_NAMES,
-    add_defaults,
-    begin,
-    leave_out_asked,
-    named_env,
-    unset_defaults,
-)
-from .converted_study import ConvertedStudy, ImportSource, is_of_the_file
+from .convert import add_defaults, begin, leave_out_asked, named_env, names_given, unset_defaults
+from .converted_study import ConvertedStudy, ImportSource
 from .formats import is_in_range, plain_value, read_word
 from .lost_names import ask_about_the_system, refuse_lost
 
@@ -42,11 +35,8 @@ def _begin_draft(
     draft: ConvertedStudy, searched: Mapping[str, Any], given: Mapping[str, Any]
 ) -> ImportSource:
     """Recognise a space's system, and set the environment, which affects the meaning of names."""
-    flags = {
-        name: value
-        for name, value in given.items()
-        if name not in ("env", *NOT_NAMES) and not is_of_the_file(name)
-    }
+    flags = names_given(given)
+    flags.pop("env", None)
     source = ImportSource(flags, dict(searched))
     begin(draft, source, given)
     draft.read = list(source.searched)
