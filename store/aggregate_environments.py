@@ -162,7 +162,7 @@ def difference(
         return value, NO_INTERVAL  # variation only in scores that the IQM cuts
     level = level_of(1)
     found = percentiles(sampled, expanded_tail(fewest, _degrees_of_freedom(varying), level))
-    found = Bounds(*_overall_bounds(bounds, over, fewest).of_difference()).around(found)
+    found = _overall_bounds(bounds, over, fewest).of_difference().around(found)
     if found.low is None or found.high is None or found.low <= 0.0 <= found.high:
         return value, found
     if _swapped_p(a, b, statistic, paired) <= level:

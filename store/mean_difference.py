@@ -245,11 +245,10 @@ def _with_unseen(
         kind = "unseen"
     centre = mean(a) - mean(b)
     turning = [end.cause.difference for end in unseen if end.at * centre <= 0.0]
-    ends = Bounds(*bounds.of_difference())
+    ends = bounds.of_difference()
 
     def within(low: float, high: float, kind: IntervalKind) -> Interval:
-        low, high = (min(max(end, ends.low), ends.high) for end in (low, high))
-        return Interval(min(low, centre), max(high, centre), kind)
+        return Interval(min(ends.clipped(low), centre), max(ends.clipped(high), centre), kind)
 
     whole = within(low, high, kind)
     worst = max(turning, key=abs, default=0.0)

@@ -32,6 +32,12 @@ class Interval:
     high: float | None
     kind: IntervalKind
 
+    def ends(self, low: float, high: float) -> tuple[float, float]:
+        """Return both ends, or these values if there are too few seeds."""
+        if self.low is None or self.high is None:
+            return low, high
+        return self.low, self.high
+
     def times(self, sign: float) -> Interval:
         """Return the interval of a value that is multiplied by 1 or -1."""
         if sign > 0.0 or self.low is None or self.high is None:

@@ -55,12 +55,14 @@ class Bounds:
     def around(self, found: Interval) -> Interval:
         if found.low is None or found.high is None:
             return found
-        low, high = (min(max(end, self.low), self.high) for end in (found.low, found.high))
-        return Interval(low, high, found.kind)
+        return Interval(self.clipped(found.low), self.clipped(found.high), found.kind)
 
-    def of_difference(self) -> tuple[float, float]:
+    def clipped(self, value: float) -> float:
+        return min(max(value, self.low), self.high)
+
+    def of_difference(self) -> Bounds:
         """Return the range of the difference of two means."""
-        return self.low - self.high, self.high - self.low
+        return Bounds(self.low - self.high, self.high - self.low)
 
 
 UNBOUNDED = Bounds()

@@ -208,10 +208,7 @@ def effects(snapshot: Snapshot) -> Picture:
 
 
 def _interval_ends(point: EffectPoint) -> tuple[float, float]:
-    around = point.interval
-    if around.low is None or around.high is None:
-        return point.mean, point.mean
-    return around.low, around.high
+    return point.interval.ends(point.mean, point.mean)
 
 
 def _effect_panel(

@@ -17,7 +17,7 @@ from ...store.study_folder import trials_seen
 from ..formatting import number
 from ..leaderboard_text import deciding_command, seeds_to_propose, target
 from ..time_spent import confirm_command, confirm_cost
-from .sides import Side, seed_counts, winner_first
+from .sides import Side, seed_counts_of_both, winner_first
 from .values import ComparedValues
 from .verdict import leader_lost_more
 
@@ -111,7 +111,7 @@ def why_unpaired(a: Side, b: Side) -> str:
     if a.seed != b.seed:
         text = f"{a.name} ran with `seed: {a.seed}`, {b.name} with `seed: {b.seed}`. To pair them,"
         return f"{text} run {b.name}'s file with --set seed={a.seed} --name {b.name}-seed{a.seed}."
-    counts = f"{a.name} has {seed_counts(a)}, {b.name} {seed_counts(b)}"
+    counts = seed_counts_of_both(a, b)
     commands = _test_commands((a, b))
     if a.study == b.study or not commands:
         return f"{counts}; not all of these are shared."

@@ -72,6 +72,10 @@ def seed_counts(side: Side) -> str:
     return " and ".join(seeds_text(len(values), stream) for stream, values in known if values)
 
 
+def seed_counts_of_both(a: Side, b: Side) -> str:
+    return f"{a.name} has {seed_counts(a)}, {b.name} {seed_counts(b)}"
+
+
 def sides_of_trials(folder: StudyFolder, numbers: Sequence[int]) -> tuple[StudyMeta, list[Side]]:
     """Return two trials of a study.
 

@@ -19,7 +19,7 @@ from ...store.rows import Stream
 from ...store.unobserved import Bounds
 from ...studies.algorithm import ENV_STEPS
 from ..leaderboard_text import target
-from .sides import SeedValues, Side, seed_counts, winner_first
+from .sides import SeedValues, Side, seed_counts_of_both, winner_first
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def compared_values(a: Side, b: Side) -> ComparedValues:
         both = a.values.get(stream) and b.values.get(stream)
         if both and not _is_better_elsewhere(a, b, stream):
             return _values_on_stream(a, b, stream)
-    counts = f"{a.name} has {seed_counts(a)}, {b.name} {seed_counts(b)}"
+    counts = seed_counts_of_both(a, b)
     text = f"{a.name} and {b.name} have no seeds in common: {counts}"
     command = f"hpo confirm {a.trial} {b.trial}{target(Path(a.study))}"
     raise StoreError(f"{text}; to train both on test seeds: {command}")
