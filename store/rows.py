@@ -30,6 +30,12 @@ class TrialState(StrEnum):
     REFERENCE = "reference"  # not a search trial: the default, for comparison only
 
 
+LIVE = (TrialState.WAITING, TrialState.RUNNING)
+COMPLETE = (TrialState.FINISHED, TrialState.CONFIRMED)
+HALTED = (TrialState.STOPPED, TrialState.PAUSED)  # by a rule, at a rung
+LOST = (TrialState.DIVERGED, TrialState.FAILED)
+
+
 REFERENCE_TRIAL = -1
 """Number of the default configuration if no search trial has it, because trial 0 was changed by
 exploit/explore or never proposed."""

@@ -16,7 +16,7 @@ from .journal import JOURNAL_NAME, Journal
 from .leaderboard import Entry, leaderboard_of
 from .lock import StudyLock, lock_holder
 from .parquet import PARTS_NAME
-from .rows import CommitHead, TrialRow, TrialState, as_left
+from .rows import LIVE, CommitHead, TrialRow, TrialState, as_left
 
 RESULTS = Path("results")
 REPORT_NAME = "report.html"
@@ -317,12 +317,11 @@ def common_failure(folder: Path) -> str:
     """Return the common reason why all trials of a study failed, or "" if there is none."""
     if not Journal.exists(folder):
         return ""
-    waits = (TrialState.WAITING, TrialState.RUNNING)
     with Journal(folder) as journal:
-        if not set(journal.count_by_state()) <= {*waits, TrialState.FAILED}:
+        if not set(journal.count_by_state()) <= {*LIVE, TrialState.FAILED}:
             return ""
         rows = journal.trials()
-    started = [row for row in rows if row.state not in waits or row.env_steps]
+    started = [row for row in rows if row.state not in LIVE or row.env_steps]
     reasons = {re.sub(r"\d+", "", row.error) for row in started}
     if len(reasons) != 1 or any(row.state is not TrialState.FAILED for row in started):
         return ""

@@ -16,6 +16,7 @@ from ..store.journal import Journal
 from ..store.leaderboard import Entry, default_of, leaderboard_of
 from ..store.query import has_column, query
 from ..store.rows import (
+    LOST,
     AskRow,
     DecisionRow,
     EvaluationRow,
@@ -172,7 +173,7 @@ class TrialPage:
 
     @property
     def is_lost(self) -> bool:
-        return self.view.state in (TrialState.DIVERGED, TrialState.FAILED)
+        return self.view.state in LOST
 
     @property
     def stopped_by(self) -> str:

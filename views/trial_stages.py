@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from ..store.rows import DecisionRow, TrialState
+from ..store.rows import COMPLETE, DecisionRow
 from .formatting import aligned, number, steps
 from .trial_page import Evaluated, TrialPage
 
@@ -120,7 +120,7 @@ def _outcome_text(page: TrialPage, stages: Stages, point: Point) -> str:
     """Return the trial's outcome at a point without a decision, or ""."""
     if point[0] == "choose" and page.view.is_winner:
         return "chosen"
-    ended = page.view.state in (TrialState.FINISHED, TrialState.CONFIRMED)
+    ended = page.view.state in COMPLETE
     if point[0] == "search" and stages.is_end(point) and ended:
         return "finished"
     return ""

@@ -7,7 +7,7 @@ from textwrap import wrap
 from typing import Any
 
 from ..errors import clause, counted
-from ..store.rows import TrialRow, TrialState
+from ..store.rows import HALTED, TrialRow, TrialState
 from .formatting import (
     duration,
     folded,
@@ -85,7 +85,7 @@ def _outcome_text(page: TrialPage) -> str:
         return "was confirmed"
     if view.state is TrialState.FINISHED or page.is_lost:
         return str(view.state)
-    if view.state not in (TrialState.STOPPED, TrialState.PAUSED):
+    if view.state not in HALTED:
         return f"is {view.state}"
     verb = {TrialState.STOPPED: "was", TrialState.PAUSED: "is"}[view.state]
     return f"{verb} {view.state}{clause(' by {}', page.stopped_by)}{_last_rung_text(page)}"

@@ -13,7 +13,7 @@ from typing import Any
 from ...errors import StoreError, not_as_written
 from ...files.atomic_files import link_folder, new_folder
 from ...store.interim_analyses import looks_of
-from ...store.rows import DecisionRow, Stream, counts_evaluations_alone
+from ...store.rows import LIVE, DecisionRow, Stream, counts_evaluations_alone
 from ...store.rows import Phase as StorePhase
 from ...store.study_store import StudyStore
 from ...studies.spec import Study
@@ -23,7 +23,7 @@ from ..samplers.registry import PriorTrial
 from ..state.buckets import Bucket
 from ..state.loop_state import BucketState, LoopState
 from ..state.search_state import SearchState
-from ..state.trials import LIVE, Replicate, RunState, Trial, lanes_of
+from ..state.trials import Replicate, RunState, Trial, lanes_of
 
 _FOLDER = "paused"
 _GOING_ON = (RunState.WAITING, RunState.RUNNING, RunState.PAUSED)

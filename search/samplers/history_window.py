@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...store.pareto import excess
-from ...store.rows import TrialState
+from ...store.rows import LOST, TrialState
 from .registry import PriorTrial
 
 Losses = tuple[float, ...]
@@ -39,7 +39,7 @@ class Window:
 
 def _was_cut(past: PriorTrial) -> bool:
     """Return whether a trial ended at a rung, with values up to that rung."""
-    lost = past.state in (TrialState.DIVERGED, TrialState.FAILED)
+    lost = past.state in LOST
     return not past.is_live and bool(past.reports) and not lost
 
 

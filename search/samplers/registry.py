@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 
 from ...errors import ConfigError, install_command
 from ...spaces.space import Space
-from ...store.rows import TrialState
+from ...store.rows import LIVE, TrialState
 from ...studies.field import Field
 from ...studies.field import option as option
 from ...studies.search_methods import Dealt, Method, add_method, method_row
@@ -55,7 +55,7 @@ class PriorTrial:
 
     @property
     def is_live(self) -> bool:
-        return self.state in (TrialState.WAITING, TrialState.RUNNING)
+        return self.state in LIVE
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from ...spaces.space import Parameter, Space
-from ...store.rows import TrialState
+from ...store.rows import LOST, TrialState
 from ..seeds import generator
 from .history_window import Losses, Window, penalised
 from .registry import Draw, PriorTrial, ProposalBatch, SamplerSpec, options_of
@@ -92,8 +92,7 @@ def results_of(history: Sequence[PriorTrial]) -> dict[int, Result]:
     if len(finished) < _LEAST_FINISHED or len(found) < _LEAST_KNOWN:
         return {}
     worst = Result(np.max([one.losses.mean(0) for one in found.values()], 0)[None], np.zeros(1))
-    bad = (TrialState.DIVERGED, TrialState.FAILED)
-    found |= {past.trial: worst for past in history if past.state in bad}
+    found |= {past.trial: worst for past in history if past.state in LOST}
     means = {trial: tuple(map(float, one.losses.mean(0))) for trial, one in found.items()}
     shown = penalised(means, history)
     return {

@@ -15,7 +15,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from ...store.rows import Stream, TrialState
+from ...store.rows import HALTED, Stream, TrialState
 from ...studies.chunk_sizes import chunk_sizes_of
 from ...studies.expected_cost import expected_steps
 from ...studies.spec import Study
@@ -313,7 +313,7 @@ def chances_to_pass(trials: Iterable[Trial], prior: Sequence[float]) -> tuple[fl
         for rung in range(reached):
             judged[rung] += 1
         is_through = trial.state is TrialState.FINISHED and _is_ended_at_rung(trial.stop_rule)
-        is_out = trial.state in (TrialState.STOPPED, TrialState.PAUSED)
+        is_out = trial.state in HALTED
         if reached and (is_out or (is_through and not trial.audited)):
             ended[reached - 1] += 1
     return tuple(

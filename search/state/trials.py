@@ -14,7 +14,7 @@ from enum import StrEnum
 from hashlib import blake2b
 from typing import Any
 
-from ...store.rows import DecisionRow, Stream, TrialRow, TrialState
+from ...store.rows import LIVE, DecisionRow, Stream, TrialRow, TrialState
 from ...store.statistics import mean
 
 _RECENT = 100.0
@@ -252,9 +252,6 @@ def any_live(runs: Iterable[Replicate]) -> bool:
 def lanes_of(runs: Iterable[Replicate]) -> list[int]:
     """Return the lanes of the replicates that have one."""
     return [run.lane for run in runs if run.lane is not None]
-
-
-LIVE = (TrialState.WAITING, TrialState.RUNNING)
 
 
 @dataclass

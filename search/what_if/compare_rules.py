@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import ignore
+from ...store.rows import LOST
 from ...studies.search_methods import METHODS
 from ...studies.study_environments import metric_words
 from ..state.objective import Objective
-from .record import LOST, Quantum, RecordedSearch, quantum_of, read_record
+from .record import Quantum, RecordedSearch, quantum_of, read_record
 from .replay import Replayed, matches, replay
 from .rules import ReplayedRule, asked_rules
 

@@ -37,7 +37,6 @@ from ..state.schedule import schedule_of
 
 Quantum = Callable[[Study, Mapping[str, Any]], int]
 """Study and complete configuration -> env steps of one chunk in one lane."""
-LOST = (TrialState.DIVERGED, TrialState.FAILED)
 
 
 def quantum_of(study: Study, config: Mapping[str, Any]) -> int:

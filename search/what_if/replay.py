@@ -17,7 +17,7 @@ import numpy as np
 
 from ...errors import ConfigError
 from ...store.codec import plain_json
-from ...store.rows import DecisionRow, TrialRow, TrialState
+from ...store.rows import LOST, DecisionRow, TrialRow, TrialState
 from ...studies.execution_spec import Checkpoint, Executor
 from ...studies.spec import Study
 from ..engine.engine import engine_in_memory
@@ -30,7 +30,7 @@ from ..rules.registry import make_pruner
 from ..samplers.proposal_queue import AskAhead, Proposal, Proposals, Proposer
 from ..state.loop_state import Phase
 from ..state.search_state import SearchState
-from .record import LOST, RecordedSearch
+from .record import RecordedSearch
 
 
 class RecordedFactory:

@@ -13,7 +13,7 @@ from ...spaces.space import Parameter
 from ...store.environment_columns import ENVIRONMENT, environment_names
 from ...store.leaderboard import Entry
 from ...store.query import has_column, query
-from ...store.rows import DecisionRow, Stream, TrialRow, TrialState
+from ...store.rows import LOST, DecisionRow, Stream, TrialRow
 from ...store.statistics import mean
 from ...store.unobserved import Bounds, bounded_interval
 from ...store.value_bounds import return_bounds, value_bounds
@@ -57,7 +57,6 @@ WHERE place % ((points + most - 1) // most) = 0
 ORDER BY trial, env_steps, stream, replicate
 """
 """SQL for the points that `_evenly` would select, so that Python reads only a few of the rows."""
-_LOST = (TrialState.DIVERGED, TrialState.FAILED)
 _MOST_ROWS = 1_500
 _MOST_PANELS = 6
 _DOTS = 1_000
@@ -357,10 +356,7 @@ def _thin_evenly(curve: Curve, most: int) -> list[tuple[int, Sequence[float]]]:
 
 
 def _interval_ends(values: Sequence[float], bounds: Bounds) -> tuple[float, float]:
-    around = bounded_interval(values, bounds)
-    if around.low is None or around.high is None:
-        return min(values), max(values)
-    return around.low, around.high
+    return bounded_interval(values, bounds).ends(min(values), max(values))
 
 
 def _mark_corners(mark: Line | Band | Dot) -> Iterable[tuple[float, float]]:
@@ -377,7 +373,7 @@ def history(snapshot: Snapshot) -> Picture:
     ended, stopped = _values_of(rows)
     if not ended and not stopped:
         return Picture("history", "History", "No trial has a value yet.")
-    lost = [row.trial for row in rows if row.state in _LOST]
+    lost = [row.trial for row in rows if row.state in LOST]
     x = snapshot.numbers_scale()
     lines, lines_keys = baseline_lines(snapshot, Stream.SEARCH, x)
     every = [*ended.values(), *stopped.values()]

@@ -18,6 +18,7 @@ from ...store.baselines import BaselineEntry, baseline_entries, baselines_of
 from ...store.journal import Journal
 from ...store.leaderboard import Entry, Ranking, default_entry, leaderboard_of, volume_of
 from ...store.rows import (
+    HALTED,
     BaselineRow,
     CommitHead,
     DecisionRow,
@@ -137,8 +138,7 @@ class Snapshot:
 
     def state(self, trial: int) -> str:
         row = self.rows[trial]
-        waits = row.state in (TrialState.STOPPED, TrialState.PAUSED)
-        if waits and row.rung_env_steps is not None:
+        if row.state in HALTED and row.rung_env_steps is not None:
             return f"{row.state} {steps(row.rung_env_steps)}"
         return str(row.state)
 

@@ -18,7 +18,7 @@ from ...spaces.space import Parameter
 from ...store.against import Sample
 from ...store.interim_analyses import begins_interim, is_few, looks_of, next_level, winners_looks
 from ...store.journal import Journal
-from ...store.rows import TrialState
+from ...store.rows import COMPLETE
 from ...store.value_bounds import value_bounds
 from ...studies.env_spec import EnvSpec
 from ...studies.search_methods import METHODS
@@ -222,9 +222,7 @@ def _search_sentences(snapshot: Snapshot) -> str:
 def _trained_steps(snapshot: Snapshot) -> int:
     """Return a full run's length, rounded to whole updates, if it is the same for all runs."""
     complete = [
-        row
-        for row in snapshot.searched.values()
-        if row.state in (TrialState.FINISHED, TrialState.CONFIRMED) and row.seed_values
+        row for row in snapshot.searched.values() if row.state in COMPLETE and row.seed_values
     ]
     lengths = {row.env_steps / len(row.seed_values) for row in complete}
     if len(lengths) != 1 or snapshot.study.seeds.racing is not None:
