@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ...version import __version__
-from ..report.page import allowed, html_page, script_text, style_text
+from ..report.page import html_page, policy_tag, script_text, style_text
 
 _HERE = Path(__file__)
 _PARTS = ("statistics.js", "verify.js")
@@ -26,15 +26,10 @@ def verify_page() -> str:
     parts = (_HERE.with_name(name).read_text(encoding="utf-8") for name in _PARTS)
     bodies = "\n".join(part.replace('"use strict";\n', "") for part in parts)
     script = f'"use strict";\n{bodies}'
-    policy = (
-        "default-src 'none'; img-src data:; "
-        f"style-src {allowed(style)} {allowed(style_text())}; "
-        f"script-src {allowed(script)} {allowed(script_text())}; "
-        "base-uri 'none'; form-action 'none'"
-    )
+    policy = policy_tag([style, style_text()], [script, script_text()])
     return html_page(
         "hpo verify",
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<style>{style}</style>',
+        f"{policy}\n<style>{style}</style>",
         "<body>\n<main>\n<h1>Check a bundle</h1>\n"
         "<p>The file stays on this computer. Every sha256 is checked, and the claims about the "
         "winner are recomputed from the evaluations in the bundle.</p>\n"

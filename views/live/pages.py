@@ -14,7 +14,7 @@ from urllib.parse import quote
 from ...search.state.progress import Progress
 from ...studies.study_environments import env_words
 from ..formatting import number
-from ..report.page import html_page, script_text, scrolling, style_text
+from ..report.page import html_page, placeholder, script_text, scrolling, style_text
 from .library import StudyLine
 from .study_status import ASKED, PIECES, progress_bar
 
@@ -62,7 +62,7 @@ def list_page(root: str) -> str:
 
 def list_table(lines: Sequence[StudyLine]) -> str:
     if not lines:
-        return '<p class="nothing">No study yet; start one with <code>hpo run</code>.</p>'
+        return placeholder("No study yet; start one with <code>hpo run</code>.")
     heads = "".join(
         f'<th scope="col" class="{"num" if name in _NUMBERS else ""}">{name}</th>'
         for name in ("study", "state", "done", "trials", "best", "metric", "last commit")

@@ -20,7 +20,7 @@ from ...studies.spec import Study
 from ..charts.model import Key
 from ..charts.snapshot import Snapshot
 from ..formatting import SEED_KINDS, duration, moment, params_text
-from ..report.page import legend
+from ..report.page import legend, placeholder, small_print
 from ..report.report import PARTS, head_html
 from ..terminal.run_view import left_text, progress_facts
 
@@ -90,10 +90,10 @@ def lanes_table(snapshot: Snapshot, standing: StudyStatus) -> str:
     if standing.word == "finished":
         return ""
     if not snapshot.head.number:
-        return '<p class="nothing">Nothing is committed yet.</p>'
+        return placeholder("Nothing is committed yet.")
     state = LoopState.from_text(snapshot.head.loop_state)
     if not state.buckets:
-        return '<p class="nothing">No lane is in use.</p>'
+        return placeholder("No lane is in use.")
     runs = [run for trial in state.live.values() for run in trial.runs]
     waiting = sum(run.state is RunState.WAITING and run.lane is None for run in runs)
     streams = {run.stream for run in runs if run.lane is not None}
@@ -102,7 +102,7 @@ def lanes_table(snapshot: Snapshot, standing: StudyStatus) -> str:
     lanes = standing.study.algorithm.lanes
     buckets = "".join(_bucket_html(state, at, lanes) for at in range(len(state.buckets)))
     note = _lanes_note(standing, lanes, waiting)
-    return f'{legend(keys)}{buckets}<p class="note">{note}</p>'
+    return legend(keys) + buckets + small_print(note)
 
 
 def _lanes_note(standing: StudyStatus, lanes: str, waiting: int) -> str:
@@ -182,7 +182,7 @@ def progress_bar(standing: StudyStatus) -> str:
 def _status_html(standing: StudyStatus) -> str:
     head, progress = standing.head, standing.progress
     if progress is None:
-        return f'<p class="note">{escape(_WORDS[standing.word])} Nothing is committed yet.</p>'
+        return small_print(f"{escape(_WORDS[standing.word])} Nothing is committed yet.")
     clock = duration(progress.seconds)
     shown = ""
     if standing.word == "running":
@@ -191,7 +191,8 @@ def _status_html(standing: StudyStatus) -> str:
         rows = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in facts)
         shown = f'<dl class="now">{rows}</dl>'
     commit = f'Last commit: <time data-at="{head.at!r}">{escape(moment(head.at))}</time>.'
+    note = small_print(f"{escape(_WORDS[standing.word])} {commit}")
     return (
         f'<div class="standing-line"><p>{progress_bar(standing)} <span>{escape(clock)}</span></p>'
-        f'<p class="note">{escape(_WORDS[standing.word])} {commit}</p></div>{shown}'
+        f"{note}</div>{shown}"
     )

@@ -36,10 +36,6 @@ _WIDE, _HALF, _THIRD, _NARROW = 920, 448, 296, 358
 def page(title: str, head: str, sections: Sequence[tuple[str, str, str]], foot: str) -> str:
     """Return the whole page; each section is (name, title, body)."""
     style, script = style_text(), script_text()
-    policy = (
-        f"default-src 'none'; img-src data:; style-src {allowed(style)}; "
-        f"script-src {allowed(script)}; base-uri 'none'; form-action 'none'"
-    )
     links = "".join(f'<a href="#{name}">{escape(words)}</a>' for name, words, _ in sections)
     body = "".join(
         f'<section id="{name}"><h2>{escape(words)}</h2>{body}</section>'
@@ -47,10 +43,28 @@ def page(title: str, head: str, sections: Sequence[tuple[str, str, str]], foot: 
     )
     return html_page(
         title,
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<style>{style}</style>',
+        f"{policy_tag([style], [script])}\n<style>{style}</style>",
         f'<body>\n<header>{head}</header>\n<nav aria-label="Sections">{links}</nav>\n'
         f"<main>{body}</main>\n<footer>{foot}</footer>\n<script>{script}</script>",
     )
+
+
+def policy_tag(styles: Sequence[str], scripts: Sequence[str]) -> str:
+    """Return the tag that allows a page only these styles and scripts, and no other sources."""
+    policy = (
+        f"default-src 'none'; img-src data:; style-src {' '.join(map(allowed, styles))}; "
+        f"script-src {' '.join(map(allowed, scripts))}; base-uri 'none'; form-action 'none'"
+    )
+    return f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+
+
+def small_print(html: str) -> str:
+    return f'<p class="note">{html}</p>'
+
+
+def placeholder(html: str) -> str:
+    """Return a paragraph in place of a part that has no content."""
+    return f'<p class="nothing">{html}</p>'
 
 
 def html_page(title: str, more: str, body: str) -> str:
@@ -154,7 +168,7 @@ def scrolling(caption: str, heads: str, rows: str, whole: bool = False) -> str:
 
 def figure(picture: Picture) -> str:
     if not picture.panels:
-        return f'<p class="nothing">{escape(picture.caption)}</p>'
+        return placeholder(escape(picture.caption))
     parts = [_panel_html(picture, panel, _WIDE) for panel in picture.panels if panel.wide]
     small = [panel for panel in picture.panels if not panel.wide]
     if small:

@@ -67,7 +67,7 @@ from ..leaderboard_text import (
 from ..resuming import resuming
 from ..time_spent import time_facts
 from ..trial_view import Board
-from .page import TableCell, facts, figure, page, table
+from .page import TableCell, facts, figure, page, placeholder, small_print, table
 
 _MOST_COMPARED = 4
 _TITLE = "Performance profile"
@@ -129,7 +129,7 @@ def environments_section(snapshot: Snapshot) -> str:
         return ""
     trials, stream = profiled(snapshot)
     if stream is None:
-        return '<p class="nothing">No trial has a value yet.</p>'
+        return placeholder("No trial has a value yet.")
     scores, default, against = snapshot.scores, snapshot.default, None
     found = [on_each(scores.of(trial, stream), scores.bounds) for trial in trials]
     names = ["the default" if trial == default else f"trial {trial}" for trial in trials]
@@ -142,9 +142,9 @@ def environments_section(snapshot: Snapshot) -> str:
     if lost:
         text += f" Means exclude diverged runs ({lost:,}); the profile ranks them lowest."
     return (
-        f'<p class="note">{escape(text)}</p>{_scores_table(snapshot, found, names, against)}'
+        f"{small_print(escape(text))}{_scores_table(snapshot, found, names, against)}"
         f"{_improvement_html(trials[0], against, stream)}{_overall_scores(found, names, against)}"
-        f'<p class="note">{escape(AGGREGATES_NOTE)}</p>{figure(profile(snapshot))}'
+        f"{small_print(escape(AGGREGATES_NOTE))}{figure(profile(snapshot))}"
     )
 
 
@@ -195,7 +195,7 @@ def _improvement_html(first: int, against: Beside | None, stream: Stream) -> str
     if against is None:
         why = "These seeds were also used to pick the first trial, so its scores are slightly "
         why += "optimistic."
-        return f'<p class="note">{why}</p>'
+        return small_print(why)
     likely = around(against.improvement.value, against.improvement.interval)
     text = f"Averaged over environments, the probability of improvement of trial {first} over "
     text += f"the default is {likely} on {counted(against.seeds - against.lost, 'paired seed')}."
@@ -226,7 +226,7 @@ def is_current(folder: StudyFolder) -> bool:
 def leaderboard_table(snapshot: Snapshot) -> str:
     shown = Board.of_study(snapshot.meta, snapshot.entries[:_ROWS])
     if not shown.trials:
-        return '<p class="nothing">No trial yet.</p>'
+        return placeholder("No trial yet.")
     apart, same = knob_columns(shown.trials)
     columns = [*board_columns(shown), *score_columns(shown), *apart]
     cells = [_cells_of_column(column) for column in columns]
@@ -237,10 +237,7 @@ def leaderboard_table(snapshot: Snapshot) -> str:
         trials=[one.trial for one in shown.trials],
         right=[_is_right(*pair) for pair in zip(columns, cells, strict=True)],
     )
-    notes = [
-        f'<p class="note">{note}</p>'
-        for note in _leaderboard_notes(shown, same, len(snapshot.entries))
-    ]
+    notes = [small_print(note) for note in _leaderboard_notes(shown, same, len(snapshot.entries))]
     if not shown.objectives:
         meaning = f"<summary>What the columns mean</summary>{_column_meanings(snapshot.unit)}"
         notes.append(f"<details>{meaning}</details>")
@@ -390,10 +387,10 @@ def _conclusion_html(snapshot: Snapshot, portable: bool) -> str:
     left = {"interrupted": "The run was interrupted", "died": "The process died"}
     if snapshot.standing in left and not portable:
         why = f"{left[snapshot.standing]}; {escape(resuming(snapshot.folder.path))}"
-        shown += f'<p class="note">{why}</p>'
+        shown += small_print(why)
     if best is not None and best.params:
         params = params_text(best.params)
-        shown += f'<p class="note">Trial {best.trial}: {escape(params)}</p>'
+        shown += small_print(f"Trial {best.trial}: {escape(params)}")
     return shown
 
 
@@ -477,9 +474,9 @@ def _footer_text(head: CommitHead) -> str:
 def _stopping_html(snapshot: Snapshot) -> str:
     spec = snapshot.study.early_terminate
     if spec is None:
-        return '<p class="nothing">The study has no stopping rule.</p>'
+        return placeholder("The study has no stopping rule.")
     if not snapshot.decisions:
-        return '<p class="nothing">No trial has been compared yet.</p>'
+        return placeholder("No trial has been compared yet.")
     counts = Counter(decision.action for decision in snapshot.decisions)
     said = f"{len(snapshot.stopped):,} of {counted(len(snapshot.searched), 'trial')} stopped"
     if spec.evolves:
@@ -487,7 +484,8 @@ def _stopping_html(snapshot: Snapshot) -> str:
     body = f"<details><summary>{said}</summary>{rungs_table(snapshot)}</details>"
     if snapshot.audit is not None:
         words = escape(audit_words(snapshot.audit, snapshot.metric))
-        return f'<p>{words}</p>{body}<p class="note">By rung: <code>hpo top --json</code>.</p>'
+        by_rung = small_print("By rung: <code>hpo top --json</code>.")
+        return f"<p>{words}</p>{body}{by_rung}"
     if spec.evolves:
         return body
     why = "To measure the rate of false stops, set <code>early_terminate: {audit: 0.1}</code>."
@@ -495,7 +493,7 @@ def _stopping_html(snapshot: Snapshot) -> str:
         why = "No audited trial has finished its run yet."
         if snapshot.meta.objectives or snapshot.meta.constraints:
             why = "False stops are not measured with several objectives or constraints."
-    return f'{body}<p class="note">{why}</p>'
+    return body + small_print(why)
 
 
 def _study_html(snapshot: Snapshot, portable: bool = False) -> str:
@@ -510,7 +508,7 @@ def _study_html(snapshot: Snapshot, portable: bool = False) -> str:
     return (
         f"{given}{_details_html('with every default written out', meta.study_text)}"
         f"<details><summary>time, speed, versions</summary>{_costs_html(snapshot)}"
-        f'<p class="note">{escape(f"{where}; {versions}")}</p></details>'
+        f"{small_print(escape(f'{where}; {versions}'))}</details>"
     )
 
 
