@@ -190,6 +190,16 @@ class ConvertedStudy:
         text = f"{name} is searched, but {why}; import without it"
         return ConfigError(f"{self._line_prefix(name)}{text}", flags=flags)
 
+    def nothing_searched(self, names: Sequence[str]) -> ConfigError:
+        text = f"nothing would be searched, because hpo has no counterpart for {enumerated(names)}"
+        return self.fault(
+            f"{text}; is this a sweep from another system?", flags={"system": "NAME"}
+        )
+
+    def set_seeds(self, name: str, count: int) -> None:
+        self.section("seeds")["per_config"] = count
+        self.note(f"{name}: the number of seeds in the space ({count}) becomes seeds.per_config")
+
     def add_defaults(self, source: ImportSource, values: Mapping[str, Any]) -> None:
         """Set the system's defaults of names that the source does not give."""
         for name, value in values.items():
@@ -371,10 +381,7 @@ class ConvertedStudy:
 
     def _search_row(self, name: str, row: NameRow, distribution: dict[str, Any]) -> None:
         if row.target in ("seed", "seeds.per_config") and "values" in distribution:
-            count = self.section("seeds")["per_config"] = len(distribution["values"])
-            self.note(
-                f"{name}: the number of seeds in the space ({count}) becomes seeds.per_config"
-            )
+            self.set_seeds(name, len(distribution["values"]))
             return
         if row.target not in KNOBS and not row.target.startswith("env."):
             text = (
@@ -465,11 +472,7 @@ class ConvertedStudy:
         if "id" not in self.env and "algorithm" not in self.rest:
             raise self.fault("no environment is named; name one", flags={"env": "CartPole-v1"})
         if self.lost and not self.space and "seeds" not in self.rest:
-            names = enumerated(self.lost)
-            text = f"nothing would be searched, because hpo has no counterpart for {names}; "
-            raise self.fault(
-                f"{text}is this a sweep from another system?", flags={"system": "NAME"}
-            )
+            raise self.nothing_searched(self.lost)
         if "env_steps" not in self.rest:
             self.rest["env_steps"] = 1_000_000
             self.note("env_steps: no run length is given; 1,000,000 is hpo's default")

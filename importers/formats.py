@@ -357,13 +357,17 @@ def _above_open_end(note: Note, name: str, target: str, fields: dict[str, Any]) 
     return {**fields, "min": first}
 
 
+def _note_listed(note: Note, name: str, target: str) -> None:
+    note(f"{name}: all values are listed, because each value of {target} needs a separate program")
+
+
 def _listed_key(note: Note, name: str, target: str, fields: dict[str, Any]) -> dict[str, Any]:
     """List the whole numbers in a shape-changing key's range if there are few."""
     low, high, step = fields["min"], fields["max"], fields.get("q") or 1
     whole = all(isinstance(one, int) for one in (low, high, step))
     if not whole or (high - low) // step >= _MOST_PROGRAMS:
         return fields  # left to the check of the study
-    note(f"{name}: all values are listed, because each value of {target} needs a separate program")
+    _note_listed(note, name, target)
     return {"values": list(range(low, high + 1, step)), **_default_and_when(fields)}
 
 
@@ -413,10 +417,7 @@ def _list_values(note: Note, name: str, target: str, fields: Mapping[str, Any]) 
     count, exponents = (high - low) // step + 1, fields.get("distribution") == "pow2"
     powers = [2**i for i in range(64) if low <= 2**i <= high]
     if exponents or (isinstance(count, int) and count <= _MOST_PROGRAMS):
-        note(
-            f"{name}: all values are listed, because each value of {target} needs a separate "
-            "program"
-        )
+        _note_listed(note, name, target)
         values = powers
         if not exponents:
             values = [low + step * i for i in range(count)]

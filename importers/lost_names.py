@@ -33,12 +33,7 @@ def refuse_lost(draft: ConvertedStudy, source: ImportSource) -> None:
     if len(reasons) > 1 and len(reasons) < len(source.searched):
         raise draft.lost_fault(reasons)
     if reasons and len(reasons) == len(source.searched):
-        raise nothing_searched(draft, list(reasons))
-
-
-def nothing_searched(draft: ConvertedStudy, names: Sequence[str]) -> Exception:
-    text = f"nothing would be searched, because hpo has no counterpart for {enumerated(names)}; "
-    return draft.fault(f"{text}is this a sweep from another system?", flags={"system": "NAME"})
+        raise draft.nothing_searched(list(reasons))
 
 
 def ask_about_the_system(

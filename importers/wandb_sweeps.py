@@ -151,7 +151,7 @@ def read_program(path: Path, given: Mapping[str, Any]) -> ConvertedStudy:
     draft.note(f"{sweep['program']} runs unchanged; wandb writes into each run's folder")
     for key in sweep:
         if key not in (*_READ, "program"):
-            draft.leave_out(key, f"no counterpart (its value is {sweep[key]!r})")
+            _leave_out(draft, key, sweep[key])
     for key, value in keys.items():
         section, _, name = key.rpartition(".")
         into = draft.rest
@@ -188,8 +188,7 @@ def _seeds_of_runs(draft: ConvertedStudy, name: str, fields: Mapping[str, Any]) 
     """Read the seeds of a sweep, whose number becomes the number of runs per trial."""
     values = fields.get("values")
     if is_list(values) and len(values) > 1:
-        count = draft.section("seeds")["per_config"] = len(distinct(values))
-        draft.note(f"{name}: the number of seeds in the space ({count}) becomes seeds.per_config")
+        draft.set_seeds(name, len(distinct(values)))
     draft.note(f"{name}: each run of a trial gets a different value, starting at 0")
 
 
@@ -281,12 +280,18 @@ def read_sweep(path: Path, given: Mapping[str, Any]) -> ConvertedStudy:
     return draft
 
 
+def _leave_out(
+    draft: ConvertedStudy, key: str, value: Any, reason: str = "no counterpart"
+) -> None:
+    draft.leave_out(key, f"{reason} (its value is {value!r})")
+
+
 def _leave_out_keys(draft: ConvertedStudy, sweep: Mapping[str, Any]) -> None:
     for key, value in sweep.items():
         if key in _REASONS:
-            draft.leave_out(key, f"{_REASONS[key]} (its value is {value!r})")
+            _leave_out(draft, key, value, _REASONS[key])
         elif key not in (*_LOGGED, *_READ):
-            draft.leave_out(key, f"no counterpart (its value is {value!r})")
+            _leave_out(draft, key, value)
 
 
 def _log_where_there(draft: ConvertedStudy, sweep: Mapping[str, Any]) -> None:
@@ -490,7 +495,7 @@ def _note_metric_keys(draft: ConvertedStudy, metric: Mapping[str, Any]) -> None:
     if "goal" not in metric:
         draft.note("metric: the sweep sets no goal, which means minimize in W&B")
     if "target" in metric:
-        draft.leave_out("metric.target", f"no counterpart (its value is {metric['target']!r})")
+        _leave_out(draft, "metric.target", metric["target"])
 
 
 def _goal_of(metric: str) -> str | None:
