@@ -24,6 +24,7 @@ from .mean_difference import (
     compare_unpaired,
     is_rounding,
     paired_over_looks,
+    require_pairs,
 )
 from .probability_of_improvement import chance_of_better
 from .statistics import (
@@ -234,8 +235,8 @@ def compare(
     """Compare values of A and B, one per seed."""
     if not a or not b:
         raise ConfigError("there is nothing to compare: one side has no values")
-    if paired and len(a) != len(b):
-        raise ConfigError(f"paired samples need equal lengths (here: {len(a)} and {len(b)})")
+    if paired:
+        require_pairs(a, b)
     sign = sign_of(goal)
     signed_a, signed_b = [sign * value for value in a], [sign * value for value in b]
     ends = bounds.signed(sign)

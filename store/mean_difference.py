@@ -30,6 +30,7 @@ from .statistics import (
     IntervalKind,
     deviation,
     mean,
+    sum_of_squares,
     t_quantile,
     variance,
     welch_degrees,
@@ -166,12 +167,15 @@ def compare_sides(
     return _compare_pairs(a, b, level, bounds)
 
 
+def require_pairs(a: Sequence[float], b: Sequence[float]) -> None:
+    if len(a) != len(b):
+        raise ConfigError(f"paired samples need equal lengths (here: {len(a)} and {len(b)})")
+
+
 def _compare_pairs(
     a: Sequence[float], b: Sequence[float], level: float, bounds: Bounds
 ) -> DifferenceInterval:
-    if len(a) != len(b):
-        lengths = f"{len(a)} and {len(b)}"
-        raise ConfigError(f"paired samples need equal lengths (here: {lengths})")
+    require_pairs(a, b)
     differences = [one - other for one, other in zip(a, b, strict=True)]
     if len(differences) < FEWEST_PAIRS or not all(map(math.isfinite, differences)):
         return _NOTHING
@@ -306,7 +310,7 @@ def _hall_interval(values: Sequence[float], tail: float, weight: float) -> tuple
     Hall 1992, "On the removal of skewness by transformation", equation 2.3.
     """
     count, centre, spread = len(values), mean(values), deviation(values)
-    plain = math.sqrt(math.fsum((v - centre) ** 2 for v in values) / count)
+    plain = math.sqrt(sum_of_squares(values) / count)
     third = weight * math.fsum((v - centre) ** 3 for v in values) / count
     skewness = 0.0
     if plain**3 > 0.0:

@@ -129,8 +129,13 @@ def aggregate(values: Sequence[float], kind: str = "mean") -> float:
 
 def variance(values: Sequence[float]) -> float:
     """Return the sample variance of two or more values (n - 1 in the denominator)."""
+    return sum_of_squares(values) / (len(values) - 1)
+
+
+def sum_of_squares(values: Sequence[float]) -> float:
+    """Return the sum of squared differences from the mean."""
     centre = mean(values)
-    return math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1)
+    return math.fsum((value - centre) ** 2 for value in values)
 
 
 def deviation(values: Sequence[float]) -> float:

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from .libraries import np, special
-from .statistics import LEVEL, Interval, has_interval, interval, mean, variance
+from .statistics import LEVEL, Interval, has_interval, interval, mean, sum_of_squares, variance
 
 _FROM_ZERO, _BEYOND = 1.5, 1.2
 _SETTLED, _POWER = 0.1, 4
@@ -240,8 +240,8 @@ def _weighted_means(values: Sequence[float], stream: int) -> np.ndarray:
     """
     count, centre = len(values), mean(values)
     if count > _MANY:
-        squares = math.fsum((value - centre) ** 2 for value in values)
-        return centre + math.sqrt(squares / count / (count + 1)) * _normal_draws(stream)
+        error = math.sqrt(sum_of_squares(values) / count / (count + 1))
+        return centre + error * _normal_draws(stream)
     return centre + _dirichlet_weights(count, stream) @ (np.asarray(values, np.float64) - centre)
 
 
