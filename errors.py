@@ -24,7 +24,7 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Container, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from types import TracebackType
@@ -235,6 +235,12 @@ def ignore(*_: object, **__: object) -> None:
 def never(*_: object) -> bool:
     """Return False: the default of callbacks that ask whether to do something."""
     return False
+
+
+def require_new(kind: str, name: str, known: Container[str]) -> None:
+    """Raise `ConfigError` if a name is already registered."""
+    if name in known:
+        raise ConfigError(f"{kind} {name!r} is already registered; choose a different name")
 
 
 def quoted_number(value: object) -> str:

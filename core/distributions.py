@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ..environments.registry import allow_distribution
-from ..errors import ConfigError
+from ..errors import ConfigError, require_new
 from ..knobs import allow_choice, known_choices
 from .envs.contract import ActionSpace, MultiDiscrete
 from .pytree import Pytree, pytree, static
@@ -531,8 +531,7 @@ def register(name: str, family: Family) -> None:
     Raises:
         ConfigError: the name is taken, or the family has an unknown kind of actions.
     """
-    if name in known_choices("distribution"):
-        raise ConfigError(f"distribution {name!r} is already registered; choose a different name")
+    require_new("distribution", name, known_choices("distribution"))
     kinds = ("discrete", "multi_discrete", "continuous")
     if family.actions not in kinds:
         raise ConfigError(

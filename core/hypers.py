@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from ..errors import ConfigError
+from ..errors import require_new
 from ..knobs import KNOBS, SCHEDULE_KNOBS, SCHEDULES, allow_choice, complete
 from ..knobs.knob import Knob
 from .pytree import Leaf, Pytree, pytree
@@ -34,8 +34,7 @@ def register(name: str, factor: Factor) -> None:
     Raises:
         ConfigError: the name is taken.
     """
-    if name in KINDS:
-        raise ConfigError(f"schedule {name!r} is already registered; choose a different name")
+    require_new("schedule", name, KINDS)
     KINDS[name] = len(KINDS)
     _OWN.append(factor)
     for knob in SCHEDULE_KNOBS:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float
 
-from ..errors import ConfigError
+from ..errors import ConfigError, require_new
 from ..knobs import allow_choice, known_choices
 from .pytree import Pytree, pytree
 
@@ -50,8 +50,7 @@ def register(name: str, factory: OptimiserFactory) -> None:
     Raises:
         ConfigError: the name is taken.
     """
-    if name in known_choices("optimiser"):
-        raise ConfigError(f"optimiser {name!r} is already registered; choose a different name")
+    require_new("optimiser", name, known_choices("optimiser"))
     _OWN[name] = factory
     allow_choice("optimiser", name)
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 import flax.linen as nn
 from jaxtyping import Array, Bool
 
-from ...errors import ConfigError, UnknownNameError
+from ...errors import ConfigError, UnknownNameError, require_new
 from ...knobs import allow_choice
 from ..envs import registry as environments
 from ..envs.contract import Routes, unwrapped
@@ -173,8 +173,7 @@ def register(name: str, factory: NetworkFactory, recurrent: bool = False) -> Non
     Raises:
         ConfigError: the name is taken.
     """
-    if name in _NETWORKS:
-        raise ConfigError(f"network {name!r} is already registered; choose a different name")
+    require_new("network", name, _NETWORKS)
     _NETWORKS[name] = factory
     if recurrent:
         RECURRENT.add(name)

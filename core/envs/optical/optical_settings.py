@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 from ....environments.table import ENVIRONMENTS
 from ....errors import ConfigError, UnknownNameError
+from ....files.plain_data import is_number
 from .candidate_paths import PATH_ORDERS
 
 ENVIRONMENT_IDS = tuple(id_ for id_, item in ENVIRONMENTS.items() if item.source == "optical")
@@ -128,7 +129,7 @@ def _coerce_value(key: str, value: Any) -> Any:
         return ""
     kind = type(_DEFAULTS[key])
     if kind in (int, float):
-        if not _is_number(value) or (kind is int and value != int(value)):
+        if not is_number(value) or (kind is int and value != int(value)):
             _refuse_value(key, value, _KINDS[kind])
         return kind(value)
     if not isinstance(value, kind):
@@ -146,13 +147,9 @@ def _as_items(key: str, value: Any) -> tuple[Any, ...]:
         items = tuple(value)
     if key == "fits":
         return items
-    if not all(map(_is_number, items)):
+    if not all(map(is_number, items)):
         _refuse_value(key, value, "a list of numbers (Gb/s)")
     return tuple(map(float, items))
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _refuse_value(key: str, value: Any, allowed: str) -> NoReturn:
