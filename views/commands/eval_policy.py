@@ -181,6 +181,7 @@ def _check_options(args: Namespace, network: bool) -> None:
         others, what = ("episodes",), "does not apply to optical networks"
     given = [name for name in others if getattr(args, name) not in (None, False, [])]
     if given:
+        _check_folder(args.policy)
         option = f"--{given[0].replace('_', '-')}"
         raise ConfigError(f"{option} {what}; remove it")
     if args.video is not None and args.trace is not None:
@@ -191,6 +192,12 @@ def _check_options(args: Namespace, network: bool) -> None:
     args.episodes = args.episodes or episodes
     args.seeds = args.seeds or 10
     args.steps = args.steps or steps
+
+
+def _check_folder(policy: str | None) -> None:
+    """Raise if a folder has no readable policy: it may be that of an optical network."""
+    if policy is not None and not (Path(policy) / TRAINING).is_file():
+        read_document(Path(policy) / NAME)
 
 
 def _is_written(args: Namespace, env: str, trace: _Play, film: _Play) -> bool:
