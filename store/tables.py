@@ -109,7 +109,7 @@ def published_commit(directory: Path) -> int | None:
     if not all((directory / f"{name}.parquet").is_file() for name in TABLES):
         return -1
     try:
-        number = (pq.read_metadata(path).metadata or {}).get(_COMMIT)
+        number = (pq.read_schema(path).metadata or {}).get(_COMMIT)
     except (pa.ArrowException, OSError):  # its reader reports a damaged table
         return None
     if number is None:  # of an earlier version
