@@ -67,13 +67,16 @@ class ReportedMetrics:
     def ends_by(self, chunks: int) -> bool:
         """Return whether a run that failed or diverged did so within these chunks.
 
-        A process may have reported many chunks more than are counted.
+        A process may have reported many chunks more than are counted. One that fails does so in
+        the first chunk whose steps it has not reported.
         """
-        chunk_sizes, at = self._setup.chunk_sizes, self.last_step
-        if self.diverged_at is not None:
-            at = self.diverged_at
+        chunk_sizes = self._setup.chunk_sizes
+        if chunks >= chunk_sizes.chunks or not self._has_due_metrics(chunks):
+            return True
         mark = chunks * chunk_sizes.steps_per_chunk
-        return chunks >= chunk_sizes.chunks or mark >= at or not self._has_due_metrics(chunks)
+        if self.diverged_at is not None:
+            return mark >= self.diverged_at
+        return mark > self.last_step
 
     @property
     def names(self) -> Collection[str]:
