@@ -20,7 +20,7 @@ from typing import Any
 from .errors import HpoError, check_platform, suggestion
 from .version import __version__
 from .views import arguments as types
-from .views.output import discard, echo
+from .views.output import discard, echo, plain_warnings
 from .views.words import on_command_line
 
 _FORMATS = ("csv", "mlflow", "optuna", "table", "tensorboard", "wandb")
@@ -66,7 +66,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         check_platform()
         module, function = args.call
-        code = getattr(import_module(f".views.commands.{module}", __package__), function)(args)
+        command = getattr(import_module(f".views.commands.{module}", __package__), function)
+        with plain_warnings():
+            code = command(args)
         sys.stdout.flush()
     except SystemExit as end:  # raised by code that the study names, never by this program
         text = f"the study's code calls sys.exit({end.code}); raise an error there instead"

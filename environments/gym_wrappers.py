@@ -39,16 +39,19 @@ def observation_of(id_: str) -> Observation | None:
         None for a vector or a number, which any network reads.
 
     Raises:
-        HpoError: the environment cannot be made here.
+        HpoError: the environment cannot be made here; `UnsupportedActionsError`: or not trained.
     """
     if is_simulated(id_):
-        observation_space = probe(id_, {}).observation_space
+        made = probe(id_, {})
+        via_gymnasium.check_actions(id_, made.action_space)
+        observation_space = made.observation_space
         if str(observation_space.dtype) != "uint8" or len(observation_space.shape) not in (2, 3):
             return None
         return Observation(_image_words(observation_space.shape), True)
     env = via_gymnasium.make(id_, {})
     space, spec = env.observation_space, env.spec
     env.close()
+    via_gymnasium.check_actions(id_, env.action_space)
     spaces = via_gymnasium.space_kinds(id_)
     if isinstance(space, spaces.Box) and str(space.dtype) == "uint8":
         return _image_observation(space.shape, spec)

@@ -227,6 +227,26 @@ def space_kinds(id_: str) -> Any:
     return _import_gymnasium(id_).spaces
 
 
+class UnsupportedActionsError(ConfigError):
+    """No policy can act in an environment, whatever wraps its observations."""
+
+
+def check_actions(id_: str, space: Any) -> None:
+    """Raise if no policy of ours can act in a Gymnasium action space."""
+    spaces = space_kinds(id_)
+    if isinstance(space, spaces.Discrete):
+        return
+    if isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary) and len(space.shape) == 1:
+        return
+    if isinstance(space, spaces.Box) and space.dtype.kind == "f":
+        return
+    shown = " ".join(str(space).split())
+    raise UnsupportedActionsError(
+        f"{id_} has the action space {shown}; allowed: Discrete, one-dimensional MultiDiscrete "
+        "and MultiBinary, and Box of real numbers"
+    )
+
+
 def _import_gymnasium(id_: str) -> Any:
     return extra_module("gymnasium", _EXTRA, f"env {id_}")
 

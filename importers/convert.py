@@ -10,6 +10,7 @@ from ..environments.registry import find as find_environment
 from ..errors import ConfigError, HpoError
 from ..foreign_names.name_mapping import (
     COMMON,
+    COMPUTED,
     UNKNOWN,
     NameRow,
     NoCounterpart,
@@ -148,6 +149,7 @@ def _merge_given(
 ) -> dict[str, Any]:
     """Add the user's names to the source; return them."""
     merged = names_given(given)
+    draft.ours = {name for name in merged if _is_computed_there(draft, name)}
     for name, value in merged.items():
         source.drop(name, name.replace("-", "_"))
         for other in _overridden(draft, source, name):
@@ -157,13 +159,20 @@ def _merge_given(
     return merged
 
 
+def _is_computed_there(draft: ConvertedStudy, given: str) -> bool:
+    """Return whether a given name is ours, because the source only computes one of that name."""
+    row = draft.system.find(given)
+    return row is not None and row.because == COMPUTED and given.replace("-", "_") in KNOBS
+
+
 def _overridden(draft: ConvertedStudy, source: ImportSource, given: str) -> list[str]:
     """Return the source's name for the setting that a user gives by our name.
 
     A name that sets more than that, or from which others are computed, is not overridden.
     """
     target = draft.target(given)
-    if target is None or draft.system.find(given) is not None:
+    is_theirs = draft.system.find(given) is not None and given not in draft.ours
+    if target is None or is_theirs:
         return []
     targets = {target, _other_count(draft, target)}
     names = [name for name in source.names() if draft.target(name) in targets]

@@ -150,8 +150,8 @@ class ConvertedStudy:
     sought: set[str] = field(default_factory=set[str])
     silent: set[str] = field(default_factory=set[str])  # names whose defaults do not apply
     read: list[str] = field(default_factory=list[str])  # all names of the source
-    # ranges of which only a few values are listed
-    thinned: set[str] = field(default_factory=set[str])
+    thinned: set[str] = field(default_factory=set[str])  # ranges with only a few values listed
+    ours: set[str] = field(default_factory=set[str])  # given names that are read as ours
     whole: bool = False  # whether it is one of our studies, to which nothing is added
     is_default: bool = False  # whether the source's configuration is the one to beat
     ruled: set[str] = field(default_factory=set[str])  # flags that a rule has read or changed
@@ -220,7 +220,7 @@ class ConvertedStudy:
 
     def row(self, name: str) -> NameRow | None:
         known = self.system.find(name)
-        if known is not None:
+        if known is not None and name not in self.ours:
             return known
         target = self._env_target(name)
         if target is None and (shared := find(name)) is not None:

@@ -11,6 +11,7 @@ import math
 import os
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager
@@ -25,7 +26,7 @@ from ..files.plain_data import is_dict, is_sequence
 from .baselines import BASELINES
 from .libraries import duckdb
 from .lock import lock_holder
-from .tables import PARAM_PREFIX, TABLES, damaged_table
+from .tables import PARAM_PREFIX, TABLES, damaged_table, renew_tables
 
 T = TypeVar("T")
 
@@ -248,18 +249,26 @@ def _spill_folder() -> Generator[str]:
 
 
 def has_column(folder: Path, table: str, column: str) -> bool:
+    renew_tables(folder)
     if not (folder / f"{table}.parquet").is_file():
         return False
     return column in query(folder, f"SELECT * FROM {table} LIMIT 0")[0]
 
 
 def require_tables(folder: Path) -> None:
+    """Require published tables; renew those of a killed study, or warn that they may be old."""
+    why = renew_tables(folder)
     for name in TABLES:
         if not (folder / f"{name}.parquet").is_file():
             when = "run the study file to write it"
             if (holder := lock_holder(folder)) is not None:
                 when = f"{holder} is running it: wait a minute for the first commit"
             raise StoreError(f"{folder.name} has no {name}.parquet yet; {when}")
+    if why:
+        text = (
+            f"the tables of {folder.name} may lack its last commits; run the study file to renew"
+        )
+        warnings.warn(f"{text} them (here: {why})", stacklevel=2)
 
 
 def rows_as_json(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[dict[str, Any]]:

@@ -20,10 +20,12 @@ from .codec import strict_json
 from .journal import Journal
 from .leaderboard import Entry, leaderboard_of
 from .libraries import np, pa, pq
+from .lock import StudyLock, lock_holder
 from .rows import BaselineRow, EvaluationRow, StudyMeta, TrialRow, as_left
 
 TABLES = ("trials", "evaluations", "curves")
 PARAM_PREFIX = "param."
+_COMMIT = b"hpo.commit"  # key of the metadata of `trials.parquet`: the number of its commit
 _SHARE = 20.0  # publishing takes at most 1/20 of the time, for any size of study
 _EVALUATIONS_AT_ONCE = 4_096
 
@@ -58,9 +60,10 @@ class RankedTrials:
     entries: Sequence[Entry]
 
     @classmethod
-    def of(cls, journal: Journal) -> RankedTrials:
+    def of(cls, journal: Journal, left: bool = False) -> RankedTrials:
+        """Rank trials; running ones are interrupted if the study is, or was `left` by a kill."""
         rows = journal.trials()
-        if journal.head().phase == "interrupted":
+        if left or journal.head().phase == "interrupted":
             rows = as_left(rows)
         return cls(rows, leaderboard_of(journal.meta, rows))
 
@@ -98,6 +101,40 @@ class Publisher:
         self._published, self._at = number, self._clock()
         self.seconds = self._at - now
         return True
+
+
+def published_commit(directory: Path) -> int | None:
+    """Return the commit that the tables contain; -1 without tables, None if it is not known."""
+    path = directory / "trials.parquet"
+    if not all((directory / f"{name}.parquet").is_file() for name in TABLES):
+        return -1
+    try:
+        number = (pq.read_schema(path).metadata or {}).get(_COMMIT)
+    except (pa.ArrowException, OSError):  # its reader reports a damaged table
+        return None
+    if number is None:  # of an earlier version
+        return None
+    return int(number)
+
+
+def renew_tables(directory: Path) -> str:
+    """Publish the tables of a killed study if they lack its last commits.
+
+    Return why they still lack them, or "". A running study publishes its own tables.
+    """
+    try:
+        number = published_commit(directory)
+        if number is None or lock_holder(directory) is not None or not Journal.exists(directory):
+            return ""
+        with Journal(directory) as journal:
+            if journal.head().number in (0, number):
+                return ""
+        with StudyLock(directory), Journal(directory) as journal:
+            ranked = RankedTrials.of(journal, left=True)
+            Publisher(directory, journal).publish(force=True, ranked=ranked)
+    except (StoreError, OSError) as error:
+        return str(error)
+    return ""
 
 
 def sql_names(names: Iterable[str], taken: Sequence[str]) -> dict[str, str]:
@@ -151,7 +188,9 @@ def write_trials(directory: Path, journal: Journal, ranked: RankedTrials | None 
         columns[PARAM_PREFIX + name] = _param_column(name, kind, ordered)
     columns |= envs.environment_columns([entry.scores for entry in entries], meta.environments)
     columns |= _measured_columns(entries, meta, taken=list(columns))
-    parquet.write_table(directory / "trials.parquet", pa.table(columns))
+    commit = {_COMMIT: str(journal.head().number).encode()}
+    table = pa.table(columns).replace_schema_metadata(commit)
+    parquet.write_table(directory / "trials.parquet", table)
 
 
 def _measured_columns(

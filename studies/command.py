@@ -293,14 +293,22 @@ def _check_names(notes: Notes, root: Node, line: Template, given: Mapping[str, _
                 f"{one.place} has {name!r}, which hpo sets in every run; rename it", section, name
             )
         elif name not in line.names:
-            text = f"{one.place} has {name!r}, but command does not use {{{name}}}; add it there, "
-            notes.add(f"{text}such as --{name} {{{name}}}, or remove it", section, name)
+            notes.add(_unused_text(name, one.place), section, name)
     if "resume" in root.value and isinstance(root.value["resume"].value, str):
         more = resumed(line.text, root.value["resume"].value)
         for name in more.names:
             if name not in known:
                 text = f"resume has {{{name}}}; {listed(name, known)}"
                 notes.add(text, root, "resume")
+
+
+def _unused_text(name: str, place: str) -> str:
+    """Return the mistake of a hyperparameter that the command does not contain."""
+    if not _PLACEHOLDER.fullmatch(f"{{{name}}}"):
+        text = f"{place} has {name!r}, which cannot be a placeholder in command; rename it: "
+        return f"{text}names have letters, digits, '_', '.', '-' and '/', and begin with a letter"
+    text = f"{place} has {name!r}, but command does not use {{{name}}}; add it there, "
+    return f"{text}such as --{name} {{{name}}}, or remove it"
 
 
 def _length_unit(root: Node) -> str:

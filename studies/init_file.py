@@ -8,6 +8,7 @@ from ..environments.gym_wrappers import Observation, observation_of
 from ..environments.hosted import is_hosted
 from ..environments.registry import entry, full_id
 from ..environments.table import EnvEntry
+from ..environments.via_gymnasium import UnsupportedActionsError
 from ..errors import ConfigError, HpoError
 from ..knobs import KNOBS, Knob
 from ..spaces.make import make_distribution
@@ -151,6 +152,8 @@ def _observation_or_none(env: EnvEntry) -> Observation | None:
         return None
     try:
         return observation_of(env.id)
+    except UnsupportedActionsError:
+        raise
     except HpoError:  # a package is missing here, which the study's check reports
         return None
 

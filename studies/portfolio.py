@@ -209,8 +209,25 @@ def placement_words(study: Study) -> str:
         notes.append(f"{len(found.repeated)} repeated, skipped")
     if found.forbidden:
         notes.append(f"{len(found.forbidden)} forbidden, skipped")
+    if not tried:
+        notes.append(_why_none(study, found))
     words = counted(len(tried), "learnt configuration")
     return f"{words} ({'; '.join(notes)})" if notes else words
+
+
+def _why_none(study: Study, found: Placement) -> str:
+    """Return why a study tries no learnt configuration."""
+    if found.used:
+        return "budget.trials leaves no trial for them"
+    space, known = study.space, {name for learnt in read_portfolio().places for name in learnt}
+    if not known & {*space.names}:
+        return f"they set none of the searched hyperparameters: {', '.join(space.names)}"
+    places = (_place_in_space(space, *one) for one in enumerate(read_portfolio().places, start=1))
+    moved = dict.fromkeys(name for placed in places for name in placed.moved)
+    why = "in this space, none differs from the default or an enqueued configuration"
+    if moved:
+        why += f"; learnt values of {', '.join(moved)} are outside its range"
+    return why
 
 
 def _place_in_space(space: Space, number: int, learnt: Mapping[str, Any]) -> Placed:

@@ -11,7 +11,9 @@ import math
 import os
 import re
 import sys
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
@@ -51,6 +53,30 @@ def discard(descriptor: int) -> None:
 
 def note(text: str) -> None:
     echo(text, file=sys.stderr)
+
+
+def to_stderr(text: str) -> None:
+    echo(f"warning: {text}", file=sys.stderr)
+
+
+@contextmanager
+def plain_warnings(say: Callable[[str], None] = to_stderr) -> Iterator[None]:
+    """Print each Python `UserWarning` once, as one line without the file name and source code."""
+    printed: set[str] = set()
+    with warnings.catch_warnings():
+        original = warnings.showwarning
+
+        def show(message: Any, category: type[Warning], *rest: Any) -> None:
+            text = " ".join(str(message).split())
+            if not issubclass(category, UserWarning):
+                original(message, category, *rest)
+            elif text not in printed:
+                printed.add(text)
+                say(text)
+
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = show
+        yield
 
 
 def print_json(data: Any) -> None:

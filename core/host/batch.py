@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
-from ...environments.via_gymnasium import drawn_by, make, space_kinds
+from ...environments.via_gymnasium import check_actions, drawn_by, make, space_kinds
 from ...errors import ConfigError, HpoError, format_error, is_interrupt
 
 
@@ -117,31 +117,24 @@ def _observation_code(id_: str, space: Any) -> dict[str, Any]:
 
 
 def _action_code(id_: str, space: Any) -> dict[str, Any]:
+    check_actions(id_, space)
     spaces = space_kinds(id_)
     if isinstance(space, spaces.Discrete):
         code = {"action": "discrete", "action_shape": (), "action_dtype": "int64"}
         return {**code, "sizes": (int(space.n),), "starts": (int(space.start),)}
+    shape = tuple(map(int, space.shape))
     if isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary):
-        shape = tuple(map(int, space.shape))
-        if len(shape) == 1:
-            if isinstance(space, spaces.MultiBinary):
-                sizes, starts = (2,) * shape[0], (0,) * shape[0]
-            else:
-                sizes, starts = tuple(map(int, space.nvec)), tuple(map(int, space.start))
-            code = {"action": "multi_discrete", "action_shape": shape}
-            return {**code, "action_dtype": str(space.dtype), "sizes": sizes, "starts": starts}
-    if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
-        bounds = {
-            name: tuple(map(float, np.asarray(bound, np.float64).reshape(-1)))
-            for name, bound in (("low", space.low), ("high", space.high))
-        }
-        code = {"action": "box", "action_shape": tuple(map(int, space.shape))}
-        return {**code, "action_dtype": str(space.dtype), **bounds}
-    shown = " ".join(str(space).split())
-    raise ConfigError(
-        f"{id_} has the action space {shown}; allowed: Discrete, one-dimensional MultiDiscrete "
-        "and MultiBinary, and Box of real numbers"
-    )
+        sizes, starts = (2,) * shape[0], (0,) * shape[0]
+        if isinstance(space, spaces.MultiDiscrete):
+            sizes, starts = tuple(map(int, space.nvec)), tuple(map(int, space.start))
+        code = {"action": "multi_discrete", "action_shape": shape}
+        return {**code, "action_dtype": str(space.dtype), "sizes": sizes, "starts": starts}
+    bounds = {
+        name: tuple(map(float, np.asarray(bound, np.float64).reshape(-1)))
+        for name, bound in (("low", space.low), ("high", space.high))
+    }
+    code = {"action": "box", "action_shape": shape}
+    return {**code, "action_dtype": str(space.dtype), **bounds}
 
 
 _ALIGNED = 64

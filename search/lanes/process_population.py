@@ -83,8 +83,8 @@ class ProcessPopulation(Population, RunsAlone):
         failed: dict[int, str] = {}
         for lane in busy:
             run = self._run_in_lane(lane)
-            diverged[lane] = run.diverged or bool(run.failure)
-            if run.failure:
+            diverged[lane] = run.is_lost
+            if run.is_lost and run.failure:
                 failed[lane] = run.failure
         before, self._counted_at = self._counted_at, time.perf_counter()
         return ChunkResult(metrics, diverged, self._counted_at - before, failed)

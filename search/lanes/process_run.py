@@ -65,6 +65,11 @@ class ProcessRun:
     def is_over(self) -> bool:
         return self.exit_code is not None or bool(self.failure) or self.diverged
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether the run failed or diverged in the counted chunks."""
+        return (self.diverged or bool(self.failure)) and self.reported.ends_by(self.chunks)
+
     def look(self) -> None:
         """Start the process when its lane is free, read new metrics, and detect its end."""
         if self.is_over:

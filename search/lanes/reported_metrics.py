@@ -25,7 +25,7 @@ class ReportedMetrics:
         self._rows: list[Row] = []
         self.last_step = 0.0
         self.has_steps = False
-        self.diverged = False
+        self.diverged_at: float | None = None  # step of the first metric that is not finite
 
     def open(self, refill: Refill, since: float) -> None:
         """Read the run's metrics from files that changed after a given time."""
@@ -49,8 +49,34 @@ class ReportedMetrics:
             self._rows.append((step, numbers))
             for name in self._setup.wanted:
                 if not math.isfinite(numbers.get(name, 0.0)):
-                    self.diverged = True
+                    self._note_divergence(step)
         return has_new
+
+    def _note_divergence(self, step: float | None) -> None:
+        """Record the first divergence; without any steps, it is at the end of the run."""
+        if self.diverged:
+            return
+        self.diverged_at = math.inf
+        if step is not None or self.has_steps:
+            self.diverged_at = self.last_step if step is None else step
+
+    @property
+    def diverged(self) -> bool:
+        return self.diverged_at is not None
+
+    def ends_by(self, chunks: int) -> bool:
+        """Return whether a run that failed or diverged did so within these chunks.
+
+        A process may have reported many chunks more than are counted. One that fails does so in
+        the first chunk whose steps it has not reported.
+        """
+        chunk_sizes = self._setup.chunk_sizes
+        if chunks >= chunk_sizes.chunks or not self._has_due_metrics(chunks):
+            return True
+        mark = chunks * chunk_sizes.steps_per_chunk
+        if self.diverged_at is not None:
+            return mark >= self.diverged_at
+        return mark > self.last_step
 
     @property
     def names(self) -> Collection[str]:
@@ -78,6 +104,11 @@ class ReportedMetrics:
         mark = chunks * self._setup.chunk_sizes.steps_per_chunk
         if self.last_step < mark:
             return False
+        return self._has_due_metrics(chunks)
+
+    def _has_due_metrics(self, chunks: int) -> bool:
+        """Return whether the metrics that are due after this many chunks are reported."""
+        mark = chunks * self._setup.chunk_sizes.steps_per_chunk
         return chunks not in self._evaluation_marks or all(
             self._first_row_after(name, mark) is not None for name in self._setup.wanted
         )

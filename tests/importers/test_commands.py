@@ -67,6 +67,16 @@ def test_cleanrl_rounds_minibatches_down(imported, flags, fixed, said):
     assert fixed.items() <= data["fixed"].items()
 
 
+def test_a_given_size_of_minibatches_replaces_their_number_in_cleanrl(imported):
+    """CleanRL only computes a name that is also ours: a flag after `--` is ours."""
+    for flag in ("--minibatch_size", "--minibatch-size"):
+        data, text = imported("cleanrl", f"{PPO} --num-minibatches 8", flag, "50")
+        found = {name: value for name, value in data["fixed"].items() if "minibatch" in name}
+        assert found == {"minibatch_size": 50} and "minibatch_size: computed" not in text
+    data, text = imported("cleanrl", f"{PPO} --minibatch-size 50")
+    assert "minibatch_size" not in data["fixed"] and "computed" in text
+
+
 def test_searched_minibatches_of_cleanrl_are_noted(imported):
     script = "for n in 2 3; do python cleanrl/ppo.py --num-minibatches $n; done\n"
     data, text = imported("cleanrl", script)

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from helpers.episodes import evaluation
+from hpo.cli import main
 from hpo.errors import StoreError
 from hpo.store import (
     Stream,
@@ -23,6 +24,7 @@ from hpo.store import (
     StudyMeta,
     StudyStore,
     TrialRow,
+    TrialState,
     rows_as_json,
 )
 from hpo.store import query as run_query
@@ -46,6 +48,56 @@ def study(tmp_path_factory: pytest.TempPathFactory, meta: StudyMeta, make_trial:
     folder = StudyFolder(tmp_path_factory.mktemp("query") / "toy")
     rows = [make_trial(n, value=[1.0, float("nan"), 3.0][n], seed_values=(1.0,)) for n in range(3)]
     return fill(folder, meta, rows)
+
+
+def _killed_after_commit(folder: StudyFolder, meta: StudyMeta, make_trial: Make) -> None:
+    """Write a study whose last commit was not published, with one trial still running."""
+    fill(folder, meta, [make_trial(0, TrialState.RUNNING)])
+    with StudyStore(folder, meta) as store:
+        rows = [make_trial(0, value=2.0, seed_values=(2.0,)), make_trial(1, TrialState.RUNNING)]
+        store.commit(loop_state="{}", checkpoint=None, trials=rows)
+
+
+def test_tables_of_a_killed_study_are_renewed(
+    folder: StudyFolder, meta: StudyMeta, make_trial: Make
+) -> None:
+    _killed_after_commit(folder, meta, make_trial)
+    sql = "SELECT trial, state, value FROM trials ORDER BY trial"
+    assert run_query(folder.path, sql)[1] == [(0, "finished", 2.0), (1, "interrupted", None)]
+    before = folder.table("trials").stat().st_mtime_ns
+    run_query(folder.path, sql)
+    assert folder.table("trials").stat().st_mtime_ns == before  # only once
+    folder.table("curves").unlink()
+    assert queries.has_column(folder.path, "curves", "loss_policy")
+
+
+def test_a_running_study_publishes_its_own_tables(
+    folder: StudyFolder, meta: StudyMeta, make_trial: Make
+) -> None:
+    _killed_after_commit(folder, meta, make_trial)
+    with StudyStore(folder, meta):
+        assert run_query(folder.path, "SELECT state FROM trials")[1] == [("running",)]
+
+
+def test_old_tables_that_cannot_be_renewed_are_named(
+    folder: StudyFolder,
+    meta: StudyMeta,
+    make_trial: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    _killed_after_commit(folder, meta, make_trial)
+
+    def refuse(directory: Path) -> None:
+        raise StoreError(f"cannot lock {directory.name}")
+
+    monkeypatch.setattr("hpo.store.tables.StudyLock", refuse)
+    with pytest.warns(UserWarning, match="may lack its last commits; run the study file"):
+        run_query(folder.path, "SELECT 1")
+    assert main(["query", "SELECT state FROM trials", "--study", str(folder.path)]) == 0
+    said = capsys.readouterr()
+    assert "interrupted" in said.out
+    assert said.err.startswith("warning: the tables of ") and said.err.count("\n") == 1
 
 
 @pytest.mark.parametrize(

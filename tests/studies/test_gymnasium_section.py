@@ -1,8 +1,12 @@
 from importlib.util import find_spec
 from pathlib import Path
 
+import gymnasium
+import numpy as np
 import pytest
+from gymnasium import spaces
 
+from hpo.cli import main
 from hpo.environments.table import EnvEntry, EnvKey
 from hpo.errors import StudyError
 from hpo.studies.check import check
@@ -135,3 +139,23 @@ def test_step_timeout_for_compiled_environment_is_refused():
     assert any(
         at == 5 and "population.step_timeout applies only to gym:" in told for at, told in found
     )
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        spaces.Tuple((spaces.Discrete(2), spaces.Discrete(3))),
+        spaces.Box(0, 4, (2,), np.int64),
+    ],
+)
+def test_init_refuses_actions_that_no_policy_can_take(space, monkeypatch, capsys):
+    class Odd(gymnasium.Env):
+        observation_space = spaces.Box(-1.0, 1.0, (2,))
+        action_space = space
+
+    spec = gymnasium.envs.registration.EnvSpec("Odd-v0", Odd)
+    monkeypatch.setitem(gymnasium.registry, "Odd-v0", spec)
+    assert main(["init", "gym:Odd-v0"]) == 2
+    said = capsys.readouterr()
+    assert "Odd-v0 has the action space" in said.err and "allowed: Discrete" in said.err
+    assert said.out == ""

@@ -253,6 +253,31 @@ def test_skipped_places_leave_trials_to_the_method():
     assert "then tpe" in init_check_run.brief(report, "", "x.yaml")
 
 
+@pytest.mark.parametrize(
+    ("space", "more", "why"),
+    [
+        (
+            "{optimiser: {values: [adam, adamw]}}",
+            "",
+            "set none of the searched hyperparameters: o",
+        ),
+        ("{learning_rate: {values: [0.5, 0.001]}}", "", "learnt values of learning_rate are out"),
+        (
+            "{learning_rate: {min: 1e-4, max: 0.01}}",
+            "enqueue: [{learning_rate: 0.005}]",
+            "budget.trials leaves no",
+        ),
+    ],
+)
+def test_study_that_tries_no_learnt_configuration_says_why(space, more, why):
+    asked = loads(
+        "env: CartPole-v1\nenv_steps: 100k\nbudget: {trials: 2}\n"
+        f"search: {{method: random, portfolio: 3}}\nspace: {space}\n{more}"
+    )
+    words = placement_words(asked)
+    assert words.startswith("0 learnt configurations (") and why in words
+
+
 def test_programs_of_values_that_no_trial_has_are_not_counted():
     """All learnt configurations have the default optimiser."""
     space = f"{SPACE}  optimiser: {{values: [adam, adamw]}}\n"

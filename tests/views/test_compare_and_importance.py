@@ -207,8 +207,9 @@ def test_export_reports_a_damaged_table(capsys, tmp_path, form):
         (["importance", "--at", "2.5k"], "no evaluation at 2500 env steps; known: 2000, "),
         (["plot", "history", "--at", "2k"], "works only with hpo plot importance"),
         (["plot", "importance", "--at", "2.5k"], "no evaluation at 2500 env steps"),
-        (["eval", "policy", "--seeds", "3"], "--seeds is for optical networks only"),
-        (["eval", "policy", "--plot", "x.png"], "--plot is for optical networks only"),
+        (["eval", "--seeds", "3"], "--seeds is for optical networks only"),
+        (["eval", "--plot", "x.png"], "--plot is for optical networks only"),
+        (["eval", "missing", "--steps", "200"], "missing is not a policy folder"),
         (
             ["eval", "--heuristic", "ksp_ff", "--episodes", "3"],
             "--episodes does not apply to optical networks",

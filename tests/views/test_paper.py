@@ -29,6 +29,7 @@ from hpo.store.front_verdict import FrontConclusion
 from hpo.store.interim_analyses import Look
 from hpo.store.mean_difference import Unless
 from hpo.store.query import query
+from hpo.store.rows import TrialState
 from hpo.store.statistics import Interval
 from hpo.store.study_folder import StudyFolder
 from hpo.store.verdict import Conclusion
@@ -465,6 +466,24 @@ def test_objectives_and_constraints_of_own_training_are_in_the_methods(snapshot)
 def test_methods_text_names_the_share_of_training_returns(snapshot):
     text = methods_text(with_study(snapshot, metric=Metric(training_weight=0.5)))
     assert "50% of it is the mean return of the last 100 training episodes" in text
+
+
+def test_failed_and_diverged_trials_are_in_the_methods(snapshot):
+    ended = dict.fromkeys(snapshot.rows, TrialState.FINISHED)
+
+    def text_of(states, **changes):
+        rows = {n: replace(row, state=(ended | states)[n]) for n, row in snapshot.rows.items()}
+        points = replace(snapshot.points, trials=rows)
+        return methods_text(replace(snapshot, points=points, **changes))
+
+    assert "diverged" not in text_of({}) and "failed" not in text_of({})
+    lost = {7: TrialState.FAILED}
+    told = "Of 60 configurations, one failed with an error. It has no value and ranks last."
+    assert told in text_of(lost)
+    lost[8] = lost[9] = TrialState.DIVERGED
+    text = text_of(lost, conclusion=replace(snapshot.conclusion, failed=("trial 3",)))
+    assert "one failed with an error and two diverged (a value was not finite). They " in text
+    assert "Failed runs of trial 3 on test seeds count as diverged." in text
 
 
 def test_winner_of_the_search_and_one_test_seed_are_named(tmp_path):

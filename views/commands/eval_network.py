@@ -35,8 +35,7 @@ from ..charts.model import (
     value_scale,
 )
 from ..formatting import aligned, between, number, origin_lines
-from ..output import finite_or_none, note, print_answer, write_csv
-from ..terminal.console import plain_warnings
+from ..output import finite_or_none, note, plain_warnings, print_answer, write_csv
 
 if TYPE_CHECKING:  # jax is started only if a command needs it
     from ...core.envs.optical.heuristic_evaluation import HeuristicSummary, HeuristicSums, Rule

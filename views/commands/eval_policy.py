@@ -180,7 +180,7 @@ def _check_options(args: Namespace, network: bool) -> None:
     if network:
         others, what = ("episodes",), "does not apply to optical networks"
     given = [name for name in others if getattr(args, name) not in (None, False, [])]
-    if given:
+    if given and not _is_unknown(args.policy):  # otherwise, reading the folder reports it
         option = f"--{given[0].replace('_', '-')}"
         raise ConfigError(f"{option} {what}; remove it")
     if args.video is not None and args.trace is not None:
@@ -191,6 +191,12 @@ def _check_options(args: Namespace, network: bool) -> None:
     args.episodes = args.episodes or episodes
     args.seeds = args.seeds or 10
     args.steps = args.steps or steps
+
+
+def _is_unknown(policy: str | None) -> bool:
+    """Return whether a folder has no policy; it may be meant as one of an optical network."""
+    known = (NAME, TRAINING)
+    return policy is not None and not any((Path(policy) / name).is_file() for name in known)
 
 
 def _is_written(args: Namespace, env: str, trace: _Play, film: _Play) -> bool:

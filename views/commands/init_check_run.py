@@ -28,8 +28,8 @@ from ...studies.tuned.record import known_record
 from ...studies.tuned.study_text import around_text
 from ...studies.user_code import import_user_code
 from ..formatting import steps
-from ..output import echo, note, print_json
-from ..terminal.console import fitted, in_columns, plain_warnings
+from ..output import echo, note, plain_warnings, print_json
+from ..terminal.console import fitted, in_columns
 
 _LABEL = 11  # `env steps  `
 _NAMED, _NOTED = 5, 0.05

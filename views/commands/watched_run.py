@@ -45,8 +45,8 @@ from ..leaderboard_text import (
     print_leaderboard,
     target,
 )
-from ..output import echo, print_json
-from ..terminal.console import can_draw, console, let_go_of_terminal, plain_warnings, to_stderr
+from ..output import echo, plain_warnings, print_json, to_stderr
+from ..terminal.console import can_draw, console, let_go_of_terminal
 from ..terminal.run_view import PATIENCE, LinesView, QuietView, RunView
 from ..time_spent import time_text
 from ..trial_view import Board

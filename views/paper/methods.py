@@ -18,7 +18,7 @@ from ...spaces.space import Parameter
 from ...store.against import Sample
 from ...store.interim_analyses import begins_interim, is_few, looks_of, next_level, winners_looks
 from ...store.journal import Journal
-from ...store.rows import COMPLETE
+from ...store.rows import COMPLETE, TrialState
 from ...store.value_bounds import value_bounds
 from ...studies.env_spec import EnvSpec
 from ...studies.search_methods import METHODS
@@ -71,6 +71,7 @@ def methods_text(snapshot: Snapshot) -> str:
         _space_sentences(snapshot),
         _search_sentences(snapshot),
         _stopping_sentence(snapshot),
+        _lost_sentences(snapshot),
         _selection_sentences(snapshot),
         _value_sentences(snapshot),
         _statistics_sentences(snapshot),
@@ -86,9 +87,14 @@ def counted_words(count: int, noun: str) -> str:
     >>> counted_words(3, "hyperparameter"), counted_words(12, "seed")
     ('three hyperparameters', '12 seeds')
     """
+    return f"{number_word(count)} {noun}{'s' * (count != 1)}"
+
+
+def number_word(count: int) -> str:
+    """Return a count, spelled out up to ten."""
     if count >= len(_NUMBERS):
-        return f"{count:,} {noun}s"
-    return f"{_NUMBERS[count]} {noun}{'s' * (count != 1)}"
+        return f"{count:,}"
+    return _NUMBERS[count]
 
 
 def _hpo_version(snapshot: Snapshot) -> str:
@@ -315,6 +321,26 @@ def _stopping_sentence(snapshot: Snapshot) -> str:
         at = f" at {enumerated(rungs)} {unit}"
     share = f"{len(snapshot.stopped)} of {counted(len(snapshot.searched), 'configuration')}"
     return f"{words} compared configurations{at} and stopped {share}."
+
+
+def _lost_sentences(snapshot: Snapshot) -> str:
+    """Return how many configurations and test runs failed or diverged, and how they count."""
+    states = Counter(row.state for row in snapshot.searched.values())
+    kinds = (
+        (states[TrialState.FAILED], "failed with an error"),
+        (states[TrialState.DIVERGED], "diverged (a value was not finite)"),
+    )
+    lost = [f"{number_word(count)} {words}" for count, words in kinds if count]
+    said = list[str]()
+    if lost:
+        all_of_them = counted_words(len(snapshot.searched), "configuration")
+        verb = "They have no value and rank"
+        if sum(count for count, _ in kinds) == 1:
+            verb = "It has no value and ranks"
+        said.append(f"Of {all_of_them}, {enumerated(lost)}. {verb} last.")
+    if failed := snapshot.conclusion.failed:
+        said.append(f"Failed runs of {enumerated(failed)} on test seeds count as diverged.")
+    return " ".join(said)
 
 
 def _seed_counts(snapshot: Snapshot) -> SeedCounts:

@@ -25,8 +25,7 @@ from ...store.study_folder import RESULTS
 from ...studies.check import CheckReport
 from ...studies.load import Source, read_study
 from ...studies.spec import Study
-from ..output import note
-from ..terminal.console import plain_warnings, to_stderr
+from ..output import note, plain_warnings, to_stderr
 from ..terminal.run_view import RunView, status_line
 from ..words import speaks_python
 from .open_study import Opened

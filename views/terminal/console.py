@@ -6,9 +6,8 @@ import errno
 import os
 import sys
 import termios
-import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any, TextIO
 
 from rich.console import Console
@@ -16,7 +15,7 @@ from rich.segment import Segment
 
 from ...errors import ignore
 from ..formatting import Listing, folded
-from ..output import discard, echo, shown
+from ..output import discard, shown
 
 
 class _Console(Console):
@@ -90,27 +89,3 @@ def let_go_of_terminal() -> None:
         except OSError as error:
             if error.errno == errno.EIO:  # the terminal is closed
                 discard(descriptor)
-
-
-def to_stderr(text: str) -> None:
-    echo(f"warning: {text}", file=sys.stderr)
-
-
-@contextmanager
-def plain_warnings(say: Callable[[str], None] = to_stderr) -> Iterator[None]:
-    """Print each Python `UserWarning` once, as one line without the file name and source code."""
-    printed: set[str] = set()
-    with warnings.catch_warnings():
-        original = warnings.showwarning
-
-        def show(message: Any, category: type[Warning], *rest: Any) -> None:
-            text = " ".join(str(message).split())
-            if not issubclass(category, UserWarning):
-                original(message, category, *rest)
-            elif text not in printed:
-                printed.add(text)
-                say(text)
-
-        warnings.simplefilter("always", UserWarning)
-        warnings.showwarning = show
-        yield

@@ -109,6 +109,22 @@ def test_a_metric_that_is_not_finite_is_a_divergence(folder):
     assert alive(folder) == []
 
 
+@pytest.mark.parametrize(
+    ("how", "state", "at"),
+    [("nan", TrialState.DIVERGED, 400), ("crash", TrialState.FAILED, 250)],
+)
+def test_lost_process_has_the_env_steps_that_it_reported(folder, how, state, at):
+    """All its reports are read at once, before its first chunk of 50 steps is counted."""
+    script = folder / "script.py"
+    text = script.read_text().replace("flush=True", "flush=False")
+    script.write_text(
+        text.replace('nan"))\n            wait()', 'nan"))\n            sys.exit(0)')
+    )
+    trials, _ = rows_of(run(study_of(folder, how, trials=1)))
+    assert trials[0].state is state and trials[0].env_steps == at
+    assert state is TrialState.FAILED or f"at {at} env steps" in trials[0].error
+
+
 def test_children_of_a_process_end_with_it(folder):
     trials, _ = rows_of(run(study_of(folder, "forks", trials=1)))
     assert trials[0].state is TrialState.FINISHED
@@ -420,6 +436,7 @@ def test_processes_do_not_copy_each_other(folder):
 
 MISTAKES = {
     "command: python a.py {seed}": "space has 'x', but command does not use {x}",
+    "space: {'x <b>': {min: 0.0, max: 1.0}}": "space has 'x <b>', which cannot be a placeholder",
     "command: python a.py {x} {seed} {z}": "command has {z}, which is neither searched nor fixed",
     "command: ''": "command is ''; allowed: a command line",
     "command: python a.py {x} 'open": "No closing quotation",
