@@ -311,7 +311,7 @@ class Breaking(samples.AnalyticFactory):
         advance = made.advance
 
         def failing(refills, busy):
-            result, there = advance(refills, busy), {i: made._lane_at(i) for i in busy}
+            result, there = advance(refills, busy), {i: made.lane_at(i) for i in busy}
             firsts = [i for i in busy if there[i].replicate == 0]
             ends = [i for i in firsts if there[i].payload["gamma"] > 0.9985]
             return dataclasses.replace(result, failed=dict.fromkeys(ends, "no"))
