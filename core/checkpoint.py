@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import sys
+import threading
 import zipfile
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from ..files.atomic_files import files_below, make_folder, replacing, sha256_of
 from .pytree import named_leaves
 
 _SUMS = "SHA256SUMS"
+_ORBAX = threading.Lock()  # Orbax numbers the saves of a process, and mixes those of threads
 
 
 def save_tree(directory: Path, tree: Any) -> None:
@@ -38,6 +40,7 @@ def save_tree(directory: Path, tree: Any) -> None:
 
     here = jax.device_get(tree)  # outside `telling`: a device error is not a disk error
     with (
+        _ORBAX,
         atomic_files.telling(directory),
         _silence_orbax(),
         ocp.StandardCheckpointer() as checkpointer,
@@ -79,7 +82,7 @@ def restore_tree(directory: Path, like: Any) -> Any:
     _check_files(directory)
     target = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), like)
     try:
-        with ocp.StandardCheckpointer() as checkpointer:
+        with _ORBAX, ocp.StandardCheckpointer() as checkpointer:
             found = checkpointer.restore(directory.resolve(), target)
     except (ValueError, KeyError, OSError, TypeError) as error:
         # the rest lists arrays

@@ -87,6 +87,11 @@ class SinkProgress:
             return cls()
         return cls(**json.loads(atomic_files.read_text(path)))
 
+    def forget(self, trial: int) -> None:
+        """Forget the points of a trial that started over."""
+        for known in (self.points, self.evaluations, self.ends):
+            known.pop(str(trial), None)
+
     def write(self, directory: Path, sink: str) -> None:
         atomic_files.make_folder(directory / "sinks")
         path = directory / "sinks" / f"{sink}.json"
@@ -127,6 +132,30 @@ class Follower:
             trials=updated,
             table=table,
         )
+
+    def reopen(self, directory: Path, mark: SinkProgress) -> list[int]:
+        """Follow ended trials again that a resumed study has extended, or started over.
+
+        Returns the trials that started over: their earlier points are no longer in the tables.
+        """
+        table = pq.read_table(directory / "trials.parquet", columns=["trial", "state"]).to_pydict()
+        states = dict(zip(table["trial"], table["state"], strict=True))
+        done = [number for number in mark.done if number in states]
+        counts = [
+            _count_points(directory / f"{name}.parquet", done)
+            for name in ("curves", "evaluations")
+        ]
+        over: list[int] = []
+        for number in done:
+            taken = [known.get(str(number), 0) for known in (mark.points, mark.evaluations)]
+            now = [count[number] for count in counts]
+            if _started_over(mark.ends.get(str(number)), states[number]) or now < taken:
+                over.append(number)
+                mark.forget(number)
+            if number in over or now != taken or states[number] in _LIVE:
+                mark.done.remove(number)
+                mark.told = [told for told in mark.told if told != number]
+        return over
 
     def _followed_trials(
         self, rows: Sequence[Mapping[str, Any]], mark: SinkProgress, final: bool
@@ -172,8 +201,9 @@ def _search_trial_rows(table: Mapping[str, Sequence[Any]]) -> list[dict[str, Any
 
 
 def _newly_ended(rows: Iterable[dict[str, Any]], mark: SinkProgress) -> list[dict[str, Any]]:
-    """Return the trials that have ended since the mark, by number."""
-    ended = [row for row in rows if row["state"] not in _LIVE and row["trial"] not in mark.told]
+    """Return the trials that have ended since the mark, by number; failed ones can start over."""
+    open_ = (*_LIVE, TrialState.FAILED)
+    ended = [row for row in rows if row["state"] not in open_ and row["trial"] not in mark.told]
     return sorted(ended, key=lambda row: row["trial"])
 
 
@@ -185,6 +215,21 @@ def _changed_ends(rows: Mapping[int, Mapping[str, Any]], mark: SinkProgress) -> 
 
 def _end_state(row: Mapping[str, Any]) -> str:
     return json.dumps([row["state"], row["value"], row["rank"]])
+
+
+def _started_over(end: str | None, state: str) -> bool:
+    """Return whether a trial failed when its end was reported, but has not failed now."""
+    if end is None or state == TrialState.FAILED:
+        return False
+    return json.loads(end)[0] == TrialState.FAILED
+
+
+def _count_points(path: Path, trials: Iterable[int]) -> Counter[int]:
+    """Return how many different env steps the search rows of each trial have."""
+    wanted = pc.field("trial").isin(list(trials)) & (pc.field("stream") == str(Stream.SEARCH))
+    rows = pq.read_table(path, columns=["trial", "env_steps"], filters=wanted)
+    points = rows.group_by(["trial", "env_steps"]).aggregate([])
+    return Counter(points["trial"].to_pylist())
 
 
 def block_means(points: Sequence[LoggedPoint], every: int) -> list[LoggedPoint]:
@@ -341,6 +386,7 @@ class FollowingSink(ABC, Generic[Run]):
     def published(self, directory: Path) -> None:
         if self._directory is None:
             self._mark = SinkProgress.read(self._log_folder(directory), self.name)
+            self._reopen_trials(directory)
         self._directory = directory
         self._write_news(directory, final=False)
 
@@ -349,6 +395,7 @@ class FollowingSink(ABC, Generic[Run]):
         finished = directory is not None and is_finished(directory)
         state = "interrupted"
         if directory is not None:
+            self._reopen_trials(directory)  # the first publication may precede a retry
             news = self._write_news(directory, finished)
             if finished and news.table["trial"]:
                 self._write_end(directory, news)
@@ -360,6 +407,14 @@ class FollowingSink(ABC, Generic[Run]):
 
     def _log_folder(self, directory: Path) -> Path:
         return self._target or directory
+
+    def _reopen_trials(self, directory: Path) -> None:
+        for trial in self._follower.reopen(directory, self._mark):
+            self._start_over(directory, f"trial-{trial}")
+
+    def _start_over(self, directory: Path, key: str) -> None:
+        """Leave a run whose trial started over: the trial gets a new run."""
+        self._mark.kept.get("runs", {}).pop(key, None)
 
     def _write_news(self, directory: Path, final: bool) -> News:
         news = self._follower.news(directory, self._mark, final)

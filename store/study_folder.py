@@ -20,6 +20,7 @@ from .rows import LIVE, CommitHead, TrialRow, TrialState, as_left
 
 RESULTS = Path("results")
 REPORT_NAME = "report.html"
+TENSORBOARD_NAME = "tensorboard"  # folder of a study's TensorBoard runs
 WARM_START_NAME = "warm_start.json"
 _TABLES = ("trials.parquet", "evaluations.parquet", "curves.parquet", "baselines.parquet")
 OURS = (
@@ -335,5 +336,7 @@ def delete_results(folder: Path) -> None:
         place.check_plain()
         for name in STUDY_FOLDERS:
             atomic_files.delete_folder(folder / name)
+        if not (folder / TENSORBOARD_NAME).is_symlink():  # links lead to the user's own folders
+            atomic_files.delete_folder(folder / TENSORBOARD_NAME)
         for name in (*OURS, JOURNAL_NAME):
             atomic_files.delete_file(folder / name)

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..files import atomic_files
 from .follow import FollowingSink, LoggedPoint, News, TrialNews
+from .study_folder import TENSORBOARD_NAME
 
 if TYPE_CHECKING:  # an optional package, loaded on use
     from tensorboardX import SummaryWriter
-
-_FOLDER = "tensorboard"
 
 
 class TensorBoardSink(FollowingSink["SummaryWriter"]):
@@ -32,9 +32,15 @@ class TensorBoardSink(FollowingSink["SummaryWriter"]):
     def _open_run(self, directory: Path, key: str, trial: TrialNews | None) -> SummaryWriter:
         from tensorboardX import SummaryWriter
 
-        folder = self._log_folder(directory) / _FOLDER / key.replace("-", "_")
+        folder = self._run_folder(directory, key)
         # File names contain seconds, so two processes could write the same file.
         return SummaryWriter(str(folder), filename_suffix=f".{time.time_ns()}")
+
+    def _run_folder(self, directory: Path, key: str) -> Path:
+        return self._log_folder(directory) / TENSORBOARD_NAME / key.replace("-", "_")
+
+    def _start_over(self, directory: Path, key: str) -> None:
+        atomic_files.delete_folder(self._run_folder(directory, key))
 
     def _log_points(self, run: SummaryWriter, axis: str, points: Sequence[LoggedPoint]) -> None:
         for point in points:

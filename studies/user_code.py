@@ -6,6 +6,7 @@ import ast
 import importlib.util
 import itertools
 import sys
+import threading
 import traceback
 from collections.abc import Iterable, Iterator
 from importlib.machinery import SourceFileLoader
@@ -23,6 +24,7 @@ from .study_environments import environments_of
 
 _DONE: dict[Path, ModuleType] = {}
 _texts: dict[Path, list[bytes]] = {}  # text of each file and its local imports, when it was run
+_RUNNING = threading.RLock()  # another thread would otherwise see a module that is half run
 
 
 def imported_files(imports: Iterable[str], source: Path) -> list[str]:
@@ -68,30 +70,35 @@ def import_user_code(paths: Iterable[str], source: str | Path) -> None:
     The files may import each other and other modules in their folder. The folder is last on
     `sys.path`, so it hides no other module. Errors are reported as `file:line: message`.
     """
-    for given in paths:
-        path = (Path(source) / given).resolve()
-        files = [Path(source) / name for name in imported_files([given], Path(source))]
-        texts = [file.read_bytes() for file in files]
-        changed = path in _DONE and texts != _texts[path]
-        if path in _DONE and not changed:
-            continue
-        if changed:
-            stale = {file.resolve() for file in files}
-            for name, loaded in list(sys.modules.items()):
-                place = getattr(loaded, "__file__", None)
-                if place is not None and Path(place).resolve() in stale:
-                    del sys.modules[name]
-        folder = str(path.parent)
-        if folder not in sys.path:
-            sys.path.append(folder)
-        try:
-            _DONE[path] = _run_file(path, Path(source) / given)
-        except ConfigError as error:
-            if not changed:
-                raise
-            text = f"{error}; the file changed after it was imported, so restart Python"
-            raise ConfigError(text) from error.__cause__
-        _texts[path] = texts
+    with _RUNNING:
+        for given in paths:
+            _import_file(given, Path(source))
+
+
+def _import_file(given: str, source: Path) -> None:
+    path = (source / given).resolve()
+    files = [source / name for name in imported_files([given], source)]
+    texts = [file.read_bytes() for file in files]
+    changed = path in _DONE and texts != _texts[path]
+    if path in _DONE and not changed:
+        return
+    if changed:
+        stale = {file.resolve() for file in files}
+        for name, loaded in list(sys.modules.items()):
+            place = getattr(loaded, "__file__", None)
+            if place is not None and Path(place).resolve() in stale:
+                del sys.modules[name]
+    folder = str(path.parent)
+    if folder not in sys.path:
+        sys.path.append(folder)
+    try:
+        _DONE[path] = _run_file(path, source / given)
+    except ConfigError as error:
+        if not changed:
+            raise
+        text = f"{error}; the file changed after it was imported, so restart Python"
+        raise ConfigError(text) from error.__cause__
+    _texts[path] = texts
 
 
 def user_module(name: str) -> ModuleType | None:

@@ -335,14 +335,19 @@ class TuneDesk:
                 reuse_actors=True,
                 trial_dirname_creator=_directory_of,
             ),
-            run_config=tune.RunConfig(
-                name="study",
-                storage_path=self._folder.name,
-                verbose=0,
-                stop=watch,
-                callbacks=[watch],
-                failure_config=tune.FailureConfig(max_failures=2),
-            ),
+            run_config=self._run_config(watch),
+        )
+
+    def _run_config(self, watch: _StatusReporter) -> tune.RunConfig:
+        """Return how Tune runs trials; only copies need the states of ended trials."""
+        return tune.RunConfig(
+            name="study",
+            storage_path=self._folder.name,
+            verbose=0,
+            stop=watch,
+            callbacks=[watch],
+            failure_config=tune.FailureConfig(max_failures=2),
+            checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=self.copies),
         )
 
     def _trials_left(self) -> int:

@@ -2,6 +2,7 @@ import errno
 import hashlib
 import shutil
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from unittest.mock import Mock
 
 import jax
@@ -128,3 +129,15 @@ def test_failed_checkpoint_save_silences_background_threads(tmp_path, monkeypatc
         error = RuntimeError(text)
         sys.excepthook(RuntimeError, error, None)  # as C++ prints what a callback raised
     assert capsys.readouterr().err == "RuntimeError: another error\n"
+
+
+def test_threads_save_and_restore_at_the_same_time(tmp_path):
+    def save_and_restore(number):
+        tree = {"a": np.full(4, number, np.float32)}
+        for count in range(3):
+            save_tree(tmp_path / f"{number}-{count}", tree)
+        return restore_tree(tmp_path / f"{number}-2", tree)["a"].tolist()
+
+    with ThreadPoolExecutor(6) as pool:
+        found = list(pool.map(save_and_restore, range(6)))
+    assert found == [[float(number)] * 4 for number in range(6)]

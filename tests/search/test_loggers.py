@@ -18,6 +18,7 @@ from hpo.search.run import run
 from hpo.store import Sinks, query, tables_equal
 from hpo.store.follow import FollowingSink
 from hpo.store.sinks import Background
+from hpo.store.study_folder import delete_results
 from hpo.studies.execution_spec import Logger
 from hpo.studies.resolved import resolved
 
@@ -133,6 +134,19 @@ def test_interruptions_do_not_duplicate_tensorboard_points(drawn):
             steps = [step for step, _ in points]
             once = tag != "value" and (folder.name != "study" or tag == "value_of_trial")
             assert not once or len(set(steps)) == len(steps), (folder, tag)
+
+
+def test_a_study_that_starts_over_has_new_tensorboard_runs(tmp_path):
+    asked = study(TENSORBOARD)
+    go(tmp_path, asked, callbacks=[StopAt(14)])
+    (tmp_path / "tensorboard" / "trial_99").mkdir()  # a trial that the new study does not have
+    delete_results(tmp_path)
+    assert not (tmp_path / "tensorboard").exists()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / "tensorboard").symlink_to(elsewhere)
+    delete_results(tmp_path)
+    assert elsewhere.is_dir()
 
 
 def test_final_logged_value_equals_table(drawn):

@@ -21,7 +21,7 @@ from hpo.store import (
     TrialRow,
     TrialState,
 )
-from hpo.store.follow import Follower, LoggedPoint, SinkProgress, block_means
+from hpo.store.follow import Follower, LoggedPoint, News, SinkProgress, block_means
 from hpo.studies.study_keys import METRICS
 
 SPREADS = ("_median", "_min", "_max", "_std")
@@ -237,3 +237,51 @@ def test_saved_mark_prevents_duplicate_publication(
     assert vars(again) == vars(first)
     assert Follower(planned=1).news(path, again).trials == ()
     assert vars(SinkProgress.read(tmp_path, "other")) == vars(SinkProgress())
+
+
+def steps_of(news: News) -> list[int]:
+    return [point.env_steps for one in news.trials for point in one.points]
+
+
+def test_an_extended_trial_is_followed_to_its_new_end(story: Story, make_trial: Make) -> None:
+    follower, mark = Follower(planned=1), SinkProgress()
+    for env_steps in (10, 20):
+        story.chunk(0, 0, env_steps, 1.0)
+    story.evaluate(0, 0, 20, 5.0)
+    path = story.commit(make_trial(0, value=5.0))
+    assert steps_of(follower.news(path, mark)) == [10, 20, 20]
+    assert follower.reopen(path, mark) == [] and mark.done == [0]  # nothing has changed
+
+    for env_steps in (30, 40):
+        story.chunk(0, 0, env_steps, 2.0)
+    story.evaluate(0, 0, 40, 6.0)
+    path = story.commit(make_trial(0, value=6.0))
+    assert follower.reopen(path, mark) == [] and mark.done == []
+    news = follower.news(path, mark)
+    assert steps_of(news) == [30, 40, 40]
+    assert [row["value"] for row in news.ended] == [6.0]
+    assert follower.reopen(path, mark) == [] and mark.done == [0]
+
+
+@pytest.mark.parametrize("seen_running", [False, True])
+def test_a_trial_that_starts_over_is_followed_from_its_start(
+    story: Story, make_trial: Make, seen_running: bool
+) -> None:
+    follower, mark = Follower(planned=2), SinkProgress()
+    story.chunk(0, 0, 10, 1.0)
+    story.chunk(0, 0, 20, 1.0)
+    path = story.commit(make_trial(0, TrialState.FAILED, value=None), make_trial(1, value=9.0))
+    news = follower.news(path, mark)
+    assert steps_of(news) == [10, 20]
+
+    story.store.curves.drop([0])
+    if seen_running:
+        assert follower.reopen(story.commit(running(make_trial, 0)), mark) == [0]
+    for env_steps in (10, 20, 30):
+        story.chunk(0, 0, env_steps, 2.0)
+    path = story.commit(make_trial(0, value=5.0))
+    assert follower.reopen(path, mark) == [0] * (not seen_running)
+    news = follower.news(path, mark)
+    assert steps_of(news) == [10, 20, 30]
+    assert [row["trial"] for row in news.ended] == [0]  # its value is new
+    assert follower.reopen(path, mark) == []

@@ -1,5 +1,6 @@
 import os
 import sys
+import threading
 
 import pytest
 
@@ -119,3 +120,21 @@ register("mended-env", Mended)
     finally:
         registry._REGISTERED.pop("mended-env", None)
         registry.make.cache_clear()
+
+
+def test_threads_share_a_file_that_one_of_them_runs(folder):
+    """As `hpo.run` in several threads; a module that is half run would lack its classes."""
+    file = folder / "uc_slow.py"
+    file.write_text("import time\n\ntime.sleep(0.5)\nPART = 1\n")
+    found = []
+
+    def load_part():
+        import_user_code([file.name], folder)
+        found.append(getattr(user_module("uc_slow"), "PART", None))
+
+    threads = [threading.Thread(target=load_part) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [1, 1, 1]

@@ -1,5 +1,6 @@
 """Lanes that a foreign scheduler drives: here one in this process, that does what a test says."""
 
+import contextlib
 import dataclasses
 from types import SimpleNamespace
 
@@ -399,3 +400,15 @@ def test_default_that_cannot_compile_ends_study_in_one_line(driven):
     told = "the default configuration does not run, so Ray Tune has no lanes: .*cannot compile$"
     with pytest.raises(SearchError, match=told):
         driven(study(9), factory=Unmakable(lanes=8, block=2))
+
+
+@pytest.mark.parametrize(("scheduler", "kept"), [("asha", False), ("pbt", True)])
+def test_states_of_ended_trials_are_requested_only_for_copies(scheduler, kept):
+    """An environment stepped by the host has no state to keep, so a stop ended its study."""
+    pytest.importorskip("ray")
+    from hpo.search.ray_tune.tune import TuneDesk, _StatusReporter
+
+    asked = study(search=SearchSpec("random", driver="ray_tune", scheduler=scheduler))
+    with contextlib.closing(TuneDesk(None, asked, None)) as desk:
+        config = desk._run_config(_StatusReporter(desk.name))
+    assert config.checkpoint_config.checkpoint_at_end is kept
