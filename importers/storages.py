@@ -252,6 +252,8 @@ def read_storage(storage: str, name: str | None, given: Mapping[str, Any]) -> Co
             draft.constant(parameter, fields["values"][0])
         else:
             draft.searched(parameter, fields)
+        if draft.unwanted(parameter):
+            continue
         if parameter in study.sometimes:
             draft.note(
                 f"{parameter}: only some trials have it, but here all trials have it unless "

@@ -92,7 +92,10 @@ def _read_study(storage: str, name: str | None) -> OptunaStudy:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Optuna marks metric names as experimental
         metrics = tuple(study.metric_names or ())
-    finished = [trial for trial in trials if trial.state == optuna.trial.TrialState.COMPLETE]
+    states = optuna.trial.TrialState
+    finished = [trial for trial in trials if trial.state == states.COMPLETE]
+    # others may end, or wait, before they have all of their parameters
+    ended = [trial for trial in trials if trial.state in (states.COMPLETE, states.PRUNED)]
     return OptunaStudy(
         name=name,
         directions=tuple(direction.name.lower() for direction in study.directions),
@@ -100,7 +103,7 @@ def _read_study(storage: str, name: str | None) -> OptunaStudy:
             parameter: _our_fields(parameter, distribution)
             for parameter, distribution in space.items()
         },
-        sometimes=tuple(name for name in space if not _always_has(trials, name)),
+        sometimes=tuple(name for name in space if not _always_has(ended, name)),
         trials=tuple(_our_trial(trial) for trial in finished),
         metrics=metrics,
         exported=dict(study.user_attrs.get("hpo", {})),

@@ -15,12 +15,15 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "benchmarks" / "hpo_tables"
 sys.path.insert(0, str(PACKAGE))
 import hpo_tables  # noqa: E402
+from hpo_tables.__main__ import main as hpo_tables_main  # noqa: E402
 from hpo_tables.rank import (  # noqa: E402
+    BASELINES,
     OutOfBudget,
     Problem,
     Ranked,
     _ranks,
     interval,
+    optimiser_of,
     rank,
     text_of,
 )
@@ -186,6 +189,43 @@ def test_command_ranks_a_user_optimiser(tmp_path):
     )
     assert missing.returncode == 2
     assert "FILE.py:FUNCTION" in missing.stderr
+
+
+@pytest.mark.parametrize("runs", [1, 2, 3, 8])
+def test_baselines_stay_within_small_budgets(runs):
+    table = hpo_tables.load("MountainCar-v0")
+    for optimise in BASELINES.values():
+        problem = Problem(table, np.arange(table.seeds), runs, np.random.default_rng(0))
+        table.find(optimise(problem))
+        assert problem.spent <= runs
+
+
+@pytest.mark.parametrize("value", ["0.01", None, float("nan")])
+def test_values_that_are_no_numbers_are_refused(value):
+    table = hpo_tables.load("MountainCar-v0")
+    with pytest.raises(ValueError, match=r"learning_rate is .*; allowed: 0\.0001 to 0\.03"):
+        table.evaluate({**table.default, "learning_rate": value})
+    with pytest.raises(ValueError, match="is not a configuration"):
+        table.evaluate(None)
+    for seed in (1.5, None):
+        with pytest.raises(ValueError, match=f"seed is {seed}; allowed: 0 to 7"):
+            table.evaluate(table.default, seed)
+    with pytest.raises(ValueError, match="env_steps is nan"):
+        table.evaluate(table.default, env_steps=float("nan"))
+
+
+@pytest.mark.parametrize("flags", [("--runs", "0.5"), ("--runs", "nan"), ("--searches", "0")])
+def test_command_refuses_budgets_of_nothing(monkeypatch, capsys, flags):
+    monkeypatch.setattr(sys, "argv", ["hpo_tables", *flags])
+    with pytest.raises(SystemExit, match="2"):
+        hpo_tables_main()
+    assert f"{flags[0]} is {flags[1]}; allowed: 1 or more" in capsys.readouterr().err
+
+
+def test_command_refuses_an_optimiser_that_is_no_function(tmp_path):
+    (tmp_path / "mine.py").write_text("thing = 3\n")
+    with pytest.raises(ValueError, match="has no function thing"):
+        optimiser_of(f"{tmp_path / 'mine.py'}:thing")
 
 
 def test_package_imports_neither_jax_nor_hpo():

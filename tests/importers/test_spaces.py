@@ -241,3 +241,22 @@ def test_without_flag_drops_refused_configspace_name(tmp_path, capsys):
     assert main(words) == 2 and "--without use_sde" in capsys.readouterr().err
     assert main([*words, "--", "--without", "use-sde"]) == 0
     assert set(loads(capsys.readouterr().out).space.names) == {"learning_rate"}
+
+
+def test_waiting_and_failed_trials_do_not_make_parameters_conditional(tmp_path):
+    url = f"sqlite:///{tmp_path / 'trials.db'}"
+    study = optuna.create_study(study_name="one", storage=url, direction="maximize")
+    for kind in ("adam", "sgd"):
+        trial = study.ask()
+        trial.suggest_float("learning_rate", 1e-4, 1e-2, log=True)
+        trial.suggest_categorical("optimiser", ["adam", "sgd"])
+        if kind == "adam":
+            trial.suggest_float("adam_b1", 0.8, 0.95)
+            trial.suggest_float("clip_eps", 0.1, 0.3)
+        study.tell(trial, 1.0)
+    study.enqueue_trial({"learning_rate": 2e-3})
+    study.tell(study.ask(), state=optuna.trial.TrialState.FAIL)
+    study.enqueue_trial({"learning_rate": 3e-3})
+    draft = read_storage(url, None, {"env": "CartPole-v1", "without": "adam_b1"})
+    notes = [note for note in draft.notes if "only some trials" in note]
+    assert [note.partition(":")[0] for note in notes] == ["clip_eps"]

@@ -134,7 +134,7 @@ def test_what_if_shows_a_dash_for_unknown_results(tmp_path):
     assert late.saved is None and late.stopped is None
     line = next(x for x in what_if_text(answer).splitlines() if "eta=2" in x)
     assert line.split()[-5:-1] == ["min=8k", "-", "-", "-"]
-    assert "-: unknown" in what_if_text(answer)
+    assert "asha eta=2 min=8k: stopped and saved are unknown" in what_if_text(answer)
 
 
 def test_eval_shows_trial_seed_and_recorded_value_of_the_policy():

@@ -27,7 +27,8 @@ _WHY = {
     "lost": "lost seeds: it is not recorded which seed of a trial was lost",
     "more": "more: the savings would pay for more trials, which did not run",
     "between": "between: values at some rungs are those of the previous evaluation",
-    "unseen": "unseen: runs would continue past their last evaluation, whose value is used",
+    "unseen": "unseen: runs would continue past their last evaluation, whose value is used, so "
+    "what is lost is unknown",
 }
 
 
@@ -165,8 +166,9 @@ def _whatif_notes(found: WhatIf) -> list[str]:
         which = f"{'other ' * any(row.own for row in found.rows)}rules"
         text = f"saved: compared with runs on all {found.most_seeds} seeds"
         notes.append(f"{text}; the {which} are replayed on {found.seeds}.")
-    if any(row.saved is None for row in found.rows):
-        notes.append("-: unknown, because this rule stops no recorded trial.")
+    if idle := [row.rule for row in found.rows if row.saved is None]:
+        text = "stopped and saved are unknown, because no recorded trial would be stopped"
+        notes.append(f"{', '.join(idle)}: {text}.")
     for why in dict.fromkeys(row.why for row in found.rows if row.why):
         notes.append(_WHY[why].format(method=found.method) + ".")
     if found.matched < found.judgements:

@@ -1,6 +1,7 @@
 """`python -m hpo_tables mine.py:optimise`: an optimiser's row next to two baselines."""
 
 import argparse
+import math
 import sys
 
 from .rank import BASELINES, optimiser_of, rank, text_of
@@ -12,6 +13,10 @@ def main() -> int:
     parser.add_argument("--runs", type=float, default=12, help="budget, in full runs of one seed")
     parser.add_argument("--searches", type=int, default=20, help="of each optimiser and table")
     args = parser.parse_args()
+    if not 1 <= args.runs < math.inf:
+        parser.error(f"--runs is {args.runs:g}; allowed: 1 or more")
+    if args.searches < 1:
+        parser.error(f"--searches is {args.searches}; allowed: 1 or more")
     try:
         given = {text: optimiser_of(text) for text in args.optimisers}
     except ValueError as error:

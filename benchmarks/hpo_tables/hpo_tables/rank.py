@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from .table import Table, load, names
+from .table import Table, check_seed, load, names
 
 JUDGES = 3
 """The number of seeds that judge the choice of each search."""
@@ -78,8 +78,7 @@ class Problem:
         Raises:
             OutOfBudget: it costs more than the remaining budget; nothing is spent.
         """
-        if not 0 <= seed < self.seeds:
-            raise ValueError(f"seed is {seed}; allowed: 0 to {self.seeds - 1}")
+        check_seed(seed, self.seeds)
         steps = round(share * self.table.length)
         found = self.table.evaluate(configuration, int(self.order[seed]), steps)
         before = self._known.get((found.row, seed), 0)
@@ -113,9 +112,11 @@ def random_and_selection(problem: Problem) -> Mapping[str, Any]:
         tried.append(problem.draw())
         shown.append(problem.evaluate(tried[-1]))
     first = np.argsort(shown, kind="stable")[:3]
+    if problem.runs_left < 2.0:  # no run on two more seeds
+        return tried[first[0]]
     means = [
         np.mean([problem.evaluate(tried[row], seed) for seed in range(3)])
-        for row in first[: max(1, int(problem.runs_left // 2))]
+        for row in first[: int(problem.runs_left // 2)]
     ]
     return tried[first[int(np.argmin(means))]]
 
@@ -233,6 +234,6 @@ def optimiser_of(text: str) -> Optimiser:
         raise ValueError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    if not hasattr(module, name):
+    if not callable(getattr(module, name, None)):
         raise ValueError(f"{path} has no function {name}")
     return getattr(module, name)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any
 
 ONE_MINUS = "one_minus_"
@@ -64,7 +65,7 @@ class Hyperparameter:
                 raise ValueError(f"{self.name} is {value!r}; allowed: {self.values}")
             return (self.values.index(value) + 0.5) / len(self.values)
         slack = 1e-9 * (self.high - self.low)
-        if not self.low - slack <= value <= self.high + slack:
+        if not isinstance(value, Real) or not self.low - slack <= value <= self.high + slack:
             raise ValueError(f"{self.name} is {value!r}; allowed: {self.low:g} to {self.high:g}")
         low, high, at = self.low, self.high, min(max(value, self.low), self.high)
         if self.kind == "integer":
@@ -110,7 +111,9 @@ class Space:
         object.__setattr__(self, "by_name", named)
 
     def check(self, configuration: Mapping[str, Any]) -> None:
-        """Raise ValueError for missing and unknown names."""
+        """Raise ValueError for missing and unknown names, and for anything but a mapping."""
+        if not isinstance(configuration, Mapping):
+            raise ValueError(f"{configuration!r} is not a configuration: a mapping of values")
         missing = [name for name in self.by_name if name not in configuration]
         unknown = [name for name in configuration if name not in self.by_name]
         if missing or unknown:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,12 @@ PLACES = (
 )
 FOLDERS = ("held_out", "atlas", "portfolio")
 ABOUT = b"hpo.atlas"  # metadata of trials.parquet: JSON with the study and its machine
+
+
+def check_seed(seed: Any, seeds: int) -> None:
+    """Raise ValueError for a seed that is not a whole number from 0 to `seeds` - 1."""
+    if not isinstance(seed, Integral) or not 0 <= seed < seeds:
+        raise ValueError(f"seed is {seed}; allowed: 0 to {seeds - 1}")
 
 
 def folders() -> dict[str, Path]:
@@ -131,11 +138,10 @@ class Table:
             ValueError: a name, a value, the seed or the env steps are not in the table.
         """
         row, distance = self.find(configuration)
-        if not 0 <= seed < self.seeds:
-            raise ValueError(f"seed is {seed}; allowed: 0 to {self.seeds - 1}")
+        check_seed(seed, self.seeds)
         asked = self.length if env_steps is None else env_steps
         point = int(np.searchsorted(self.env_steps, asked, side="right")) - 1
-        if point < 0:
+        if not asked >= self.env_steps[0]:  # also NaN
             raise ValueError(f"env_steps is {asked}; the first point is at {self.env_steps[0]}")
         reached = int(self.env_steps[point])
         return Evaluation(
