@@ -51,7 +51,7 @@ class Names:
     def value(self, node: ast.AST, depth: int = 0) -> Any:
         """Return the literal value of a node, resolving names that the file assigns once.
 
-        If there is no literal value, return `Unread`.
+        Return `Unread` for other values.
         """
         name = reference(node)
         made = self._follow_name(node)
@@ -272,7 +272,7 @@ def changes_in(tree: ast.AST) -> dict[str, Unread]:
 
 
 def _changed_targets(node: ast.AST) -> list[tuple[ast.AST, ast.AST]]:
-    """Return (target, value) for a statement that computes a name's value anew."""
+    """Return (target, value) for a statement that changes a name's value."""
     match node:
         case ast.AugAssign(target=target):
             return [(target, node)]

@@ -118,7 +118,7 @@ def curves(snapshot: Snapshot) -> Picture:
 
 
 def _words_of_grey_lines(asked: Sequence[_Measured], shown: Sequence[int], others: int) -> str:
-    """Return how many of the trials besides the leaders have a curve in a panel."""
+    """Return how many trials other than the leaders have a curve in a panel."""
     drawn = set[int]()
     for measured in asked:
         drawn.update(trial for trial in shown if measured.found.get(trial))

@@ -133,8 +133,10 @@ def test_default_that_diverged_in_search_and_test_has_not_failed(tmp_path):
     class Diverging(samples.AnalyticFactory):
         def make(self, resolved, lanes):
             made = super().make(resolved, lanes)
-            step = made._step
-            made._step = lambda lane: bool(step(lane)) or lane.payload["learning_rate"] == 3e-4
+            step = made.train_chunk
+            made.train_chunk = lambda lane: (
+                bool(step(lane)) or lane.payload["learning_rate"] == 3e-4
+            )
             return made
 
     found = go(tmp_path, factory=Diverging(lanes=8)).conclusion
