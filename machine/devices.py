@@ -29,9 +29,10 @@ def prepare_devices(
         jax.config.update("jax_platforms", {"gpu": "cuda"}.get(backend, backend))
     try:
         devices = tuple(jax.devices(backend))
-    except RuntimeError as error:
+    except (AssertionError, RuntimeError) as error:  # jax asserts that a GPU driver is there
+        reason = str(error) or "this machine shows no NVIDIA GPU"
         raise ConfigError(
-            f"device is {platform!r}, but jax finds no such device: {error}"
+            f"device is {platform!r}, but jax finds no such device: {reason}"
         ) from error
     if started and lacking and devices[0].platform != "cpu":
         raise ConfigError(

@@ -10,11 +10,12 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ConfigError, HpoError, ignore
+from ..errors import ConfigError, HpoError, MissingExtraError, ignore
 from ..machine.slurm import SlurmJobs
 from ..machine.timings import Timings
 from ..studies.check import CheckReport, ProgramCost, check
@@ -29,6 +30,7 @@ from .lanes.factories import factory_here
 from .lanes.lane_count import check_divides
 from .lanes.multi_environment import SeveralFactory, factories_of, notes_of
 from .loggers import check_loggers
+from .samplers.registry import method_row, missing_package
 from .state.warm_start import warm_start
 
 if TYPE_CHECKING:
@@ -79,7 +81,19 @@ def preview(
     if time is not None:
         known = (time.phases.get("compile", 0.0), time.seconds())
     advice = programs_note(study, report.bucket_count, report.expected.trials, *known)
-    return replace(report, warnings=(*report.warnings, *filter(None, [advice]))), note
+    found = filter(None, (advice, *_missing_packages(study)))
+    return replace(report, warnings=(*report.warnings, *found)), note
+
+
+def _missing_packages(study: Study) -> list[str]:
+    """Return the packages that a run needs and this machine lacks; it may run elsewhere."""
+    lacking, search = [], study.search
+    if search.driver != "ray_tune":
+        lacking.append(missing_package(method_row(search.method)))
+    with_ray = study.executor.type == "ray" or search.driver == "ray_tune"
+    if with_ray and find_spec("ray") is None:
+        lacking.append(str(MissingExtraError("ray", "ray", "Ray")))
+    return lacking
 
 
 def _with_time(study: Study, report: CheckReport, notify: Callable[[str], None]) -> CheckReport:

@@ -280,6 +280,14 @@ def test_init_writes_a_file_that_checks(say, tmp_path):
     assert say("init", "Pendulum-v1")[1] == (tmp_path / "new.yaml").read_text()
 
 
+def test_command_after_check_keeps_the_options_on_one_line(say):
+    options = ("--set", "budget.trials=30", "--set", "space.gamma={min: 0.9, max: 0.99}")
+    code, out, _ = say("check", "tiny.yaml", "--no-time", *options)
+    given = "tiny.yaml --set budget.trials=30 --set 'space.gamma={min: 0.9, max: 0.99}'"
+    assert code == 0
+    assert out.splitlines()[-2:] == [f"Next: hpo run {given}", f"Details: hpo check -v {given}"]
+
+
 def test_check_json_has_lanes_and_memory_without_compiling(say, home):
     before = sorted(home.rglob("*"))
     code, out, err = say("check", "tiny.yaml", "--json", "--set", "budget.trials=100")

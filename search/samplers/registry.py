@@ -164,16 +164,23 @@ def draws_ahead(study: Study) -> bool:
     return study.search.ahead == "always"
 
 
+def missing_package(row: Method) -> str:
+    """Return how to install the package of a search method; "" if it is installed."""
+    if not row.package or find_spec(row.package) is not None:
+        return ""
+    return (
+        f"search method {row.name!r} needs the package {row.package}, which is not installed; "
+        f"run: {install_command(row.extra)}, or use method: tpe"
+    )
+
+
 def make_sampler(study: Study) -> Sampler:
     """Build the sampler named by a study; ConfigError if it cannot work here."""
     row, objectives = method_row(study.search.method), max(1, len(study.objectives))
     what = f"search method {row.name!r}"
     options = checked_options(what, row.options, study.search.options)
-    if row.package and find_spec(row.package) is None:
-        raise ConfigError(
-            f"{what} needs the package {row.package}, which is not installed; "
-            f"run: {install_command(row.extra)}, or use method: tpe"
-        )
+    if lacking := missing_package(row):
+        raise ConfigError(lacking)
     if row.objectives == "one" and objectives > 1:
         raise ConfigError(
             f"{what} supports only one objective (here: {objectives}); use method: tpe"

@@ -81,6 +81,19 @@ def test_deterministic_option_after_jax_start_is_refused(monkeypatch):
     assert prepare_devices("auto")[0].platform == "gpu"
 
 
+@pytest.mark.parametrize("error", [AssertionError(), RuntimeError("no backend")])
+def test_missing_gpu_is_an_error_in_words(error, monkeypatch):
+    """Newer jax asserts instead of raising RuntimeError if no NVIDIA GPU is visible."""
+
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(jax, "devices", fail)
+    reason = str(error) or "this machine shows no NVIDIA GPU"
+    with pytest.raises(ConfigError, match=f"jax finds no such device: {reason}"):
+        prepare_devices("gpu")
+
+
 STARTS_JAX = """\
 import jax.numpy as jnp
 from hpo.search.samplers.without_model import RandomSearch

@@ -21,6 +21,22 @@ budget: {trials: 20}
 """
 
 
+@pytest.mark.parametrize(
+    ("key", "lacking"),
+    [
+        ("search: {method: smac}", "search method 'smac' needs the package smac"),
+        ("executor: {type: ray, workers: 1}", "Ray needs the package 'ray'"),
+        ("search: {method: random}", ""),
+    ],
+)
+def test_check_warns_of_packages_that_the_run_needs(key, lacking, monkeypatch):
+    for module in ("study_estimate", "samplers.registry"):
+        monkeypatch.setattr(f"hpo.search.{module}.find_spec", lambda name: None)
+    report, _ = preview(loads(f"{TEXT}{key}\n"))
+    found = [one for one in report.warnings if "not installed" in one]
+    assert len(found) == bool(lacking) and all(one.startswith(lacking) for one in found)
+
+
 def test_preview_lanes_and_memory_equal_those_of_program(monkeypatch):
     def compiled(*args):
         raise AssertionError("nothing is compiled for a check")

@@ -31,6 +31,7 @@ from ..formatting import steps
 from ..output import echo, note, plain_warnings, print_json
 from ..terminal.console import fitted, in_columns
 
+_COMMANDS = ("Next: ", "Details: ")  # lines that start with one are commands
 _LABEL = 11  # `env steps  `
 _NAMED, _NOTED = 5, 0.05
 _SENTENCES = ("The study file is OK", "This study has")
@@ -125,9 +126,8 @@ def do_check(args: Namespace) -> int:
         if args.verbose:
             text = report.text() + clause("\nnote       {}", why)
         else:
-            text = brief(report, why, args.file)
-        lines = text.split("\n")
-        echo("\n".join(in_columns(line, sys.stdout, _hanging_indent(line)) for line in lines))
+            text = brief(report, why, args.file, args.set)
+        echo("\n".join(map(_wrapped, text.split("\n"))))
     return 2 if report.mistakes else 0
 
 
@@ -139,7 +139,14 @@ def _after_portfolio(study: Study, method: str) -> str:
     return f"{words}, then {method}"
 
 
-def brief(report: CheckReport, note: str, file: str) -> str:
+def _wrapped(line: str) -> str:
+    """Wrap a line to the terminal's width, except commands: they are to be copied whole."""
+    if line.startswith(_COMMANDS):
+        return line
+    return in_columns(line, sys.stdout, _hanging_indent(line))
+
+
+def brief(report: CheckReport, note: str, file: str, overrides: Sequence[str] = ()) -> str:
     """Return a study's plan and cost, in at most fifteen lines."""
     lines = [
         _check_answer(report, file),
@@ -156,8 +163,8 @@ def brief(report: CheckReport, note: str, file: str) -> str:
     if note:
         lines += ["", f"note: {note}"]
     if not report.mistakes:
-        quoted = shlex.quote(file)
-        lines += ["", f"Next: hpo run {quoted}", f"Details: hpo check -v {quoted}"]
+        given = shlex.quote(file) + "".join(f" --set {shlex.quote(one)}" for one in overrides)
+        lines += ["", f"Next: hpo run {given}", f"Details: hpo check -v {given}"]
     return "\n".join(lines)
 
 
