@@ -144,11 +144,8 @@ def check_continues(
         last = _as_if_given(refused, now)
     commands = _Commands(last, now)
     if now is not None and now.verb == "train" and old.get("space"):
-        said = (
-            f"study {before.name!r} is a search, and hpo train trains one configuration; "
-            "add --name NAME, or start another study:"
-        )
-        raise StoreError("\n".join([said, *commands.way_on([])]), new=True)
+        said = f"study {before.name!r} is a search, but one configuration was to be trained"
+        raise StoreError("\n".join([f"{said}:", *commands.way_on([])]), name="NAME", new=True)
     lines = [f"  {change}{commands.origin(change.key)}" for change in refused]
     filed = [one for one in refused if not same_file or _is_declared(one)]
     raise StoreError(

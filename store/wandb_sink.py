@@ -43,11 +43,10 @@ class WandbSink(FollowingSink["Run"]):
     def __init__(self, follower: Follower, settings: WandbSettings, target: Path | None = None):
         super().__init__(follower, target)
         if settings.mode == "online" and not _logged_in():
-            way = "set mode: offline in `loggers`"
-            if target is not None:
-                way = "add --set mode=offline"
             text = "the wandb logger is online, but you are not logged in; run: wandb login, "
-            raise ConfigError(f"{text}or {way}")
+            if target is not None:  # of an export, without a study file
+                raise ConfigError(f"{text}or use mode: offline", setting="mode=offline")
+            raise ConfigError(f"{text}or set mode: offline in `loggers`")
         self._settings = settings
 
     def _open_run(self, directory: Path, key: str, trial: TrialNews | None) -> Run:

@@ -90,7 +90,7 @@ class BenchFile:
         apply_overrides(notes, root, of_its_day(root))
         if "algorithm" in root.value or "command" in root.value:
             what = "runs of a custom training or command"
-            raise ConfigError(f"{self.shown}: a table has {what}; hpo bench searches only PPO's")
+            raise ConfigError(f"{self.shown}: a table has {what}; a benchmark needs those of PPO")
         kept = {name: root.value[name] for name in _FROM_TABLE if name in root.value}
         extra = {name: node_of(value) for name, value in _OWN.items()}
         made = Node(own.line, {**kept, **own.value, **extra}, dict(own.key_lines))

@@ -200,6 +200,14 @@ def typed_on(page):
             yield told, list(documents.commands(line))
 
 
+def files_replaced(page):
+    """Return the study files that a page tells to replace, by the command that comes next."""
+    blocks = re.findall(
+        r"Replace `(\S+)` with:\n\n```yaml\n(.*?)```\n.*?```sh\n(.*?)\n", page.read_text(), re.S
+    )
+    return {command: (file, study) for file, study, command in blocks}
+
+
 def why_not(line):
     found = [reason for pattern, reason in NOT_RUN.items() if re.search(pattern, line)]
     return found[0] if found else None
@@ -212,7 +220,11 @@ PAGES = [page for page in documents.PAGES if list(typed_on(page))]
 def test_documented_shell_commands_run(page, reader, monkeypatch, capsys):
     name = documents.named(page)
     reader(name)
+    replaced = files_replaced(page)
     for line, commands in typed_on(page):
+        if line in replaced:
+            file, study = replaced[line]
+            Path(file).write_text(study)
         if why_not(line) is not None and not (name == "README.md" and commands):
             continue
         assert commands, f"{name}: say in NOT_RUN why `{line}` is not run"

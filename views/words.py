@@ -30,6 +30,7 @@ REMEDIES = {
         "new=True and search: {{warm_start: {{study: {}}}}}, which reuses its trials",
     ),
     "run": ("hpo run {}", 'hpo.run("{}")'),
+    "setting": ("--set {}", ""),
     "source": ("--source {}", ""),
     "stop": ("hpo stop {}", ""),
     "study": ("--study NAME", "study="),

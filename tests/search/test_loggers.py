@@ -388,8 +388,9 @@ def test_wandb_online_without_login_is_refused_before_study(monkeypatch, tmp_pat
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     with pytest.raises(ConfigError, match="run: wandb login, or set mode: offline"):
         make_sink(Logger("wandb", {"mode": "online"}), resolved(study()))
-    with pytest.raises(ConfigError, match="or add --set mode=offline"):  # of `hpo export`
+    with pytest.raises(ConfigError, match="or use mode: offline") as refused:  # of `hpo export`
         make_sink(Logger("wandb", {"mode": "online"}), resolved(study()), tmp_path)
+    assert refused.value.remedies == {"setting": "mode=offline"}
 
 
 # ---------------------------------------------------------------------- MLflow

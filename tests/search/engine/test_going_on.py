@@ -182,7 +182,8 @@ def test_study_folder_records_the_verb(hpo, tmp_path):
 def test_train_after_run_suggests_run(hpo):
     hpo("run", "small.yaml")
     code, told = hpo("train", "small.yaml")
-    assert code == 2 and "small' is a search, and hpo train trains one configuration; add" in told
+    assert code == 2 and "small' is a search, but one configuration was to be trained" in told
+    assert "(--set name=NAME or --new):" in told
     assert len(told.rstrip().splitlines()) == 2, "not each key that training leaves out"
     assert told.rstrip().endswith("resume with: hpo run small.yaml")
     assert hpo("run", "small.yaml")[0] == 0
