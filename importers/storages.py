@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -277,18 +277,22 @@ def _best_first(study: OptunaStudy) -> list[OptunaTrial]:
 
     With several objectives they are ordered by front, as a study's own trials.
     """
-    signs = [{"maximize": -1.0}.get(goal, 1.0) for goal in study.directions]
-    losses = [
-        tuple(sign * value for sign, value in zip(signs, trial.values, strict=True))
-        for trial in study.trials
-    ]
-    keys: Sequence[Any] = [
-        (trial.violation, not math.isfinite(one[0]), one[0])
-        for trial, one in zip(study.trials, losses, strict=True)
-    ]
-    if len(signs) > 1:
+    if len(study.directions) > 1:
+        losses = [_losses(study, trial) for trial in study.trials]
         keys = scores(losses, [trial.violation for trial in study.trials])
-    return [study.trials[at] for at in sorted(range(len(keys)), key=keys.__getitem__)]
+        return [study.trials[at] for at in sorted(range(len(keys)), key=keys.__getitem__)]
+    return sorted(study.trials, key=lambda trial: _value_key(study, trial))
+
+
+def _value_key(study: OptunaStudy, trial: OptunaTrial) -> tuple[float, bool, float]:
+    loss = _losses(study, trial)[0]
+    return trial.violation, not math.isfinite(loss), loss
+
+
+def _losses(study: OptunaStudy, trial: OptunaTrial) -> tuple[float, ...]:
+    """Return a trial's values with signs that make smaller ones better."""
+    goals = zip(study.directions, trial.values, strict=True)
+    return tuple({"maximize": -value}.get(goal, value) for goal, value in goals)
 
 
 def _read_exported(draft: ConvertedStudy, study: OptunaStudy) -> ConvertedStudy:

@@ -114,16 +114,16 @@ def unknown_argument(command: str, given: Sequence[str], parser: argparse.Argume
         text, near = f"unknown option {word}", suggestion(word, known)
     if command in _SETS and (is_option or equals) and (key := _key_of(word)):
         return f"{text}; type: --set {key}={value or 'VALUE'}"
-    if command == "import" and is_option and (not near or _overrides_source(word)):
+    if command == "import" and is_option and _overrides_source(word, near):
         import shlex  # here: other commands start faster
 
         return f"{text}; type it at the end, after `--`: -- {shlex.join(given)}"
     return f"{text};{near} hpo {command} --help lists all arguments"
 
 
-def _overrides_source(word: str) -> bool:
-    """Return whether a word is an option of `hpo import` that belongs after `--`."""
-    return word in _AFTER_SOURCE or bool(_key_of(word))
+def _overrides_source(word: str, near: str) -> bool:
+    """Return whether an option unknown to `hpo import` belongs after `--`, and is no misspelling."""
+    return not near or word in _AFTER_SOURCE or bool(_key_of(word))
 
 
 def _key_of(word: str) -> str:
