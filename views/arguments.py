@@ -122,7 +122,7 @@ def unknown_argument(command: str, given: Sequence[str], parser: argparse.Argume
 
 
 def _overrides_source(word: str, near: str) -> bool:
-    """Return whether an option unknown to `hpo import` belongs after `--`, and is no misspelling."""
+    """Return whether an option unknown to `hpo import` belongs after `--`; `near` is similar."""
     return not near or word in _AFTER_SOURCE or bool(_key_of(word))
 
 
