@@ -383,7 +383,7 @@ def is_in_range(fields: Mapping[str, Any], value: Any) -> bool:
     if "values" in fields:
         return value in fields["values"]
     if "min" not in fields or not is_number(value):
-        return True
+        return "min" not in fields or not isinstance(value, str)
     room = 1e-9 * (fields["max"] - fields["min"])
     return fields["min"] - room <= value <= fields["max"] + room
 

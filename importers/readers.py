@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from ..environments.via_gymnasium import PREFIX, registered
@@ -148,6 +150,8 @@ def _read_python_file(
     path: Path, one: System, found: ImportSource, given: Mapping[str, Any]
 ) -> None:
     """Read a Python file, using the names in all versions of a system."""
+    with suppress(NotPlain):
+        _refuse_zoo_file(path, _zoo_dictionary(path), given)
     versions = [one, *(other for other in SYSTEMS.values() if other.family == one.family)]
 
     def known(name: str) -> str:
@@ -268,6 +272,7 @@ def _read_mapping(path: Path, kind: str, given: Mapping[str, Any]) -> dict[str, 
         data = data["ppo"]  # the file also has other algorithms
     if not is_dict(data):
         raise ConfigError(f"{path}: not a mapping of names to values")
+    _refuse_zoo_file(path, data, given)
     defaults = data.pop("defaults", None)
     if defaults is None:
         return data
@@ -393,10 +398,9 @@ def read_hyperparameters(path: Path, given: Mapping[str, Any]) -> ConvertedStudy
         data, what = read_data(path), "a mapping of environments"
     else:
         try:
-            read = read_source(text_of(path), lambda name: name == "hyperparams")
+            data, what = _zoo_dictionary(path), "a plain dictionary `hyperparams`"
         except NotPlain as error:
             raise ConfigError(f"{path}: {error}") from None
-        data, what = read.named.get("hyperparams"), "a plain dictionary `hyperparams`"
     if not is_dict(data) or not data:
         raise ConfigError(f"{path} has no hyperparameters; expected: {what}")
     named = (str(given[name]) for name in ("env", "env_id") if name in given)
@@ -404,6 +408,23 @@ def read_hyperparameters(path: Path, given: Mapping[str, Any]) -> ConvertedStudy
     draft = ConvertedStudy(str(path))
     constants = _env_configuration(draft, data, env)
     return _one_configuration(draft, "rlzoo", ImportSource(constants, family="sb3"), given)
+
+
+def _zoo_dictionary(path: Path) -> Any:
+    return read_source(text_of(path), lambda name: name == "hyperparams").named.get("hyperparams")
+
+
+def _refuse_zoo_file(path: Path, data: Any, given: Mapping[str, Any]) -> None:
+    """Reject a file with one rl-zoo3 configuration per environment, which another reader reads."""
+    if not is_dict(data) or not all(map(is_dict, data.values())):
+        return
+    zoo = [str(name) for name, one in data.items() if {"policy", "n_timesteps"} <= one.keys()]
+    if not zoo:
+        return
+    env = next((name for name in zoo if name not in _FALLBACKS), "CartPole-v1")
+    env = given.get("env", given.get("env_id", env))
+    text = f"{path} is an rl-zoo3 hyperparameter file, with one configuration per environment"
+    raise ConfigError(text, reader=f"rlzoo {quote(str(path))} --env {env}")
 
 
 def _env_configuration(

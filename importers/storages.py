@@ -16,13 +16,14 @@ from ..spaces.forbid import ValueRule
 from ..spaces.make import make_distribution
 from ..spaces.space import Parameter, Space
 from ..spaces.via_configspace import read_configspace
+from ..store.pareto import scores
 from .convert import add_defaults, begin, leave_out_asked, named_env, names_given, unset_defaults
 from .converted_study import ConvertedStudy, ImportSource
 from .formats import is_in_range, plain_value, read_word
 from .lost_names import ask_about_the_system, refuse_lost
 
 if TYPE_CHECKING:  # it imports Optuna
-    from ..spaces.via_optuna import OptunaStudy
+    from ..spaces.via_optuna import OptunaStudy, OptunaTrial
 
 _BEST = 10
 _LISTED = 8  # values that replace a range
@@ -232,7 +233,7 @@ def _translate_values(draft: ConvertedStudy, name: str, values: Iterable[Any]) -
 
 
 def read_storage(storage: str, name: str | None, given: Mapping[str, Any]) -> ConvertedStudy:
-    """Read a study from an Optuna storage, with its ten best trials enqueued."""
+    """Read a study from an Optuna storage, with its best and its waiting trials enqueued."""
     from ..spaces.via_optuna import read_study
 
     study = read_study(storage, name)
@@ -266,20 +267,36 @@ def read_storage(storage: str, name: str | None, given: Mapping[str, Any]) -> Co
             )
     add_defaults(draft, source)
     _set_metric(draft, study.directions[0], study.metrics, given)
-    _enqueue_best(draft, study)
+    _enqueue_trials(draft, study)
     draft.section("search")["method"] = "tpe"
     return draft
 
 
-def _loss_sign(study: OptunaStudy) -> float:
-    """Return the factor (1 or -1) that makes smaller values better."""
-    if study.directions[0] == "maximize":
-        return -1.0
-    return 1.0
+def _best_first(study: OptunaStudy) -> list[OptunaTrial]:
+    """Return the finished trials by constraints, then by value, infinite ones last.
+
+    With several objectives they are ordered by front, as a study's own trials.
+    """
+    if len(study.directions) > 1:
+        losses = [_losses(study, trial) for trial in study.trials]
+        keys = scores(losses, [trial.violation for trial in study.trials])
+        return [study.trials[at] for at in sorted(range(len(keys)), key=keys.__getitem__)]
+    return sorted(study.trials, key=lambda trial: _value_key(study, trial))
+
+
+def _value_key(study: OptunaStudy, trial: OptunaTrial) -> tuple[float, bool, float]:
+    loss = _losses(study, trial)[0]
+    return trial.violation, not math.isfinite(loss), loss
+
+
+def _losses(study: OptunaStudy, trial: OptunaTrial) -> tuple[float, ...]:
+    """Return a trial's values with signs that make smaller ones better."""
+    goals = zip(study.directions, trial.values, strict=True)
+    return tuple({"maximize": -value}.get(goal, value) for goal, value in goals)
 
 
 def _read_exported(draft: ConvertedStudy, study: OptunaStudy) -> ConvertedStudy:
-    """Read a study written by `hpo export optuna`, with its best trials enqueued."""
+    """Read a study from `hpo export optuna`, with its best and its waiting trials enqueued."""
     exported = study.exported.get("study")
     if exported is None:
         text = "the study was exported by an earlier version of hpo, which omitted conditions and "
@@ -297,18 +314,18 @@ def _read_exported(draft: ConvertedStudy, study: OptunaStudy) -> ConvertedStudy:
         if key not in _NOT_EXPORTED and value not in (None, {}, [])
     }
     draft.taken = {key: [] for key in (*draft.rest, "env", "fixed", "space")}
-    sign = _loss_sign(study)
-    finished = sorted(
-        study.trials,
-        key=lambda trial: (not math.isfinite(trial.values[0]), sign * trial.values[0]),
-    )
     best = list[dict[str, Any]]()
-    for trial in finished:
+    for trial in _best_first(study):
         if trial.ours and trial.ours not in best and len(best) < _BEST:
             best.append(dict(trial.ours))
-    draft.rest["enqueue"] = best
     if best:
-        draft.note(f"enqueue: the best finished trials ({len(best)} of {len(finished)})")
+        how = ", non-dominated ones first" * (len(study.directions) > 1)
+        draft.note(f"enqueue: the best finished trials{how} ({len(best)} of {len(study.trials)})")
+    found = _Enqueued(list(best))
+    for trial in study.waiting:
+        found.add_own(draft, trial)
+    draft.rest["enqueue"] = found.kept
+    _note_waiting(draft, found, len(study.waiting), len(best))
     return draft
 
 
@@ -330,12 +347,20 @@ def _set_metric(
 
 @dataclass
 class _Enqueued:
-    """The best trials of a study that fit into the converted space."""
+    """Trials of a study that fit into the converted space."""
 
     kept: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     outside: int = 0  # number of trials with values outside the space
     equal: int = 0  # number of trials that would repeat a kept one
     moved: dict[str, int] = field(default_factory=dict[str, int])  # names -> trials moved
+
+    def add_own(self, draft: ConvertedStudy, trial: OptunaTrial) -> None:
+        """Add a trial that has our names: an exported one, or one enqueued after the export."""
+        found = {name: read_word(value) for name, value in trial.params.items()}
+        fits = found.keys() <= draft.space.keys() and _is_in_space(draft, found)
+        if trial.ours:
+            found, fits = dict(trial.ours), True
+        self._keep(found, {}, fits)
 
     def add(self, draft: ConvertedStudy, params: Mapping[str, Any]) -> None:
         found = _translate_configuration(draft, params)
@@ -343,28 +368,44 @@ class _Enqueued:
             self.outside += 1
             return
         near = _listed_values(draft, found)
-        if not _is_in_space(draft, found | near):
+        self._keep(found | near, near, _is_in_space(draft, found | near))
+
+    def skipped(self) -> str:
+        """Return how many trials were not kept, to be added to a note; "" if none."""
+        text = ""
+        if self.outside:
+            text += f"; skips {counted(self.outside, 'trial')} with values outside the space"
+        if self.equal:
+            text += f"; skips {counted(self.equal, 'duplicate trial')}"
+        return text
+
+    def _keep(self, config: dict[str, Any], near: Mapping[str, Any], fits: bool) -> None:
+        if not fits:
             self.outside += 1
-        elif not found or found | near in self.kept:
+        elif not config or config in self.kept:
             self.equal += 1
         else:
-            self.kept.append(found | near)
+            self.kept.append(config)
             for name in near:
                 self.moved[name] = self.moved.get(name, 0) + 1
 
 
-def _enqueue_best(draft: ConvertedStudy, study: OptunaStudy) -> None:
-    """Enqueue the best trials whose values are in the space, each configuration once."""
-    sign = _loss_sign(study)
-    finite = [trial for trial in study.trials if math.isfinite(trial.values[0])]
+def _enqueue_trials(draft: ConvertedStudy, study: OptunaStudy) -> None:
+    """Enqueue the best trials whose values are in the space, then those that still wait."""
+    finite = [trial for trial in _best_first(study) if math.isfinite(trial.values[0])]
     found = _Enqueued()
-    for trial in sorted(finite, key=lambda trial: sign * trial.values[0]):
+    for trial in finite:
         if len(found.kept) == _BEST:
             break
         found.add(draft, trial.params)
-    draft.rest["enqueue"] = found.kept
     if finite:
-        _note_enqueued(draft, found, len(finite))
+        text = f"enqueue: the best finished trials ({len(found.kept)} of {len(finite)})"
+        draft.note(text + found.skipped())
+    best, found.outside, found.equal = len(found.kept), 0, 0
+    for trial in study.waiting:
+        found.add(draft, trial.params)
+    draft.rest["enqueue"] = found.kept
+    _note_waiting(draft, found, len(study.waiting), best)
     for name, count in sorted(found.moved.items()):
         draft.note(
             f"enqueue: {name} was moved to the nearest listed value in {counted(count, 'trial')}"
@@ -374,13 +415,10 @@ def _enqueue_best(draft: ConvertedStudy, study: OptunaStudy) -> None:
         draft.note(f"enqueue: skips {skipped} with an infinite value")
 
 
-def _note_enqueued(draft: ConvertedStudy, found: _Enqueued, finished: int) -> None:
-    text = f"enqueue: the best finished trials ({len(found.kept)} of {finished})"
-    if found.outside:
-        text += f"; skips {counted(found.outside, 'trial')} with values outside the space"
-    if found.equal:
-        text += f"; skips {counted(found.equal, 'duplicate trial')}"
-    draft.note(text)
+def _note_waiting(draft: ConvertedStudy, found: _Enqueued, waiting: int, best: int) -> None:
+    if waiting:
+        text = f"enqueue: the waiting trials ({len(found.kept) - best} of {waiting})"
+        draft.note(text + found.skipped())
 
 
 def _translate_configuration(

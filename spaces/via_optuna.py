@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import sqlite3
 import warnings
 from collections.abc import Generator, Mapping, Sequence
@@ -51,6 +52,7 @@ class OptunaTrial:
     values: tuple[float, ...]  # one per objective
     # from `hpo export optuna`: the configuration in our names, with what Optuna cannot express
     ours: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    violation: float = 0.0  # sum over violated constraints
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ class OptunaStudy:
     space: Mapping[str, Mapping[str, Any]]  # parameter -> distribution, in study-file form
     sometimes: tuple[str, ...]  # parameters that only some trials had
     trials: tuple[OptunaTrial, ...]  # the finished ones, in order
+    waiting: tuple[OptunaTrial, ...]  # from `enqueue_trial`, with the parameters given there
     metrics: tuple[str, ...] = ()  # names of the objectives, if they have names
     # from `hpo export optuna`: `study`, the keys of the study file, and versions
     exported: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -105,6 +108,7 @@ def _read_study(storage: str, name: str | None) -> OptunaStudy:
         },
         sometimes=tuple(name for name in space if not _always_has(ended, name)),
         trials=tuple(_our_trial(trial) for trial in finished),
+        waiting=tuple(_our_trial(trial) for trial in trials if trial.state == states.WAITING),
         metrics=metrics,
         exported=dict(study.user_attrs.get("hpo", {})),
         changed=changed,
@@ -154,7 +158,11 @@ def _our_trial(trial: optuna.trial.FrozenTrial) -> OptunaTrial:
     ours = trial.user_attrs.get("params")
     if not is_dict(ours):
         ours = {}
-    return OptunaTrial(dict(trial.params), tuple(trial.values), ours)
+    params = {**trial.params, **trial.system_attrs.get("fixed_params", {})}
+    violated = (max(0.0, one) for one in trial.system_attrs.get("constraints") or ())
+    if trial.state == optuna.trial.TrialState.COMPLETE:
+        params = dict(trial.params)
+    return OptunaTrial(params, tuple(trial.values or ()), ours, math.fsum(violated))
 
 
 def open_storage(storage: str, make: bool = False) -> Any:

@@ -188,6 +188,15 @@ def _replace_fields(entry: Entry, **changes: Any) -> Entry:
     return Entry(**fields)
 
 
+def study_places(entries: Sequence[Entry]) -> dict[int, int]:
+    """Return each trial's place among the study's trials, which the reference is not one of.
+
+    `Entry.rank` is the row on the leaderboard, which also lists the reference.
+    """
+    own = [entry.trial for entry in entries if entry.trial != REFERENCE_TRIAL]
+    return {trial: place for place, trial in enumerate(own, start=1)}
+
+
 def _set_rank(entry: Entry, rank: int) -> Entry:
     """Set a new entry's rank in place: copying would take a third of the ranking time."""
     object.__setattr__(entry, "rank", rank)

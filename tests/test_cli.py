@@ -187,6 +187,12 @@ def test_version_is_printed(say):
             ["top", "--trials", "20"],
             "unknown option --trials; hpo top --help lists all arguments\n",
         ),
+        (
+            ["import", "rlzoo", "ppo.yml", "--without", "use_sde"],
+            "unknown option --without; type it at the end, after `--`: -- --without use_sde\n",
+        ),
+        (["import", "sb3", "a.py", "--env_steps", "1M"], "after `--`: -- --env_steps 1M\n"),
+        (["import", "sb3", "a.py", "--tto", "b.yaml"], "--tto; did you mean '--to'? hpo import"),
         (["top", "-n", "0"], "'0' is not a whole number of at least 1"),
         (["top", "-n", "many"], "'many' is not a whole number"),
         (["show", "x"], "TRIAL: 'x' is not a trial number; `hpo top` lists them (studies"),

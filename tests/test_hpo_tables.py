@@ -95,6 +95,8 @@ def test_shares_and_values_undo_each_other():
         ({"learning_rate": 1.0}, "learning_rate is 1.0; allowed: 0.0001 to 0.03"),
         ({"normalise_observations": "yes"}, "allowed: "),
         ({"knob": 1}, r"unknown: \['knob'\]"),
+        ({"gamma": 0.99}, "; gamma is given as one_minus_gamma, which is 1 - gamma$"),
+        ({"ent_coef": 0.0}, r"allowed: 1\.77828e-05 to 0\.1 \(below 0\.0001 means 0\)$"),
     ],
 )
 def test_invalid_configurations_are_refused(change, words):

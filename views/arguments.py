@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..store.study_folder import StudyFolder
 
 _SETS = ("check", "run", "train")  # commands whose --set changes a study file
+_AFTER_SOURCE = ("--without", "--system", "--version", "--imports")  # of `hpo import`
 RULES_HELP = (
     "none, racing, or a type of early_terminate with options, such as asha,eta=2,min=2k; "
     "repeatable (default: compare the standard rules)"
@@ -113,7 +114,16 @@ def unknown_argument(command: str, given: Sequence[str], parser: argparse.Argume
         text, near = f"unknown option {word}", suggestion(word, known)
     if command in _SETS and (is_option or equals) and (key := _key_of(word)):
         return f"{text}; type: --set {key}={value or 'VALUE'}"
+    if command == "import" and is_option and _overrides_source(word, near):
+        import shlex  # here: other commands start faster
+
+        return f"{text}; type it at the end, after `--`: -- {shlex.join(given)}"
     return f"{text};{near} hpo {command} --help lists all arguments"
+
+
+def _overrides_source(word: str, near: str) -> bool:
+    """Return whether an option unknown to `hpo import` belongs after `--`; `near` is similar."""
+    return not near or word in _AFTER_SOURCE or bool(_key_of(word))
 
 
 def _key_of(word: str) -> str:

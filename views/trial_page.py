@@ -13,7 +13,7 @@ from ..store.audits import Audit, audit_of
 from ..store.codec import finite_json
 from ..store.environment_columns import ENVIRONMENT, environment_names
 from ..store.journal import Journal
-from ..store.leaderboard import Entry, default_of, leaderboard_of
+from ..store.leaderboard import Entry, default_of, leaderboard_of, study_places
 from ..store.query import has_column, query
 from ..store.rows import (
     LOST,
@@ -132,6 +132,7 @@ class TrialPage:
     training_weight: float  # weight of training returns in values used for selection
     unit: str  # unit of a run's length
     trials: int  # number of trials in the study
+    place: int | None  # among them, 1 is best; None for the reference, which is not one of them
     study_seconds: Mapping[str, float]  # part -> seconds
     tested: Interval  # interval of the mean over test seeds
     start_up: str | None  # why its sampler had no model
@@ -159,6 +160,7 @@ class TrialPage:
             "trials": self.trials,
             "study_seconds_by_part": self.study_seconds,
             **self.entry.as_json(),
+            "rank": self.place,
             **{name: finite_json(getattr(self.row, name)) for name in _OF_ROW},
             "report_ci_low": self.tested.low,
             "report_ci_high": self.tested.high,
@@ -195,6 +197,7 @@ def trial_page(folder: StudyFolder, number: int) -> TrialPage:
         rows = trials_seen(journal)
         entries = leaderboard_of(meta, rows)
         entry, row = _entry_and_row(folder, number, entries, rows)
+        places = study_places(entries)
         names = environment_names(meta.environments)
         evaluations = [
             one for row in journal.evaluations(number) for one in _by_environment(row, names)
@@ -220,7 +223,8 @@ def trial_page(folder: StudyFolder, number: int) -> TrialPage:
             goal=meta.goal,
             training_weight=weight,
             unit=unit_of(meta.study_text),
-            trials=len(entries),
+            trials=len(places),
+            place=places.get(number),
             study_seconds=usage_at(journal.head()).seconds_by_part,
             tested=bounded_interval(row.report_values, value_bounds(meta)),
             start_up=start_up_words(study["search"], journal.asks(), rows).get(number),

@@ -47,8 +47,8 @@ def trial_text(page: TrialPage, blocks: bool = True, verbose: bool = False) -> s
 def _head_lines(page: TrialPage, verbose: bool) -> list[str]:
     view, row = page.view, page.row
     said = f"Trial {view.trial} {_outcome_text(page)}{_value_text(page)}"
-    rank = f" (rank {view.place} of {page.trials})"
-    if view.is_default and page.is_lost:
+    rank = f" (rank {page.place} of {page.trials})"
+    if page.place is None or (view.is_default and page.is_lost):
         rank = ""
     lines = [f"{said}{rank}."]
     if len(lines[0]) > _WIDTH:

@@ -169,6 +169,23 @@ def test_zoo_command_needs_its_hyperparameter_file(imported):
         assert found is None and "import ppo.yml as rlzoo (--env CartPole-v1)" in says
 
 
+@pytest.mark.parametrize("kind", ["sb3", "cleanrl"])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (
+            "ppo.yml",
+            "atari: {policy: CnnPolicy, n_timesteps: 1e7}\n%s: {n_timesteps: 1e5, policy: a}",
+        ),
+        ("ppo.py", 'hyperparams = {"%s": dict(policy="MlpPolicy", n_timesteps=1e5, n_steps=32)}'),
+    ],
+)
+def test_zoo_hyperparameter_file_names_its_reader(imported, kind, name, text):
+    found, says = imported(kind, text % "CartPole-v1", name=name)
+    assert found is None and "is an rl-zoo3 hyperparameter file" in says
+    assert f"{name} --env CartPole-v1)" in says and "(hpo import rlzoo " in says
+
+
 def test_different_policy_and_value_towers_suggest_replacement(imported):
     """GreenLight-Gym2 gl_gym/configs/agents/ppo.yml."""
     text = """

@@ -1,8 +1,10 @@
 """What we write for other tools comes back as it was: spaces, conditions, rules, best trials."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
+import optuna
 import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
@@ -219,3 +221,56 @@ def test_an_infinite_value_is_not_the_best(tmp_path):
     write_storage(url, "one", meta, CheckpointValues(study, rows, {}))
     enqueued = [one["gamma"] for one in read_storage(url, None, {}).rest["enqueue"]]
     assert enqueued == [0.93, 0.92, 0.91]
+
+
+def written_with(url, data, rows):
+    study = study_of({"env": "Pendulum-v1", "env_steps": 20_000, **data})
+    meta = StudyMeta("one", "hash", "", study.metric.name, study.metric.goal, "mean", {})
+    goals = [one.goal for one in study.objectives]
+    if len(goals) > 1:
+        names = [one.name for one in study.objectives]
+        meta = replace(
+            meta, objectives=[{"name": n, "goal": g} for n, g in zip(names, goals, strict=True)]
+        )
+    write_storage(url, "one", meta, CheckpointValues(study, rows, {}))
+
+
+SPACE = {"space": {"gamma": {"min": 0.9, "max": 0.99}}}
+
+
+def test_waiting_trials_of_an_export_are_enqueued(tmp_path):
+    url = str(tmp_path / "trials.log")
+    states = (TrialState.FINISHED, TrialState.WAITING)
+    rows = {
+        at: TrialRow(at, state, "random", 0, "b", {"gamma": 0.91 + at / 100}, value=1.0)
+        for at, state in enumerate(states)
+    }
+    written_with(url, SPACE, rows)
+    opened = open_storage(url)
+    for value in (0.95, 0.5):
+        optuna.load_study(study_name="one", storage=opened).enqueue_trial({"gamma": value})
+    draft = read_storage(url, None, {})
+    assert [one["gamma"] for one in draft.rest["enqueue"]] == [0.91, 0.92, 0.95]
+    text = "enqueue: the waiting trials (2 of 3); skips 1 trial with values outside the space"
+    assert text in draft.notes
+
+
+def test_the_front_of_several_objectives_is_enqueued_first(tmp_path):
+    """Sorted by the first objective, the last front member would be among the dominated ones."""
+    url = str(tmp_path / "trials.log")
+    pairs = [(9.0, 1.0), *((8.0 - at / 10, 0.0) for at in range(12)), (1.0, 5.0), (3.0, 4.0)]
+    rows = {
+        at: TrialRow(
+            at, TrialState.FINISHED, "random", 0, "b", {"gamma": 0.9 + at / 200}, value=pair[0],
+            objectives=pair,
+        )
+        for at, pair in enumerate(pairs)
+    }  # fmt: skip
+    data = {**SPACE, "objectives": [{"name": "eval/return_mean", "goal": "maximize"},
+                                 {"name": "eval/length_mean", "goal": "maximize"}]}  # fmt: skip
+    written_with(url, data, rows)
+    draft = read_storage(url, None, {})
+    front = optuna.load_study(study_name="one", storage=open_storage(url)).best_trials
+    enqueued = [one["gamma"] for one in draft.rest["enqueue"]]
+    assert set(enqueued[:3]) == {one.params["gamma"] for one in front} and len(enqueued) == 10
+    assert "enqueue: the best finished trials, non-dominated ones first (10 of 15)" in draft.notes

@@ -13,6 +13,8 @@ from ConfigSpace.hyperparameters import (
     UniformFloatHyperparameter,
     UniformIntegerHyperparameter,
 )
+from optuna.distributions import FloatDistribution
+from optuna.trial import create_trial
 
 from hpo.cli import main
 from hpo.errors import ConfigError
@@ -260,3 +262,40 @@ def test_waiting_and_failed_trials_do_not_make_parameters_conditional(tmp_path):
     draft = read_storage(url, None, {"env": "CartPole-v1", "without": "adam_b1"})
     notes = [note for note in draft.notes if "only some trials" in note]
     assert [note.partition(":")[0] for note in notes] == ["clip_eps"]
+
+
+def test_waiting_trials_are_enqueued_after_the_best_ones(storage):
+    url, theirs = storage
+    for given in (
+        {"learning_rate": 2e-3, "activation": "relu", "reward_scale": 3.0},
+        {"learning_rate": 4e-3},
+        {"learning_rate": 0.5},
+        {"learning_rate": "fast"},
+        {"learning_rate": 4e-3},
+    ):
+        theirs.enqueue_trial(given)
+    draft = read_storage(url, None, {"env": "CartPole-v1"})
+    enqueued = loads(draft.text()).enqueue
+    assert len(enqueued) == 12
+    assert enqueued[0]["learning_rate"] == theirs.best_params["learning_rate"]
+    assert enqueued[10] == {"learning_rate": 2e-3, "activation": "relu", "reward_scale": 3.0}
+    assert enqueued[11]["learning_rate"] == 4e-3
+    notes = [note for note in draft.notes if note.startswith("enqueue: ")]
+    assert notes == [
+        "enqueue: the best finished trials (10 of 12)",
+        "enqueue: the waiting trials (2 of 5); skips 2 trials with values outside the space; "
+        "skips 1 duplicate trial",
+    ]
+
+
+def test_trials_that_violate_a_constraint_are_enqueued_last(storage):
+    url, theirs = storage
+    trial = create_trial(
+        values=[1.0],
+        params={"learning_rate": 9e-3},
+        distributions={"learning_rate": FloatDistribution(1e-5, 1e-2, log=True)},
+        system_attrs={"constraints": [0.5, -1.0]},
+    )
+    theirs.add_trial(trial)
+    draft = read_storage(url, None, {"env": "CartPole-v1"})
+    assert all(one["learning_rate"] != 9e-3 for one in draft.rest["enqueue"])

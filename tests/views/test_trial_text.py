@@ -5,7 +5,10 @@ import pytest
 
 from helpers import view_samples as samples
 from hpo.errors import StoreError
-from hpo.store.rows import TrialState
+from hpo.store import study_folder
+from hpo.store.journal import Journal
+from hpo.store.leaderboard import leaderboard
+from hpo.store.rows import REFERENCE_TRIAL, TrialState
 from hpo.store.study_folder import StudyFolder
 from hpo.studies.execution_spec import Budget
 from hpo.studies.search_spec import Confirm, Metric
@@ -209,3 +212,16 @@ def test_default_is_never_described_as_chosen(tmp_path):
     assert text.startswith("Trial 0 is the default: ") and "chosen" not in text
     winner = trial_text(trial_page(StudyFolder(results.folder), results.best.trial))
     assert " is the winner: " in winner and " on 6 test seeds" in winner and "chosen" in winner
+
+
+def test_ranks_are_among_the_studys_trials_without_the_reference(folder, monkeypatch):
+    """Trial -1, the reference of a population, is on the leaderboard but no trial of the study."""
+    rows = study_folder.trials_seen(Journal(folder.path))
+    last = leaderboard(rows)[-1].trial
+    reference = replace(rows[0], trial=REFERENCE_TRIAL)
+    monkeypatch.setattr("hpo.views.trial_page.trials_seen", lambda _: [*rows, reference])
+    page = trial_page(folder, last)
+    assert (page.entry.rank, page.place, page.trials) == (25, 24, 24)
+    assert page.as_json()["rank"] == 24 and "(rank 24 of 24)" in trial_text(page)
+    page = trial_page(folder, REFERENCE_TRIAL)
+    assert page.as_json()["rank"] is None and "rank" not in trial_text(page).splitlines()[0]

@@ -32,7 +32,7 @@ from ...store.against import Against, ConstraintSamples
 from ...store.codec import finite_json
 from ...store.interim_analyses import Look, begins_interim, looks_of, winners_looks
 from ...store.journal import JOURNAL_NAME, Journal
-from ...store.leaderboard import Entry, default_of, leaderboard_of
+from ...store.leaderboard import Entry, default_of, leaderboard_of, study_places
 from ...store.query import query
 from ...store.rows import Stream, StudyMeta, TrialRow, TrialState, as_left
 from ...store.statistics import aggregate
@@ -153,8 +153,10 @@ def _value_claims(
     seeds = seeds_text(first.measured_seeds, first.measured_from)
     where = _environment_words(asked)
     said = [value_quote(f"trial {first.trial}", metric, shown, where, seeds)]
-    if first is not study.entries[0]:
-        said.append(f"Trial {first.trial} has rank {first.rank} of {len(study.entries)} trials.")
+    places = study_places(study.entries)
+    if first is not study.entries[0] and first.trial in places:
+        place = places[first.trial]
+        said.append(f"Trial {first.trial} has rank {place} of {len(places)} trials.")
     rests = [(first.trial, first.measured_from)]
     yield _make_claim("value", said, rests, sql=sql, estimator=_MEAN, numbers=numbers)
 

@@ -66,13 +66,19 @@ class Hyperparameter:
             return (self.values.index(value) + 0.5) / len(self.values)
         slack = 1e-9 * (self.high - self.low)
         if not isinstance(value, Real) or not self.low - slack <= value <= self.high + slack:
-            raise ValueError(f"{self.name} is {value!r}; allowed: {self.low:g} to {self.high:g}")
+            said = f"{self.name} is {value!r}; allowed: {self.low:g} to {self.high:g}"
+            raise ValueError(said + self._zero_words())
         low, high, at = self.low, self.high, min(max(value, self.low), self.high)
         if self.kind == "integer":
             low, high = low - 0.5, high + 0.5
         if self.log:
             return math.log(at / low) / math.log(high / low)
         return (at - low) / (high - low)
+
+    def _zero_words(self) -> str:
+        if self.zero_below is None:
+            return ""
+        return f" (below {self.zero_below:g} means 0)"
 
     def place(self, value: Any) -> float:
         """Return the position used for distances, from 0 to 1, of the value with which PPO runs.
@@ -117,7 +123,16 @@ class Space:
         missing = [name for name in self.by_name if name not in configuration]
         unknown = [name for name in configuration if name not in self.by_name]
         if missing or unknown:
-            raise ValueError(f"missing: {missing}; unknown: {unknown}; known: {[*self.by_name]}")
+            said = f"missing: {missing}; unknown: {unknown}; known: {[*self.by_name]}"
+            hints = [hint for name in unknown if (hint := self._hint(name))]
+            raise ValueError("; ".join([said, *hints]))
+
+    def _hint(self, unknown: Any) -> str:
+        """Return which hyperparameter stands for a recorded name; "" if none does."""
+        for one in self.hyperparameters:
+            if one.recorded_name == unknown:
+                return f"{unknown} is given as {one.name}, which is 1 - {unknown}"
+        return ""
 
 
 def read_space(given: Mapping[str, Mapping[str, Any]]) -> Space:
