@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 from ..environments.via_gymnasium import PREFIX, registered
@@ -424,7 +423,7 @@ def _refuse_zoo_file(path: Path, data: Any, given: Mapping[str, Any]) -> None:
     env = next((name for name in zoo if name not in _FALLBACKS), "CartPole-v1")
     env = given.get("env", given.get("env_id", env))
     text = f"{path} is an rl-zoo3 hyperparameter file, with one configuration per environment"
-    raise ConfigError(text, reader=f"rlzoo {quote(str(path))} --env {env}")
+    raise ConfigError(text, reader=["rlzoo", path, {"env": env}])
 
 
 def _env_configuration(

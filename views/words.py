@@ -87,6 +87,8 @@ def _with_words(error: HpoError, column: int) -> str:
 def value_text(value: Any) -> str:
     import shlex  # here: `hpo --help` starts faster
 
+    if isinstance(value, list):
+        return " ".join(value_text(part) for part in value)
     if isinstance(value, Mapping):
         return " ".join(f"--{name} {one}" for name, one in value.items())
     if isinstance(value, PathLike):
