@@ -106,7 +106,7 @@ class FakeDesk:
             self._ask("keep", source, {})
 
     def expected(self):
-        return len(self._running)
+        return len(self._running - self._asleep)
 
     def has_more(self):
         return bool(self._todo)
