@@ -245,5 +245,7 @@ def test_documented_gains_over_random_search_match_the_records():
     shares = [100 * found.of(equal.RANDOM, at, "beats").mean() for at in found.budgets]
     assert "beats {:.0f}, {:.0f} and {:.0f} % of the configurations".format(*shares) in page
     smac = equal.Searches(equal.FOLDER / "fair_smac.parquet")
-    (gain,) = equal.gains_over_random(smac)["smac"]
-    assert "at {:.1f} [{:.1f}, {:.1f}]".format(*gain) in page
+    cells = [
+        "{:.1f} [{:.1f}, {:.1f}]".format(*one) for one in equal.gains_over_random(smac)["smac"]
+    ]
+    assert f"| smac (`fair_smac.yaml`) | {' | '.join(cells)} | not recorded |" in page
