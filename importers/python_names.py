@@ -89,7 +89,7 @@ class Names:
 
     def seeds_of(self, tree: ast.AST, trains: Collection[str]) -> Any:
         """Return the number of keys with which a file vmaps its training; None if it does not."""
-        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        calls = nodes_of(tree, ast.Call)
         vmapped = [call for call in calls if self._is_vmapped(call.func, trains)]
         given = [self._follow_name(one) for call in vmapped for one in call.args]
         counts = [self.value(one) for one in map(_keys_count, given) if one is not None]

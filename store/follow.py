@@ -138,6 +138,8 @@ class Follower:
 
         Returns the trials that started over: their earlier points are no longer in the tables.
         """
+        if not mark.done:
+            return []
         table = pq.read_table(directory / "trials.parquet", columns=["trial", "state"]).to_pydict()
         states = dict(zip(table["trial"], table["state"], strict=True))
         done = [number for number in mark.done if number in states]

@@ -26,7 +26,7 @@ from ..files.plain_data import is_dict, is_sequence
 from .baselines import BASELINES
 from .libraries import duckdb
 from .lock import lock_holder
-from .tables import PARAM_PREFIX, TABLES, damaged_table, renew_tables
+from .tables import COMMIT, PARAM_PREFIX, TABLES, damaged_table, renew_tables
 
 T = TypeVar("T")
 
@@ -248,8 +248,32 @@ def _spill_folder() -> Generator[str]:
         yield path
 
 
+def _published_commit(folder: Path) -> int | None:
+    """Return the commit that the tables contain; -1 without tables, None if it is not known."""
+    if not all((folder / f"{name}.parquet").is_file() for name in TABLES):
+        return -1
+    path = glob.escape(str(folder / "trials.parquet"))
+    text = "SELECT decode(value) FROM parquet_kv_metadata(?) WHERE decode(key) = ?"
+    try:  # by DuckDB, because pyarrow would start slower
+        with _readable_errors(folder), closing(duckdb.connect(":memory:")) as connection:
+            found = connection.execute(text, [path, COMMIT]).fetchone()
+    except StoreError:  # the query itself reports a damaged table
+        return None
+    if found is None:  # of an earlier version
+        return None
+    return int(found[0])
+
+
+def _renew_tables(folder: Path) -> str:
+    """Renew the tables of a killed study; return why they may lack its last commits, or ""."""
+    number = _published_commit(folder)
+    if number is None:
+        return ""
+    return renew_tables(folder, number)
+
+
 def has_column(folder: Path, table: str, column: str) -> bool:
-    renew_tables(folder)
+    _renew_tables(folder)
     if not (folder / f"{table}.parquet").is_file():
         return False
     return column in query(folder, f"SELECT * FROM {table} LIMIT 0")[0]
@@ -257,7 +281,7 @@ def has_column(folder: Path, table: str, column: str) -> bool:
 
 def require_tables(folder: Path) -> None:
     """Require published tables; renew those of a killed study, or warn that they may be old."""
-    why = renew_tables(folder)
+    why = _renew_tables(folder)
     for name in TABLES:
         if not (folder / f"{name}.parquet").is_file():
             when = "run the study file to write it"

@@ -25,7 +25,7 @@ from .rows import BaselineRow, EvaluationRow, StudyMeta, TrialRow, as_left
 
 TABLES = ("trials", "evaluations", "curves")
 PARAM_PREFIX = "param."
-_COMMIT = b"hpo.commit"  # key of the metadata of `trials.parquet`: the number of its commit
+COMMIT = "hpo.commit"  # key of the metadata of `trials.parquet`: the number of its commit
 _SHARE = 20.0  # publishing takes at most 1/20 of the time, for any size of study
 _EVALUATIONS_AT_ONCE = 4_096
 
@@ -103,28 +103,13 @@ class Publisher:
         return True
 
 
-def published_commit(directory: Path) -> int | None:
-    """Return the commit that the tables contain; -1 without tables, None if it is not known."""
-    path = directory / "trials.parquet"
-    if not all((directory / f"{name}.parquet").is_file() for name in TABLES):
-        return -1
-    try:
-        number = (pq.read_schema(path).metadata or {}).get(_COMMIT)
-    except (pa.ArrowException, OSError):  # its reader reports a damaged table
-        return None
-    if number is None:  # of an earlier version
-        return None
-    return int(number)
-
-
-def renew_tables(directory: Path) -> str:
-    """Publish the tables of a killed study if they lack its last commits.
+def renew_tables(directory: Path, number: int) -> str:
+    """Publish the tables of a killed study if they lack commits after this number.
 
     Return why they still lack them, or "". A running study publishes its own tables.
     """
     try:
-        number = published_commit(directory)
-        if number is None or lock_holder(directory) is not None or not Journal.exists(directory):
+        if lock_holder(directory) is not None or not Journal.exists(directory):
             return ""
         with Journal(directory) as journal:
             if journal.head().number in (0, number):
@@ -188,7 +173,7 @@ def write_trials(directory: Path, journal: Journal, ranked: RankedTrials | None 
         columns[PARAM_PREFIX + name] = _param_column(name, kind, ordered)
     columns |= envs.environment_columns([entry.scores for entry in entries], meta.environments)
     columns |= _measured_columns(entries, meta, taken=list(columns))
-    commit = {_COMMIT: str(journal.head().number).encode()}
+    commit = {COMMIT.encode(): str(journal.head().number).encode()}
     table = pa.table(columns).replace_schema_metadata(commit)
     parquet.write_table(directory / "trials.parquet", table)
 

@@ -72,10 +72,10 @@ def expected_steps(study: Study, chunk_sizes: ChunkSizes, lanes: int | None = No
     if study.confirm is not None:
         asked = study.confirm.asked * run
     trials, paid = trial_count(study), trials_paid(study)
-    if trials is not None and paid is not None:
-        trials = min(trials, paid)
     if trials is None:
         return Expected(None, None, None, (), runs * run, study.budget.env_steps, asked)
+    if paid is not None:
+        trials = min(trials, paid)
     counts = [float(trials), *_passing_rungs(study, trials, chunk_sizes, lanes)]
     marks = [0, *chunk_sizes.rungs, chunk_sizes.env_steps]
     steps = study.spread * sum(

@@ -142,10 +142,7 @@ def places_of(study: Study) -> Placement:
 
 def tried_places(study: Study) -> tuple[Placed, ...]:
     """Return the learnt configurations that the budget covers."""
-    used, trials = places_of(study).used, study.budget.trials
-    paid = trials_paid(study)
-    if paid is not None:
-        trials = min(trials or paid, paid)
+    used, trials = places_of(study).used, within_budget(study, study.budget.trials)
     if trials is None:
         return used
     return used[: max(0, trials - 1 - len(study.enqueue))]
@@ -174,6 +171,14 @@ def trial_count(study: Study) -> int | None:
     return found
 
 
+def within_budget(study: Study, trials: int | None) -> int | None:
+    """Return a number of trials, or the number that `budget.env_steps` pays for if it is less."""
+    paid = trials_paid(study)
+    if trials is None or paid is None:
+        return trials or paid
+    return min(trials, paid)
+
+
 def trials_paid(study: Study) -> int | None:
     """Return the most trials that `budget.env_steps` pays for; None if unlimited or unknown.
 
@@ -189,9 +194,7 @@ def trials_paid(study: Study) -> int | None:
 
 def tries_only_given(study: Study) -> bool:
     """Return whether the search ends before the method's first proposal."""
-    trials, paid = trial_count(study), trials_paid(study)
-    if paid is not None:
-        trials = min(trials or paid, paid)
+    trials = within_budget(study, trial_count(study))
     if trials is None or study.search.driver != "lanes":
         return False
     return trials <= len(given_configurations(study))
@@ -218,7 +221,7 @@ def placement_words(study: Study) -> str:
 def _why_none(study: Study, found: Placement) -> str:
     """Return why a study tries no learnt configuration."""
     if found.used:
-        return "budget.trials leaves no trial for them"
+        return "the budget leaves no trial for them"
     space, known = study.space, {name for learnt in read_portfolio().places for name in learnt}
     if not known & {*space.names}:
         return f"they set none of the searched hyperparameters: {', '.join(space.names)}"

@@ -22,7 +22,7 @@ def study_meta(study: Study, versions: Mapping[str, str], backend: str, devices:
     Args:
         study: the study.
         versions: the versions that results depend on, see `machine.software.versions_of_study`.
-        backend: jax's backend, or "process" for a custom training.
+        backend: jax's backend, or "processes" for a command.
         devices: the number of devices.
     """
     objectives, metric = [asdict(one) for one in study.objectives], study.metric.name

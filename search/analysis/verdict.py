@@ -324,7 +324,7 @@ def cut_of(journal: Journal, entries: Sequence[Entry]) -> str:
     lengths = journal.last_lengths(entries[0].trial, entries[0].value_from)
     text = journal.meta.study_text
     steps = recorded_data(text)["evaluation"].get("steps")
-    if steps is None and max(lengths, default=0) < SHORTEST_CUT:  # no need to read the study
+    if steps is None and max(lengths, default=0) < SHORTEST_CUT:  # too short to be truncated
         return ""
     return cut_words(recorded(text), lengths)
 

@@ -30,7 +30,7 @@ from ..lanes.resolver import Resolver
 from ..state.buckets import Bucket
 from ..state.budget import (
     affordable_lanes,
-    check_confirm_fits,
+    check_budget_covers_a_trial,
     check_health,
     env_steps_left,
     may_propose,
@@ -524,7 +524,7 @@ class Engine:
         state = self.search_state.state
         if state.usage.chunks == 0 and state.phase is Phase.SEARCH and self.buckets:
             first = next(iter(self.buckets.values()))
-            check_confirm_fits(self.study, first.schedule.env_steps)
+            check_budget_covers_a_trial(self.study, first.schedule.env_steps)
 
 
 def engine_in_memory(study: Study, factory: PopulationFactory, rows: bool = False) -> Engine:

@@ -56,9 +56,12 @@ class ReportedMetrics:
         """Record the first divergence; without any steps, it is at the end of the run."""
         if self.diverged:
             return
-        self.diverged_at = math.inf
-        if step is not None or self.has_steps:
-            self.diverged_at = self.last_step if step is None else step
+        if step is not None:
+            self.diverged_at = step
+        elif self.has_steps:
+            self.diverged_at = self.last_step
+        else:
+            self.diverged_at = math.inf
 
     @property
     def diverged(self) -> bool:

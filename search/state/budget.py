@@ -86,7 +86,7 @@ def seconds_left(search_state: SearchState, run_env_steps: int, run_chunks: int)
     return wall - min(kept_back, wall / 2) - usage.run_seconds
 
 
-def check_confirm_fits(study: Study, run_env_steps: int) -> None:
+def check_budget_covers_a_trial(study: Study, run_env_steps: int) -> None:
     """Raise ConfigError if the budget does not cover the confirm stage and one trial."""
     if fault := budget_fault(study, run_env_steps * study.spread, study.seeds.first):
         raise ConfigError(f"budget.env_steps {fault}")

@@ -265,7 +265,7 @@ def test_skipped_places_leave_trials_to_the_method():
         (
             "{learning_rate: {min: 1e-4, max: 0.01}}",
             "enqueue: [{learning_rate: 0.005}]",
-            "budget.trials leaves no",
+            "the budget leaves no",
         ),
     ],
 )
